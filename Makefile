@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make test` and `make demo`.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Two busy OpenMP threads spin against each other on small tensors.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help test lint types demo golden scores bench clean
+
+help:  ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,dev]"
+	@touch $@
+
+test: lint types  ## Install into .venv, then lint, type-check and run every test.
+	$(BIN)/python -m pytest -q
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+demo: $(INSTALLED)  ## Play every environment with random, solver and oracle players.
+	$(BIN)/llm-gym list --measure 100
+
+golden: $(INSTALLED)  ## Rewrite the golden transcripts (a change that can move a score needs -vN).
+	$(BIN)/python tests/golden.py
+
+scores: $(INSTALLED)  ## Measure the scores that `llm-gym list` prints.
+	$(BIN)/python benchmarks/suite_scores.py
+
+bench: $(INSTALLED)  ## Measure speed beside GEM and TextArena (installs them apart).
+	$(BIN)/python benchmarks/env_throughput.py
+
+clean:  ## Remove what `make` created.
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache dist

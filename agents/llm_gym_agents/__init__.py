@@ -1,0 +1,1 @@
+"""Token-level RL for language models, on TorchRL."""

@@ -1,0 +1,159 @@
+"""Find a hidden number from "higher" and "lower"."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.errors import ConfigError
+from llm_gym.outcome import Outcome, go_on, reject, win
+from llm_gym.text_env import CommonArgs, TextEnv
+
+_NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)
+_RANGE = re.compile(r"whole number from (-?\d+) to (-?\d+)")
+_HINT = re.compile(r"The number is (higher|lower) than (-?\d+)")
+
+
+def parse_guess(move: str) -> int | None:
+    """Return the number in ``move``, or None if it is anything else.
+
+    >>> parse_guess("0")  # zero is a guess, not a missing guess
+    0
+    >>> parse_guess("guess 42"), parse_guess("4 or 5")
+    (42, None)
+    """
+    found = _NUMBER.fullmatch(move)
+    return int(found[1]) if found else None
+
+
+class GuessTheNumberEnv(TextEnv):
+    """Find a hidden whole number within a few guesses.
+
+    Description:
+        The environment hides a number between ``low`` and ``high``, both included. Each wrong
+        guess is answered with "higher" or "lower".
+
+    Actions:
+        A whole number, such as ``7`` or ``guess 7``. Anything else, and a number outside the
+        range, is unusable.
+
+    Observations:
+        The answer to the last guess and the turns left. Earlier answers are not repeated.
+
+    Rewards:
+        1 for the right number, otherwise 0. With ``shaping``, the potential is minus the share
+        of the numbers that are still possible (on a logarithmic scale).
+
+    Episode end:
+        Terminates on the right number (won) and after ``max_turns`` guesses (lost).
+
+    Info:
+        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
+        ``turn``, ``invalid_actions``.
+
+    Args:
+        low: Smallest number that may be hidden.
+        high: Largest number that may be hidden.
+        max_turns: Guesses allowed.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    has_splits = False
+
+    def __init__(
+        self, *, low: int = 1, high: int = 20, max_turns: int = 5, **common: Unpack[CommonArgs]
+    ) -> None:
+        self.low, self.high, self.max_turns = low, high, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.low >= self.high:
+            raise ConfigError(f"low must be below high, got low={self.low} and high={self.high}")
+        if self.max_turns is None or self.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        # Binary search needs exactly these turns, so every level is winnable and none is slack.
+        numbers = round(8 * 128**difficulty)
+        return {"low": 1, "high": numbers, "max_turns": numbers.bit_length()}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._target = int(rng.integers(self.low, self.high, endpoint=True))
+        self._from, self._to = self.low, self.high  # what the answers so far leave possible
+
+    def rules_text(self) -> str:
+        return (
+            f"I am thinking of a whole number from {self.low} to {self.high}. After each guess I "
+            "say whether it is higher or lower."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return [str(self.low), str((self.low + self.high) // 2), str(self.high)]
+
+    def describe(self) -> str:
+        return f"Turns left: {self.turns_left}."
+
+    def apply(self, move: str) -> Outcome:
+        guess = parse_guess(move)
+        if guess is None:
+            return reject("Your move must be one whole number.")
+        if not self.low <= guess <= self.high:
+            return reject(f"Your guess must be from {self.low} to {self.high}.")
+        if guess == self._target:
+            return win(f"Yes, the number is {guess}.")
+        if guess < self._target:
+            self._from = max(self._from, guess + 1)
+            return go_on(f"The number is higher than {guess}.")
+        self._to = min(self._to, guess - 1)
+        return go_on(f"The number is lower than {guess}.")
+
+    def reveal(self) -> str:
+        return f"The number was {self._target}."
+
+    def instance(self) -> object:
+        return (self.low, self.high, self._target)
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        others = [n for n in range(self._from, self._to + 1) if n != self._target]
+        if others:
+            self._target = others[int(rng.integers(len(others)))]
+        return bool(others)
+
+    def legal_moves(self) -> Sequence[str] | None:
+        if self.high - self.low >= 1000:
+            return None
+        return [str(number) for number in range(self.low, self.high + 1)]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        return str(rng.integers(self.low, self.high, endpoint=True))
+
+    def move_pattern(self) -> str | None:
+        return r"-?[0-9]{1,18}"
+
+    def oracle_move(self) -> str:
+        return str(self._target)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Binary search."""
+        found = _RANGE.search(observations[0])
+        assert found is not None, "the first observation holds the rules"
+        low, high = int(found[1]), int(found[2])
+        for answer in observations[1:]:
+            if hint := _HINT.match(answer):
+                if hint[1] == "higher":
+                    low = max(low, int(hint[2]) + 1)
+                else:
+                    high = min(high, int(hint[2]) - 1)
+        return str((low + high) // 2)
+
+    def potential(self) -> float:
+        return -math.log2(self._to - self._from + 1) / math.log2(self.high - self.low + 1)

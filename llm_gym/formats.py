@@ -1,0 +1,177 @@
+r"""How a model writes a move: one game, five action formats.
+
+A *move* is the game's own language (``go north``); an *action* is what a model writes
+(``<think>...</think>\n<action>go north</action>``). A format turns one into the other, says how
+in the rules, and gives the regex for constrained decoding. Every parser is linear in the length
+of the text and answers ``None`` where it finds no move: model text never raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from llm_gym.errors import ConfigError
+
+_THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_REACT = re.compile(r"^[ \t]*action[ \t]*:(.*)$", re.MULTILINE | re.IGNORECASE)
+_TRIES = 32  # candidates looked at, from the end, before giving up: bounds hostile nesting
+_TAIL = 20_000  # characters from the end in which a box or an object is looked for
+
+
+def drop_thinking(text: str) -> str:
+    r"""Return ``text`` without its reasoning.
+
+    An unclosed ``<think>`` hides everything after it; a lone ``</think>`` everything before it,
+    because some chat templates open the tag in the prompt.
+
+    >>> drop_thinking("<think>go south?</think>go north")
+    'go north'
+    >>> drop_thinking("north it is</think>\ngo north")
+    '\ngo north'
+    """
+    if "think>" not in text:
+        return text
+    return _THINK.sub("", text).rpartition("</think>")[2]
+
+
+def parse_plain(text: str) -> str | None:
+    r"""Return the last non-empty line.
+
+    >>> parse_plain("I should leave.\n\n go north \n")
+    'go north'
+    """
+    return text.strip().rpartition("\n")[2].strip() or None
+
+
+def parse_tag(text: str) -> str | None:
+    """Return the content of the last closed ``<action>`` tag.
+
+    >>> parse_tag("<action>look</action> or rather <action> go north </action>")
+    'go north'
+    """
+    head, closing, _ = text.rpartition("</action>")
+    _, opening, move = head.rpartition("<action>")
+    return (move.strip() or None) if closing and opening else None
+
+
+def parse_boxed(text: str) -> str | None:
+    r"""Return the content of the last closed ``\boxed{}``, braces balanced.
+
+    >>> parse_boxed(r"so \boxed{7}")
+    '7'
+    """
+    text = text[-_TAIL:]
+    end = len(text)
+    for _ in range(_TRIES):
+        end = text.rfind(r"\boxed{", 0, end)
+        if end < 0:
+            return None
+        depth = 0
+        for at in range(end + 6, len(text)):
+            depth += (text[at] == "{") - (text[at] == "}")
+            if depth == 0:
+                return text[end + 7 : at].strip() or None
+    return None
+
+
+def parse_json(text: str) -> str | None:
+    r"""Return the ``action`` of the last JSON object that has one.
+
+    >>> parse_json('```json\n{"action": "go north"}\n```')
+    'go north'
+    """
+    text = text[-_TAIL:]
+    decoder, end = json.JSONDecoder(), len(text)
+    for _ in range(_TRIES):
+        end = text.rfind("{", 0, end)
+        if end < 0:
+            return None
+        try:
+            found, _ = decoder.raw_decode(text, end)
+        except (ValueError, RecursionError):
+            continue
+        move = found.get("action") if isinstance(found, dict) else None
+        if isinstance(move, str):
+            return move.strip() or None
+    return None
+
+
+def parse_react(text: str) -> str | None:
+    r"""Return what follows the last line that begins with ``Action:``.
+
+    >>> parse_react("Thought: the exit is north.\nAction: go north\nObservation: a hall")
+    'go north'
+    """
+    found = _REACT.findall(text)
+    return (found[-1].strip() or None) if found else None
+
+
+def _as_is(move: str) -> str:
+    return move
+
+
+def _json_escape(move: str) -> str:
+    return json.dumps(move)[1:-1]
+
+
+class ActionFormat(NamedTuple):
+    """One way to write a move."""
+
+    name: str
+    parse: Callable[[str], str | None]
+    """Finds the move in a text whose reasoning has been dropped."""
+    how: str
+    """How to answer, for the rules, with ``{}`` where an example action goes."""
+    prefix: str = ""
+    suffix: str = ""
+    prefix_pattern: str = ""
+    """Regex of the prefix where it is not literal."""
+    escape: Callable[[str], str] = _as_is
+
+    def render(self, move: str) -> str:
+        """Return ``move`` written as an action."""
+        return f"{self.prefix}{self.escape(move)}{self.suffix}"
+
+    def pattern(self, moves: Iterable[str] | str) -> str:
+        """Return a regex of the actions for ``moves``: a list, or a regex of its own."""
+        if not isinstance(moves, str):
+            moves = "|".join(re.escape(self.escape(move)) for move in moves)
+        prefix = self.prefix_pattern or re.escape(self.prefix)
+        return f"{prefix}(?:{moves}){re.escape(self.suffix)}"
+
+
+FORMATS: dict[str, ActionFormat] = {
+    form.name: form
+    for form in (
+        ActionFormat("plain", parse_plain, "Answer with your move alone on the last line: {}"),
+        ActionFormat(
+            "tag", parse_tag, "Answer with your move in tags: {}", "<action>", "</action>"
+        ),
+        ActionFormat("boxed", parse_boxed, "Answer with your move in a box: {}", r"\boxed{", "}"),
+        ActionFormat(
+            "json",
+            parse_json,
+            "Answer with your move in a JSON object: {}",
+            '{"action": "',
+            '"}',
+            escape=_json_escape,
+        ),
+        ActionFormat(
+            "react",
+            parse_react,
+            "Answer with a thought, then your move:\n{}",
+            "Thought: here is why.\nAction: ",
+            prefix_pattern=r"Thought: [^\n]{1,400}\nAction: ",
+        ),
+    )
+}
+
+
+def get_format(name: str) -> ActionFormat:
+    """Return the format called ``name``."""
+    if name not in FORMATS:
+        raise ConfigError(f"action_format must be one of {', '.join(FORMATS)}, got {name!r}")
+    return FORMATS[name]

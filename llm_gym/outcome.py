@@ -1,0 +1,94 @@
+"""What a move did, and why an episode stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class StopReason(StrEnum):
+    """Why an episode stopped. A member is a plain ``str``, so it is JSON and pickle safe."""
+
+    PLAYING = "playing"
+    # The rules that the player was told ended it: ``terminated``.
+    WON = "won"
+    LOST = "lost"
+    DRAWN = "drawn"
+    FINISHED = "finished"  # the rules ended it and there is nothing to win or lose
+    INVALID = "invalid"  # a move that cannot be used, under invalid="terminate"
+    # Something outside the game cut it: ``truncated``.
+    MAX_STEPS = "max_steps"
+    TOKENS = "tokens"
+    CONTEXT = "context"
+    TIME = "time"
+    ERROR = "error"  # the environment itself raised, hung or died
+
+
+TERMINAL = frozenset(
+    {
+        StopReason.WON,
+        StopReason.LOST,
+        StopReason.DRAWN,
+        StopReason.FINISHED,
+        StopReason.INVALID,
+    }
+)
+
+
+def stop_reason(terminated: bool, truncated: bool, info: Mapping[str, Any]) -> StopReason:
+    """Return why a step ended its episode, for any Gymnasium environment.
+
+    ``gymnasium.wrappers.TimeLimit`` sits outside the environment and sets ``truncated`` without a
+    word in ``info``; environments of other people have no ``stop_reason`` at all.
+
+    >>> stop_reason(False, True, {"stop_reason": "playing"})
+    <StopReason.MAX_STEPS: 'max_steps'>
+    >>> stop_reason(True, False, {"success": True})
+    <StopReason.WON: 'won'>
+    """
+    if not (terminated or truncated):
+        return StopReason.PLAYING
+    given = info.get("stop_reason")
+    said = StopReason(given) if given in set(StopReason) else StopReason.PLAYING
+    if said is not StopReason.PLAYING:
+        return said
+    if truncated and not terminated:
+        return StopReason.MAX_STEPS
+    if "success" in info:
+        return StopReason.WON if info["success"] else StopReason.LOST
+    return StopReason.FINISHED
+
+
+_PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST  # faster to reach
+
+
+class Outcome(NamedTuple):
+    """What ``Game.apply`` returns: build it with ``go_on``, ``win``, ``lose`` or ``reject``."""
+
+    text: str
+    """Feedback for the player, shown before the description of the new state."""
+    valid: bool = True
+    """False when the move could not be used and changed nothing."""
+    stop: StopReason = StopReason.PLAYING
+    reward: float = 0.0
+
+
+def go_on(text: str = "", reward: float = 0.0) -> Outcome:
+    """Return the outcome of a move after which the game goes on."""
+    return Outcome(text, True, _PLAYING, reward)
+
+
+def win(text: str) -> Outcome:
+    """Return the outcome of the winning move: reward 1."""
+    return Outcome(text, True, _WON, 1.0)
+
+
+def lose(text: str) -> Outcome:
+    """Return the outcome of a move that loses the game: reward 0."""
+    return Outcome(text, True, _LOST, 0.0)
+
+
+def reject(text: str) -> Outcome:
+    """Return the outcome of a move that cannot be used; ``text`` says why."""
+    return Outcome(text, False, _PLAYING, 0.0)

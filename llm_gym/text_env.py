@@ -1,0 +1,314 @@
+"""``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
+
+Read ``step`` first: find the move in the model's text, play it, charge the turn, add up the
+reward, and say what happened. The rules of the game itself live in ``Game``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from llm_gym import splits
+from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.formats import drop_thinking, get_format
+from llm_gym.game import Game
+from llm_gym.outcome import Outcome, StopReason, reject
+from llm_gym.players import Players
+from llm_gym.spaces import AnyText
+
+MAX_ACTION_CHARS = 1_000_000
+_PLAYING = StopReason.PLAYING  # looking a member up in its enum costs more than a whole move
+
+
+class CommonArgs(TypedDict, total=False):
+    """Arguments that every text environment takes; ``TextEnv`` documents them."""
+
+    action_format: str
+    rules: Literal["observation", "system"]
+    invalid: Literal["feedback", "terminate"]
+    penalty: float
+    retries: int
+    shaping: bool
+    shaping_gamma: float
+    difficulty: float | None
+    render_mode: str | None
+
+
+class TextEnv(Players, Game, gym.Env[str, str]):
+    """Base class of every environment of the suite.
+
+    A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
+    and implements ``Game``.
+
+    Args:
+        action_format: How a move is written: plain, tag, boxed, json or react.
+        rules: Where the rules go: into the first observation, or into ``system_prompt``.
+        invalid: What an unusable move does: ``feedback`` says why and costs a turn,
+            ``terminate`` ends the episode.
+        penalty: Taken from the reward at every unusable move, at least 0.
+        retries: Unusable moves per turn that are answered without costing it.
+        shaping: Add the potential-based term to the reward.
+        shaping_gamma: Discount per turn of the shaping term; give the trainer's own.
+        difficulty: In [0, 1]; replaces the settings that the game derives from it.
+        render_mode: ``ansi`` or ``human``.
+    """
+
+    metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
+    _rules_cache: str | None
+    _active_knobs: Mapping[str, Any] | None
+
+    def __init__(
+        self,
+        *,
+        action_format: str = "plain",
+        rules: Literal["observation", "system"] = "observation",
+        invalid: Literal["feedback", "terminate"] = "feedback",
+        penalty: float = 0.0,
+        retries: int = 0,
+        shaping: bool = False,
+        shaping_gamma: float = 1.0,
+        difficulty: float | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if rules not in ("observation", "system"):
+            raise ConfigError(f"rules must be 'observation' or 'system', got {rules!r}")
+        if invalid not in ("feedback", "terminate"):
+            raise ConfigError(f"invalid must be 'feedback' or 'terminate', got {invalid!r}")
+        if not 0.0 <= penalty < float("inf"):
+            raise ConfigError(f"penalty must not be negative, got {penalty}")
+        if retries < 0:
+            raise ConfigError(f"retries must not be negative, got {retries}")
+        if not 0.0 <= shaping_gamma <= 1.0:
+            raise ConfigError(f"shaping_gamma must be in [0, 1], got {shaping_gamma}")
+        if shaping and type(self).potential is Game.potential:
+            raise ConfigError(f"shaping=True needs a potential; {type(self).__name__} has none")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
+        self._format = get_format(action_format)
+        self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
+        self.shaping, self.shaping_gamma = shaping, shaping_gamma
+        self.render_mode = render_mode
+        self._settle_difficulty(difficulty)
+        self.observation_space = AnyText(self.max_observation_chars)
+        examples = [self._format.render(move) for move in self.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._stop: StopReason | None = None
+        self._turn = 0
+        self._player_seed: int | None = None
+        self._player_rng: np.random.Generator | None = None
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a new episode.
+
+        ``options`` may hold ``split`` (train, dev or test) and ``difficulty``, for this episode.
+        """
+        super().reset(seed=seed)
+        if seed is not None:
+            self._player_seed, self._player_rng = seed, None
+        options = options or {}
+        if options and (unknown := options.keys() - {"split", "difficulty"}):
+            raise ConfigError(
+                f"reset options must be among split and difficulty, got {sorted(unknown)}"
+            )
+        self._apply_knobs(options.get("difficulty"))
+        self._draw(options.get("split"))
+        self._stop, self._turn, self._misses, self._invalid_actions = _PLAYING, 0, 0, 0
+        self._phi = self.potential() if self.shaping else 0.0
+        state = self.describe()
+        opening = f"{self._rules()}\n\n{state}"
+        self._observations, self._moves = [opening], list[str]()
+        self._last_action = ""
+        self._last_observation = opening if self.rules == "observation" else state
+        self._show()
+        return self._last_observation, self._info(True, {})
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play the move that ``action`` holds."""
+        if not isinstance(action, str):
+            raise ActionTypeError(
+                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
+                "decode token ids before calling step"
+            )
+        if self._stop is not _PLAYING:
+            why = "has not begun" if self._stop is None else f"is over ({self._stop})"
+            raise ResetNeeded(f"the episode {why}; call reset() before step()")
+        move = self._format.parse(drop_thinking(action))
+        outcome = self._play(move)
+        text, valid, stop, reward = outcome
+        terms = {"success": reward}
+        if valid:
+            self._turn += 1
+            self._misses = 0
+        else:
+            stop = self._charge_invalid(terms)
+        if stop is _PLAYING and self._turn == self.max_turns:
+            stop = StopReason.LOST
+            text = " ".join(filter(None, (text, "No turns left: you lost.", self.reveal())))
+        self._stop = stop
+        over = stop is not _PLAYING
+        if self.shaping:
+            # The potential of a terminal state is 0 by definition: that makes the sum over an
+            # episode a constant, so no behaviour can farm it.
+            phi = 0.0 if over else self.potential()
+            terms["shaping"] = self.shaping_gamma * phi - self._phi
+            self._phi = phi
+        if not over:
+            state = self.describe()
+            text = f"{text}\n{state}" if text else state
+        self._observations.append(text)
+        self._moves.append(move or "")
+        self._last_action, self._last_observation = action, text
+        if self.render_mode == "human":
+            self._show()
+        return text, sum(terms.values()), over, False, self._info(valid, terms)
+
+    def render(self) -> str | None:
+        """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
+        if self.render_mode == "ansi":
+            return self._screen()
+        if self.render_mode is None:
+            gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
+        return None
+
+    # --- text ----------------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
+        return self._rules() if self.rules == "system" else ""
+
+    @property
+    def turns_left(self) -> int:
+        """Turns left of ``max_turns``."""
+        return (self.max_turns or 0) - self._turn
+
+    def _rules(self) -> str:
+        if self._rules_cache is None:
+            self._rules_cache = self._write_rules()
+        return self._rules_cache
+
+    def _write_rules(self) -> str:
+        parts = [self.rules_text()]
+        if self.max_turns is not None:
+            parts.append(f"You have {self.max_turns} turns.")
+        if self.retries:
+            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
+        parts.append(
+            "An unusable reply costs a turn."
+            if self.invalid == "feedback"
+            else "An unusable reply ends the game."
+        )
+        if self.penalty:
+            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
+        return f"{' '.join(parts)}\n{self._how()}"
+
+    def _how(self) -> str:
+        return self._format.how.format(self._format.render(self.example_moves()[0]))
+
+    def _screen(self) -> str:
+        prompt = f"> {self._last_action}\n" if self._last_action else ""
+        return prompt + self._last_observation
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            # A lone surrogate in a model's text cannot be encoded for a terminal.
+            sys.stdout.write(self._screen().encode("utf-8", "replace").decode() + "\n")
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def _play(self, move: str | None) -> Outcome:
+        if move is None:
+            return reject(f"I found no move in your reply. {self._how()}")
+        if len(move) > self.max_move_chars:
+            return reject(f"A move has at most {self.max_move_chars} characters.")
+        return self.apply(move)
+
+    def _charge_invalid(self, terms: dict[str, float]) -> StopReason:
+        self._invalid_actions += 1
+        self._misses += 1
+        if self.penalty:
+            terms["invalid"] = -self.penalty
+        if self._misses <= self.retries:
+            return _PLAYING
+        self._misses = 0
+        self._turn += 1
+        return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
+
+    def _info(self, valid: bool, terms: dict[str, float]) -> dict[str, Any]:
+        return {
+            "valid_action": valid,
+            "success": self._stop is StopReason.WON,
+            "stop_reason": self._stop,
+            "reward_terms": terms,
+            "turn": self._turn,
+            "invalid_actions": self._invalid_actions,
+        }
+
+    # --- the instance --------------------------------------------------------------------
+
+    def instance_id(self) -> str:
+        """Return 16 hex digits that name this instance, alike in every process."""
+        return splits.digest(f"{type(self).__name__} {self.instance()!r}")
+
+    def _draw(self, split: object) -> None:
+        if split is None:
+            self.new_game(self.np_random)
+            return
+        wanted = splits.check_split(split)
+        if not self.has_splits:
+            raise ConfigError(
+                f"{type(self).__name__} has too few instances for splits; reset without one"
+            )
+        for _ in range(splits.DRAWS):
+            self.new_game(self.np_random)
+            if splits.split_of(self.instance_id()) == wanted:
+                return
+        raise ConfigError(
+            f"no {wanted} instance among {splits.DRAWS} draws; choose harder settings"
+        )
+
+    def _settle_difficulty(self, difficulty: float | None) -> None:
+        knobs = self.at_difficulty(0.0)
+        if difficulty is not None:
+            defaults = inspect.signature(type(self).__init__).parameters
+            given = {
+                name: getattr(self, name)
+                for name in knobs
+                if name in defaults and getattr(self, name) != defaults[name].default
+            }
+            if given:
+                raise ConfigError(
+                    f"difficulty sets {', '.join(knobs)}; got difficulty={difficulty} and {given}"
+                )
+        self._knobs = {name: getattr(self, name) for name in knobs}
+        self._active_knobs = None
+        self._rules_cache = None
+        self._apply_knobs(difficulty)
+        if difficulty is not None:
+            self._knobs = {name: getattr(self, name) for name in knobs}
+
+    def _apply_knobs(self, difficulty: float | None) -> None:
+        knobs: Mapping[str, Any] = self._knobs
+        if difficulty is not None:
+            if not self._knobs:
+                raise ConfigError(f"{type(self).__name__} has no difficulty setting")
+            if not 0.0 <= difficulty <= 1.0:
+                raise ConfigError(f"difficulty must be in [0, 1], got {difficulty}")
+            knobs = self.at_difficulty(difficulty)
+        if knobs == self._active_knobs:
+            return
+        for name, value in knobs.items():
+            setattr(self, name, value)
+        self.check_settings()
+        self._active_knobs, self._rules_cache = knobs, None
