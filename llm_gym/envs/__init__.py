@@ -22,7 +22,29 @@ class EnvRow(NamedTuple):
 
 _GUESS = "llm_gym.envs.guess_the_number:GuessTheNumberEnv"
 
+_GAME = "llm_gym.envs.text_game.env:TextGameEnv"
+
 ENVS: tuple[EnvRow, ...] = (
+    EnvRow("llm_gym/TextGame-v0", _GAME),
+    EnvRow(
+        "llm_gym/TextGameEasy-v0",
+        _GAME,
+        {
+            "rooms": 5,
+            "items": 2,
+            "quest_length": 2,
+            "locks": 0,
+            "hints": 4,
+            "names": 12,
+            "style": "terse",
+            "max_turns": 12,
+        },
+    ),
+    EnvRow(
+        "llm_gym/TextGameHard-v0",
+        _GAME,
+        {"rooms": 12, "items": 8, "quest_length": 9, "locks": 2, "max_turns": 100},
+    ),
     EnvRow("llm_gym/GuessTheNumber-v0", _GUESS),
     # The presets Easy and Hard have the parameters of GEM's, so that results compare.
     EnvRow("llm_gym/GuessTheNumberEasy-v0", _GUESS, {"low": 1, "high": 10, "max_turns": 4}),

@@ -1,0 +1,176 @@
+"""Estimators and policy losses by name, each saying what it needs.
+
+``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The trainer asks
+the answer what to collect (values, groups, greedy episodes) and which of its settings to pass;
+a setting that an estimator does not have is an error, never silently dropped.
+
+Shapes: T sampled tokens of all episodes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.stream import TokenStream
+
+
+class Advantages(NamedTuple):
+    """What an estimator gives back, on the tokens of its stream."""
+
+    advantages_T: Tensor
+    returns_T: Tensor
+    """The critic's target with an estimator that has a critic, else the (un)discounted return."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A registered function: its name and the settings it takes."""
+
+    name: str
+    function: Callable[..., Any]
+    settings: Mapping[str, Any] = field(init=False)
+    """The keyword settings of the function and their defaults."""
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.function).parameters.values()
+        missing = [
+            p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty
+        ]
+        if missing or any(p.kind is p.VAR_KEYWORD for p in parameters):
+            raise ConfigError(
+                f"every setting of {self.name!r} must be a named keyword with a default, "
+                f"got {', '.join(missing) or '**kwargs'}"
+            )
+        settings = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        object.__setattr__(self, "settings", settings)
+
+    def check_settings(self, given: Mapping[str, Any]) -> None:
+        """Raise a ``ConfigError`` that names the first setting this function does not have."""
+        for name in given:
+            if name not in self.settings:
+                raise ConfigError(
+                    f"{self.name!r} has no setting {name!r}{_did_you_mean(name, self.settings)}; "
+                    f"it takes {', '.join(self.settings) or 'none'}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageSpec(Spec):
+    """A registered advantage estimator. Call it with a stream and its settings."""
+
+    needs_critic: bool = False
+    """Reads ``values_T``, and ``bootstrap_E`` of truncated episodes."""
+    needs_groups: bool = False
+    """Reads ``groups_E``: several episodes must start from one prompt or seed."""
+    needs_greedy_rollout: bool = False
+    """Reads ``greedy_scores_E``: one greedy episode must be played per start."""
+
+    def __call__(self, stream: TokenStream, **settings: Any) -> Advantages:
+        """The advantages of ``stream``; raises when it lacks what the estimator reads."""
+        self.check_settings(settings)
+        for needed, name, what in (
+            (self.needs_critic, "values_T", "the critic's value before each token"),
+            (self.needs_groups, "groups_E", "one id per start, shared by its episodes"),
+            (self.needs_greedy_rollout, "greedy_scores_E", "the score of a greedy episode"),
+        ):
+            if needed and getattr(stream, name) is None:
+                raise StreamError(
+                    f"{self.name!r} needs {name} ({what}), got None; "
+                    "pass it or choose another estimator"
+                )
+        result: Advantages = self.function(stream, **settings)
+        return result
+
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+class Registry(Generic[SpecT]):
+    """Specs by name, with an error that names the closest ones."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._specs: dict[str, SpecT] = {}
+
+    def add(self, spec: SpecT) -> None:
+        """Register ``spec``; a name is free or held by the same function, as when reloaded."""
+        held = self._specs.get(spec.name)
+        if held is not None and _origin(held.function) != _origin(spec.function):
+            raise ConfigError(
+                f"the name of {self._kind} must be free, got {spec.name!r}, which is "
+                f"{'.'.join(_origin(held.function))}; choose another name"
+            )
+        self._specs[spec.name] = spec
+
+    def get(self, name: str) -> SpecT:
+        """The spec called ``name``."""
+        if name not in self._specs:
+            raise ConfigError(
+                f"{self._kind} must be one of {', '.join(self.names())}, "
+                f"got {name!r}{_did_you_mean(name, self._specs)}"
+            )
+        return self._specs[name]
+
+    def names(self) -> tuple[str, ...]:
+        """Every registered name, in alphabetical order."""
+        return tuple(sorted(self._specs))
+
+
+ADVANTAGES: Registry[AdvantageSpec] = Registry("an advantage estimator")
+
+EstimatorT = TypeVar("EstimatorT", bound=Callable[..., Advantages])
+
+
+def register_advantage(
+    name: str,
+    *,
+    needs_critic: bool = False,
+    needs_groups: bool = False,
+    needs_greedy_rollout: bool = False,
+) -> Callable[[EstimatorT], EstimatorT]:
+    """Register ``function(stream, *, setting=default, ...) -> Advantages`` under ``name``.
+
+    >>> from llm_gym_agents.algo import Advantages, TokenStream, register_advantage
+    >>> @register_advantage("score")
+    ... def score(stream: TokenStream, *, scale: float = 1.0) -> Advantages:
+    ...     scores_T = stream.on_tokens(stream.scores_E)
+    ...     return Advantages(scale * scores_T, scores_T)
+    >>> dict(get_advantage("score").settings)
+    {'scale': 1.0}
+    """
+
+    def register(function: EstimatorT) -> EstimatorT:
+        ADVANTAGES.add(
+            AdvantageSpec(
+                name=name,
+                function=function,
+                needs_critic=needs_critic,
+                needs_groups=needs_groups,
+                needs_greedy_rollout=needs_greedy_rollout,
+            )
+        )
+        return function
+
+    return register
+
+
+def get_advantage(name: str) -> AdvantageSpec:
+    """The estimator registered as ``name``."""
+    return ADVANTAGES.get(name)
+
+
+def _did_you_mean(name: str, known: Mapping[str, Any]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _origin(function: Callable[..., Any]) -> tuple[str, str]:
+    return function.__module__, function.__qualname__

@@ -1,0 +1,169 @@
+"""The one form of data every estimator reads: a flat stream of sampled tokens.
+
+Only what the model sampled is in it, so an observation costs no discount, no memory and no
+mask, and nothing outside a mask can leak in. Episodes lie one after another; a turn's reward
+sits on that turn's last sampled token (other tokens may carry one too, such as a KL penalty).
+
+Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from llm_gym_agents.algo.dtypes import widen
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.segments import segment_starts, segment_sum, spread
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenStream:
+    """Sampled tokens of E episodes, checked once on construction.
+
+    An episode may be empty; it then has no score and is in no group.
+    """
+
+    rewards_T: Tensor
+    lengths_E: Tensor
+    """Sampled tokens of each episode."""
+    values_T: Tensor | None = None
+    """V at the position that predicts each token, from before the update."""
+    turn_ends_T: Tensor | None = None
+    """True on the last token of each turn; None makes each episode one turn."""
+    terminated_E: Tensor | None = None
+    """False where an episode was cut from outside; None means that none was."""
+    bootstrap_E: Tensor | None = None
+    """V after the final observation. Read only where ``terminated_E`` is false."""
+    groups_E: Tensor | None = None
+    """Equal for episodes that started from the same prompt or seed."""
+    greedy_scores_E: Tensor | None = None
+    """Score of a greedy episode from the same start."""
+
+    def __post_init__(self) -> None:
+        _check_shapes(self)
+        _check_finite("rewards_T", self.rewards_T, self.lengths_E)
+        if self.values_T is not None:
+            _check_finite("values_T", self.values_T, self.lengths_E)
+        _check_turns(self)
+        _check_bootstrap(self)
+
+    @cached_property
+    def last_T(self) -> Tensor:
+        """True on the last token of each episode."""
+        played_E = self.lengths_E > 0
+        last_T = torch.zeros_like(self.rewards_T, dtype=torch.bool)
+        last_T[(self.lengths_E.cumsum(0) - 1)[played_E]] = True
+        return last_T
+
+    @cached_property
+    def ends_turn_T(self) -> Tensor:
+        """True on the last token of each turn."""
+        return self.last_T if self.turn_ends_T is None else self.turn_ends_T.bool()
+
+    @cached_property
+    def turn_lengths_K(self) -> Tensor:
+        """Sampled tokens of each turn."""
+        ends_K = self.ends_turn_T.nonzero().squeeze(-1)
+        before_first = ends_K.new_full((min(1, ends_K.numel()),), -1)
+        return ends_K.diff(prepend=before_first)
+
+    @cached_property
+    def turns_E(self) -> Tensor:
+        """Turns of each episode."""
+        return segment_sum(self.ends_turn_T.long(), self.lengths_E)
+
+    @cached_property
+    def turn_starts_K(self) -> Tensor:
+        """The position of each turn's first token."""
+        return segment_starts(self.turn_lengths_K)
+
+    @cached_property
+    def scores_E(self) -> Tensor:
+        """The undiscounted sum of each episode's rewards, in float64."""
+        return segment_sum(widen(self.rewards_T), self.lengths_E)
+
+    def on_tokens(self, values_E: Tensor) -> Tensor:
+        """Each episode's value on every one of its tokens."""
+        return spread(values_E, self.lengths_E)
+
+
+def turn_ends(turn_ids_T: Tensor, lengths_E: Tensor) -> Tensor:
+    """True where the next token belongs to another turn or another episode.
+
+    >>> turn_ends(torch.tensor([0, 0, 1, 0]), torch.tensor([3, 1]))
+    tensor([False,  True,  True,  True])
+    """
+    episodes_T = torch.repeat_interleave(lengths_E)
+    ends_T = torch.ones_like(turn_ids_T, dtype=torch.bool)
+    ends_T[:-1] = (turn_ids_T[1:] != turn_ids_T[:-1]) | (episodes_T[1:] != episodes_T[:-1])
+    return ends_T
+
+
+def _check_shapes(stream: TokenStream) -> None:
+    lengths_E = stream.lengths_E
+    if lengths_E.ndim != 1 or lengths_E.is_floating_point() or bool((lengths_E < 0).any()):
+        raise StreamError(
+            "lengths_E must be a vector of non-negative integers, "
+            f"got shape {tuple(lengths_E.shape)} of {lengths_E.dtype}"
+        )
+    tokens, episodes = int(lengths_E.sum()), len(lengths_E)
+    for name, tensor in vars(stream).items():
+        if tensor is None:
+            continue
+        expected = tokens if name.endswith("_T") else episodes
+        if tensor.shape != (expected,):
+            raise StreamError(
+                f"{name} must have shape ({expected},), got {tuple(tensor.shape)}; "
+                f"lengths_E holds {episodes} episodes of {tokens} tokens in all"
+            )
+        if tensor.device != stream.rewards_T.device:
+            raise StreamError(
+                "a stream must lie on one device, "
+                f"got rewards_T on {stream.rewards_T.device} and {name} on {tensor.device}"
+            )
+
+
+def _check_finite(name: str, tensor_T: Tensor, lengths_E: Tensor) -> None:
+    finite_T = tensor_T.isfinite()
+    if bool(finite_T.all()):
+        return
+    position = int((~finite_T).nonzero()[0])
+    episode = int(torch.repeat_interleave(lengths_E)[position])
+    raise StreamError(
+        f"{name} must be finite, got {tensor_T[position].item()} in episode {episode}"
+    )
+
+
+def _check_turns(stream: TokenStream) -> None:
+    if stream.turn_ends_T is None:
+        return
+    open_T = stream.last_T & ~stream.turn_ends_T.bool()
+    if bool(open_T.any()):
+        position = int(open_T.nonzero()[0])
+        episode = int(torch.repeat_interleave(stream.lengths_E)[position])
+        raise StreamError(
+            f"turn_ends_T must be true on the last token of every episode, got episode {episode} "
+            "with an open turn; a cut turn ends on its last sampled token"
+        )
+
+
+def _check_bootstrap(stream: TokenStream) -> None:
+    if stream.bootstrap_E is None:
+        return
+    if stream.terminated_E is None:
+        raise StreamError(
+            "bootstrap_E needs terminated_E, got only bootstrap_E; without it every episode "
+            "counts as terminated and the bootstrap would be ignored"
+        )
+    used_E = ~stream.terminated_E.bool() & (stream.lengths_E > 0)
+    broken_E = used_E & ~stream.bootstrap_E.isfinite()
+    if bool(broken_E.any()):
+        episode = int(broken_E.nonzero()[0])
+        raise StreamError(
+            "bootstrap_E must be finite where an episode was truncated, "
+            f"got {stream.bootstrap_E[episode].item()} for episode {episode}"
+        )

@@ -1,0 +1,1 @@
+"""TextGame: quests in a generated world. Start reading at ``env``."""

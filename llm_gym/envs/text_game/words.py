@@ -1,0 +1,20 @@
+"""The names that worlds are made of. Written for this project, Apache-2.0 like the rest.
+
+Every name is one lower-case word, no name is in two lists, and none is a command word, so that a
+text can be taken apart without guessing.
+"""
+
+ROOMS = (
+    "hall", "kitchen", "den", "attic", "cellar", "library", "garden", "study",
+    "chapel", "pantry", "workshop", "gallery", "tower", "stable", "bedroom", "courtyard",
+    "cloister", "armory", "vault", "porch", "crypt", "orchard", "lounge", "foundry",
+)  # fmt: skip
+ITEMS = (
+    "rope", "lamp", "coin", "book", "ring", "crown", "cup", "bell",
+    "flute", "mirror", "candle", "letter", "apple", "feather", "compass", "statue",
+    "goblet", "scroll", "amulet", "blanket", "bottle", "brush", "violin", "lantern",
+)  # fmt: skip
+METALS = ("brass", "iron", "copper", "silver", "golden", "bronze")
+CONTAINERS = ("chest", "box", "crate", "cabinet", "barrel", "basket")
+MONSTERS = ("troll", "goblin", "wolf", "ghost", "bandit", "serpent")
+WEAPONS = ("sword", "axe", "spear", "bow", "hammer", "dagger")

@@ -1,0 +1,160 @@
+"""A small world of rooms and things, and what each command does to it.
+
+The state is a handful of dictionaries. Nothing ever becomes impossible in it: doors do not lock
+again, things do not break, and whoever carries a thing can reach the place it is dropped. So an
+instance that can be solved at the start can be solved from every state a player can reach.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+DIRECTIONS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
+OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
+CARRIED = "carried"
+
+
+class Command(NamedTuple):
+    """A command whose nouns are names of things in the world."""
+
+    verb: str
+    noun: str = ""
+    other: str = ""
+
+    def __str__(self) -> str:
+        joint = {"put": " in ", "unlock": " with "}.get(self.verb, " ")
+        return f"{self.verb} {self.noun}{joint}{self.other}".strip()
+
+
+@dataclass(slots=True)
+class World:
+    """Where everything is."""
+
+    exits: dict[str, dict[str, str]]
+    """Room → direction → room on the other side."""
+    here: str
+    """The room the player is in."""
+    place: dict[str, str] = field(default_factory=dict)
+    """Item → the room or container it is in, or ``CARRIED``."""
+    containers: dict[str, str] = field(default_factory=dict)
+    """Container → its room."""
+    closed: dict[str, bool] = field(default_factory=dict)
+    doors: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Door → the two rooms it joins."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Door → the key that opens it."""
+    locked: dict[str, bool] = field(default_factory=dict)
+    monsters: dict[str, str] = field(default_factory=dict)
+    """Living monster → the room it guards."""
+    banes: dict[str, str] = field(default_factory=dict)
+    """Monster → the weapon that defeats it."""
+    came_from: str = ""
+    """The direction that leads back, empty before the first step."""
+
+    def clone(self) -> World:
+        """Return a copy that can be played on; what never changes is shared."""
+        return World(
+            self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
+            self.doors, self.keys, dict(self.locked), dict(self.monsters), self.banes,
+            self.came_from,
+        )  # fmt: skip
+
+    # --- looking -------------------------------------------------------------------------
+
+    def items_in(self, place: str) -> list[str]:
+        """Return the items in a room or container, or carried, by name."""
+        return sorted(item for item, where in self.place.items() if where == place)
+
+    def containers_here(self) -> list[str]:
+        """Return the containers in this room."""
+        return sorted(name for name, room in self.containers.items() if room == self.here)
+
+    def visible_items(self) -> list[str]:
+        """Return the items the player could take if nothing guarded them."""
+        places = [self.here, *(c for c in self.containers_here() if not self.closed[c])]
+        return [item for place in places for item in self.items_in(place)]
+
+    def door_between(self, room: str, other: str) -> str | None:
+        """Return the door between two neighbouring rooms, if there is one."""
+        for door, ends in self.doors.items():
+            if ends in ((room, other), (other, room)):
+                return door
+        return None
+
+    def guard(self, room: str) -> str | None:
+        """Return the monster that guards ``room``, if one does."""
+        for monster, where in self.monsters.items():
+            if where == room:
+                return monster
+        return None
+
+    def first_steps(self, target: str) -> list[tuple[str, str]]:
+        """Return a shortest way to ``target`` as (direction, room) pairs, locked doors included."""
+        back: dict[str, tuple[str, str]] = {self.here: ("", "")}
+        queue = deque([self.here])
+        while queue and target not in back:
+            room = queue.popleft()
+            for direction, other in self.exits[room].items():
+                if other not in back:
+                    back[other] = (direction, room)
+                    queue.append(other)
+        way: list[tuple[str, str]] = []
+        while target != self.here:
+            direction, before = back[target]
+            way.append((direction, target))
+            target = before
+        return way[::-1]
+
+    # --- acting --------------------------------------------------------------------------
+
+    def usable(self) -> list[Command]:
+        """Return every command that can be used here and now."""
+        commands = [
+            Command("go", direction)
+            for direction, other in self.exits[self.here].items()
+            if not self._is_locked(other)
+        ]
+        carried = self.items_in(CARRIED)
+        boxes = self.containers_here()
+        monster = self.guard(self.here)
+        if monster is None:
+            commands += [Command("take", item) for item in self.visible_items()]
+        elif self.place[self.banes[monster]] == CARRIED:
+            commands.append(Command("attack", monster))
+        for box in boxes:
+            if self.closed[box]:
+                commands.append(Command("open", box))
+            else:
+                commands += [Command("put", item, box) for item in carried]
+        commands += [Command("drop", item) for item in carried]
+        commands += [
+            Command("unlock", door, self.keys[door])
+            for door, ends in self.doors.items()
+            if self.here in ends and self.locked[door] and self.place[self.keys[door]] == CARRIED
+        ]
+        return [*commands, Command("look"), Command("inventory")]
+
+    def do(self, command: Command) -> None:
+        """Carry out a command that ``usable`` lists."""
+        verb, noun, other = command
+        if verb == "go":
+            self.here = self.exits[self.here][noun]
+            self.came_from = OPPOSITE[noun]
+        elif verb == "take":
+            self.place[noun] = CARRIED
+        elif verb == "drop":
+            self.place[noun] = self.here
+        elif verb == "put":
+            self.place[noun] = other
+        elif verb == "open":
+            self.closed[noun] = False
+        elif verb == "unlock":
+            self.locked[noun] = False
+        elif verb == "attack":
+            del self.monsters[noun]
+
+    def _is_locked(self, other: str) -> bool:
+        door = self.door_between(self.here, other)
+        return door is not None and self.locked[door]
