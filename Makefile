@@ -16,7 +16,7 @@ help:  ## Show this list.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,lora,dev]"
 	@touch $@
 
 test: lint types  ## Install into .venv, then lint, type-check and run every test.

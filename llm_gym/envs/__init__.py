@@ -30,7 +30,7 @@ ENVS: tuple[EnvRow, ...] = (
         "llm_gym/TextGameEasy-v0",
         _GAME,
         {
-            "rooms": 5,
+            "rooms": 4,
             "items": 2,
             "quest_length": 2,
             "locks": 0,

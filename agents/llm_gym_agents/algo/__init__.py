@@ -1,0 +1,111 @@
+"""The estimators and losses of token-level RL for language models.
+
+Everything reads one flat stream of sampled tokens (``TokenStream``, ``PolicyInputs``), so no
+result depends on padding, observations or how a batch is cut. Start with ``get_advantage`` and
+``TokenObjective``; the ``compute_*`` functions are the same algorithms on padded rows.
+"""
+
+from llm_gym_agents.algo.aggregate import (
+    AGGREGATIONS,
+    Aggregation,
+    BatchCounts,
+    aggregate_loss,
+    token_weights,
+)
+from llm_gym_agents.algo.clip_ppo import TokenDistribution, make_clip_ppo_loss
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.gae import Discount, gae, gae_turn
+from llm_gym_agents.algo.groups import group_ids
+from llm_gym_agents.algo.kl import (
+    KL_KINDS,
+    KLKind,
+    full_vocabulary_kl,
+    kl_estimate,
+    kl_in_rewards,
+)
+from llm_gym_agents.algo.kl_control import KLController, KLControllerState
+from llm_gym_agents.algo.masked import masked_mean, masked_sum, masked_var, masked_whiten
+from llm_gym_agents.algo.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.objective import TokenObjective
+from llm_gym_agents.algo.padded import (
+    apply_kl_penalty,
+    compute_advantage,
+    compute_gae_advantage_return,
+    compute_grpo_advantage,
+    compute_policy_loss,
+    compute_value_loss,
+)
+from llm_gym_agents.algo.policy_loss import (
+    POLICY_LOSSES,
+    PolicyInputs,
+    PolicyLossSpec,
+    TokenLoss,
+    get_policy_loss,
+    register_policy_loss,
+)
+from llm_gym_agents.algo.ratio import ClipRange, ClipRatio
+from llm_gym_agents.algo.registry import (
+    ADVANTAGES,
+    Advantages,
+    AdvantageSpec,
+    get_advantage,
+    register_advantage,
+)
+from llm_gym_agents.algo.reinforce import rewards_to_go
+from llm_gym_agents.algo.rows import PaddedRows
+from llm_gym_agents.algo.stream import TokenStream, turn_ends
+from llm_gym_agents.algo.value_loss import value_loss
+
+__all__ = [
+    "ADVANTAGES",
+    "AGGREGATIONS",
+    "IMPORTANCE_CAP",
+    "KL_KINDS",
+    "POLICY_LOSSES",
+    "AdvantageSpec",
+    "Advantages",
+    "Aggregation",
+    "BatchCounts",
+    "ClipRange",
+    "ClipRatio",
+    "Discount",
+    "KLController",
+    "KLControllerState",
+    "KLKind",
+    "PaddedRows",
+    "PolicyInputs",
+    "PolicyLossSpec",
+    "StreamError",
+    "TokenDistribution",
+    "TokenLoss",
+    "TokenObjective",
+    "TokenStream",
+    "aggregate_loss",
+    "apply_kl_penalty",
+    "compute_advantage",
+    "compute_gae_advantage_return",
+    "compute_grpo_advantage",
+    "compute_policy_loss",
+    "compute_value_loss",
+    "full_vocabulary_kl",
+    "gae",
+    "gae_turn",
+    "get_advantage",
+    "get_policy_loss",
+    "group_ids",
+    "importance_weights",
+    "kl_estimate",
+    "kl_in_rewards",
+    "make_clip_ppo_loss",
+    "masked_mean",
+    "masked_sum",
+    "masked_var",
+    "masked_whiten",
+    "mismatch_metrics",
+    "register_advantage",
+    "register_policy_loss",
+    "rewards_to_go",
+    "token_weights",
+    "turn_ends",
+    "value_loss",
+]

@@ -89,9 +89,7 @@ def gae_turn(
     if whiten:
         advantages_T = masked_whiten(advantages_T)
     dtype = result_dtype(stream.rewards_T, stream.values_T)
-    return Advantages(
-        advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype)
-    )
+    return Advantages(advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype))
 
 
 def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tensor:

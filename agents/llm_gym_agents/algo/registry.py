@@ -41,9 +41,7 @@ class Spec:
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.function).parameters.values()
-        missing = [
-            p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty
-        ]
+        missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
         if missing or any(p.kind is p.VAR_KEYWORD for p in parameters):
             raise ConfigError(
                 f"every setting of {self.name!r} must be a named keyword with a default, "

@@ -6,7 +6,7 @@ are not: one of 100,000 tokens beside 999 short ones would cost a grid of 100 mi
 100,000 steps. Therefore episodes are cut into blocks of one length, TorchRL runs on the grid of
 blocks, and the sums that should have crossed a block's end are added afterwards:
 
-    A_t = A_t inside the block + (product of gamma * lam up to the block's end) * A at the next block
+    A_t = A_t of the block alone + (product of gamma * lam to the block's end) * A of the next
 
 The advantages at the blocks' first tokens obey the same recursion, one step per block, so the
 same function computes them. Nothing here depends on the values of gamma and lam: 0 and 1 cost
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from llm_gym_agents.algo.segments import segment_ids, segment_starts, spread
+from llm_gym_agents.algo.segments import segment_starts, spread
 
 # One step of TorchRL's loop costs about as much as this many cells of the grid.
 _CELLS_PER_STEP = 250

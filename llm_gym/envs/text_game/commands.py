@@ -117,7 +117,9 @@ def _take(world: World, noun: str, other: str) -> Command | str:
 
 def _drop(world: World, noun: str, other: str) -> Command | str:
     item = find(noun, world.items_in(CARRIED))
-    return Command("drop", item) if item else _NOT_CARRIED
+    if item is None:
+        return _NOT_CARRIED
+    return _kept(world) or Command("drop", item)
 
 
 def _put(world: World, noun: str, other: str) -> Command | str:
@@ -127,7 +129,9 @@ def _put(world: World, noun: str, other: str) -> Command | str:
         return _NOT_CARRIED
     if box is None:
         return "Say which container here to put it in."
-    return f"The {box} is closed." if world.closed[box] else Command("put", item, box)
+    if world.closed[box]:
+        return f"The {box} is closed."
+    return _kept(world) or Command("put", item, box)
 
 
 def _open(world: World, noun: str, other: str) -> Command | str:
@@ -161,6 +165,11 @@ def _attack(world: World, noun: str, other: str) -> Command | str:
     if world.place[weapon] != CARRIED:
         return f"You need the {weapon} to defeat the {monster}."
     return Command("attack", monster)
+
+
+def _kept(world: World) -> str | None:
+    monster = world.guard(world.here)
+    return f"The {monster} would keep it." if monster else None
 
 
 _UNSEEN = "You see nothing like that here."

@@ -135,8 +135,8 @@ class TextGameEnv(TextEnv):
         return (
             "You are in a house of rooms and have a quest. Commands: go DIRECTION, take THING, "
             "drop THING, open CONTAINER, put THING in CONTAINER, unlock DOOR with KEY, attack "
-            "MONSTER, look, inventory. A key opens the door of its own metal. A monster guards "
-            "everything in its room until you attack it with the weapon it fears in your hands."
+            "MONSTER, look, inventory. A key opens the door of its own metal. While a monster is "
+            "in a room, nothing there can be taken or left; attack it with the weapon it fears."
             + (" A * marks the room of your next task." if self.hints >= MARK else "")
         )
 

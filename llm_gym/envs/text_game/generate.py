@@ -48,7 +48,7 @@ def generate(size: Size, rng: np.random.Generator) -> tuple[World, Quest]:
     for item in things[1:]:
         world.place[item] = _pick(free, rng)
     lies_in = world.containers.get(world.place[goal], world.place[goal])
-    room = target = _pick(_not(order, lies_in), rng)
+    room = target = _pick(_not(free, lies_in), rng)
     if size.quest_length > 2 and boxes and rng.random() < 0.5:
         target = boxes.pop()
         world.containers[target], world.closed[target] = room, False
@@ -115,28 +115,27 @@ def _bar_the_way(
     weapons = _some(words.WEAPONS, len(words.WEAPONS), rng)
     boxes = _some(words.CONTAINERS, len(words.CONTAINERS), rng)
     room_of = {item: world.place[item] for item in needed}
-    unboxed = list(needed)
-    while steps:
+    most = min(steps // 2, len(monsters))
+    fits = [n for n in range(most + 1) if steps - 2 * n <= min(len(boxes), len(needed) + n)]
+    wanted = fits[int(rng.integers(len(fits)))]
+    while len(world.monsters) < wanted:
         unguarded = [
             room
             for room in dict.fromkeys(room_of.values())
             if room != world.here and world.guard(room) is None
         ]
-        boxable = bool(boxes and unboxed)
-        if steps >= 2 and unguarded and monsters and (rng.random() < 0.5 or not boxable):
-            room, monster, weapon = _pick(unguarded, rng), monsters.pop(), weapons.pop()
-            world.monsters[monster], world.banes[monster] = room, weapon
-            reach = next(at for at, region in enumerate(regions) if room in region)
-            safe = [name for region in regions[: reach + 1] for name in region]
-            safe = [name for name in safe if world.guard(name) is None]
-            world.place[weapon] = room_of[weapon] = _pick(safe, rng)
-            unboxed.append(weapon)
-            steps -= 2
-        else:
-            item, box = unboxed.pop(int(rng.integers(len(unboxed)))), boxes.pop()
-            world.containers[box], world.closed[box] = room_of[item], True
-            world.place[item] = box
-            steps -= 1
+        if not unguarded:  # on a small map; ``longest_quest`` promises room for one
+            break
+        room, monster, weapon = _pick(unguarded, rng), monsters.pop(), weapons.pop()
+        world.monsters[monster], world.banes[monster] = room, weapon
+        reach = next(at for at, region in enumerate(regions) if room in region)
+        safe = [name for region in regions[: reach + 1] for name in region]
+        safe = [name for name in safe if world.guard(name) is None]
+        world.place[weapon] = room_of[weapon] = _pick(safe, rng)
+    for item in _some(list(room_of), steps - 2 * len(world.monsters), rng):
+        box = boxes.pop()
+        world.containers[box], world.closed[box] = room_of[item], True
+        world.place[item] = box
     return boxes
 
 

@@ -1,9 +1,9 @@
 """The quest, and the planner that solves it from any state.
 
-The planner works backwards: to deliver a thing one must hold it, to hold it one must reach it, to
-reach it one may have to unlock a door, for which one must hold a key, and so on. Dependencies
-cannot form a circle (see ``generate``), so it always ends. Its plan is a good one rather than
-the shortest one: it does not pick things up on the way.
+The planner asks what is still needed: to deliver a thing one must hold it, to hold it one must
+reach it, to reach it one may have to unlock a door, for which one must hold a key, and so on.
+Needs cannot form a circle (see ``generate``). Of all that is needed and can be done by now, it
+does the nearest first, so it picks things up on its way.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_gym.envs.text_game.world import CARRIED, Command, World
+
+Chore = tuple[Command, str]
+"""A command and the room to give it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +34,25 @@ class Quest:
         return f"put the {self.item} in the {self.target} in the {self.room}"
 
 
-def objective(world: World, quest: Quest) -> tuple[Command, str]:
+def objective(world: World, quest: Quest) -> Chore:
     """Return the next thing to be done and the room to do it in."""
+    needs = _Needs(world)
     if world.place[quest.item] != CARRIED:
-        return _obtain(world, quest.item)
-    if step := _way_in(world, quest.room):
-        return step
-    if quest.target == quest.room:
-        return Command("drop", quest.item), quest.room
-    if world.closed[quest.target]:
-        return Command("open", quest.target), quest.room
-    return Command("put", quest.item, quest.target), quest.room
+        needs.item(quest.item)
+    elif needs.way_is_open(quest.room):
+        joint = (
+            ("drop", quest.item)
+            if quest.target == quest.room
+            else ("put", quest.item, quest.target)
+        )
+        needs.chores.append((Command(*joint), quest.room))
+    return min(needs.chores, key=lambda chore: needs.steps(chore[1]))
 
 
 def next_command(world: World, quest: Quest) -> Command:
     """Return the planner's next command."""
     command, room = objective(world, quest)
-    return command if room == world.here else Command("go", world.first_steps(room)[0][0])
+    return command if room == world.here else Command("go", world.way_to(room)[0][0])
 
 
 def distance(world: World, quest: Quest) -> int:
@@ -55,38 +60,51 @@ def distance(world: World, quest: Quest) -> int:
     world, steps = world.clone(), 0
     while not quest.is_done(world):
         command, room = objective(world, quest)
-        way = world.first_steps(room)
-        if way:
-            world.here = room
+        steps += len(world.way_to(room)) + 1
+        world.here = room
         world.do(command)
-        steps += len(way) + 1
     return steps
 
 
-def _obtain(world: World, item: str) -> tuple[Command, str]:
-    place = world.place[item]
-    room = world.containers.get(place, place)
-    if step := _way_in(world, room):
-        return step
-    if monster := world.guard(room):
-        weapon = world.banes[monster]
-        if world.place[weapon] != CARRIED:
-            return _obtain(world, weapon)
-        return Command("attack", monster), room
-    if place != room and world.closed[place]:
-        return Command("open", place), room
-    return Command("take", item), room
+class _Needs:
+    """Collects what can be done now among all that is needed."""
 
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chores: list[Chore] = []
+        self._asked: set[str] = set()
 
-def _way_in(world: World, room: str) -> tuple[Command, str] | None:
-    """Return what opens the first locked door on the way to ``room``, if there is one."""
-    before = world.here
-    for _, after in world.first_steps(room):
-        door = world.door_between(before, after)
-        if door and world.locked[door]:
-            key = world.keys[door]
-            if world.place[key] != CARRIED:
-                return _obtain(world, key)
-            return Command("unlock", door, key), before
-        before = after
-    return None
+    def item(self, item: str) -> None:
+        """Add what it takes to hold ``item``."""
+        world = self.world
+        if world.place[item] == CARRIED or item in self._asked:
+            return
+        self._asked.add(item)
+        place = world.place[item]
+        room = world.containers.get(place, place)
+        ready = self.way_is_open(room)
+        if ready and place != room and world.closed[place]:
+            self.chores.append((Command("open", place), room))
+        if monster := world.guard(room):
+            self.item(world.banes[monster])
+            if ready and world.place[world.banes[monster]] == CARRIED:
+                self.chores.append((Command("attack", monster), room))
+        elif ready and not world.closed.get(place, False):
+            self.chores.append((Command("take", item), room))
+
+    def way_is_open(self, room: str) -> bool:
+        """Return whether ``room`` can be reached; if not, add what opens the way."""
+        world, before, is_open = self.world, self.world.here, True
+        for _, after in world.way_to(room):
+            door = world.door_between(before, after)
+            if door and world.locked[door]:
+                self.item(world.keys[door])
+                if is_open and world.place[world.keys[door]] == CARRIED:
+                    self.chores.append((Command("unlock", door, world.keys[door]), before))
+                is_open = False
+            before = after
+        return is_open
+
+    def steps(self, room: str) -> int:
+        """Return how far ``room`` is."""
+        return len(self.world.way_to(room))

@@ -1,8 +1,8 @@
 """A small world of rooms and things, and what each command does to it.
 
 The state is a handful of dictionaries. Nothing ever becomes impossible in it: doors do not lock
-again, things do not break, and whoever carries a thing can reach the place it is dropped. So an
-instance that can be solved at the start can be solved from every state a player can reach.
+again, things do not break, and nothing can be left where a monster would keep it. So an instance
+that can be solved at the start can be solved from every state a player can reach.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class World:
                 return monster
         return None
 
-    def first_steps(self, target: str) -> list[tuple[str, str]]:
+    def way_to(self, target: str) -> list[tuple[str, str]]:
         """Return a shortest way to ``target`` as (direction, room) pairs, locked doors included."""
         back: dict[str, tuple[str, str]] = {self.here: ("", "")}
         queue = deque([self.here])
@@ -116,19 +116,18 @@ class World:
             for direction, other in self.exits[self.here].items()
             if not self._is_locked(other)
         ]
-        carried = self.items_in(CARRIED)
-        boxes = self.containers_here()
         monster = self.guard(self.here)
+        carried = self.items_in(CARRIED)
         if monster is None:
             commands += [Command("take", item) for item in self.visible_items()]
+            commands += [Command("drop", item) for item in carried]
         elif self.place[self.banes[monster]] == CARRIED:
             commands.append(Command("attack", monster))
-        for box in boxes:
+        for box in self.containers_here():
             if self.closed[box]:
                 commands.append(Command("open", box))
-            else:
+            elif monster is None:
                 commands += [Command("put", item, box) for item in carried]
-        commands += [Command("drop", item) for item in carried]
         commands += [
             Command("unlock", door, self.keys[door])
             for door, ends in self.doors.items()

@@ -1,0 +1,196 @@
+"""Advantages from comparing the episodes of one start, without a critic.
+
+An episode's score is the undiscounted sum of its rewards. Each estimator turns the scores of a
+group into one number per episode and puts it on every token of the episode. An episode without
+sampled tokens took no decision: it is in no group and counts in no statistic.
+
+A group of one has nothing to compare with. ``rloo`` gives it 0. The others follow the common
+convention of a baseline of 0 (and a spread of 1), so its advantage is its score.
+
+Shapes: T sampled tokens of all episodes, E episodes, G groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import torch
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo.dtypes import result_dtype
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.masked import masked_whiten
+from llm_gym_agents.algo.registry import Advantages, register_advantage
+from llm_gym_agents.algo.stream import TokenStream
+
+
+@register_advantage("grpo", needs_groups=True)
+def grpo(stream: TokenStream, *, norm_by_std: bool = True, epsilon: float = 1e-6) -> Advantages:
+    """The score in standard deviations from its group's mean.
+
+    Args:
+        stream: Needs ``groups_E``.
+        norm_by_std: Divide by the group's unbiased standard deviation. False is ``dr_grpo``.
+        epsilon: Added to the standard deviation; equal scores give 0.
+    """
+    groups = _Groups(stream)
+    centred_E = stream.scores_E - groups.baseline(stream.scores_E)
+    if norm_by_std:
+        centred_E = centred_E / (groups.std(stream.scores_E) + epsilon)
+    return _on_tokens(stream, centred_E)
+
+
+@register_advantage("dr_grpo", needs_groups=True)
+def dr_grpo(stream: TokenStream) -> Advantages:
+    """The score minus its group's mean, so that easy and hard starts weigh the same."""
+    return grpo(stream, norm_by_std=False)
+
+
+@register_advantage("rloo", needs_groups=True)
+def rloo(stream: TokenStream) -> Advantages:
+    """The score minus the mean score of the *other* episodes of its group; 0 if there is none."""
+    groups = _Groups(stream)
+    others_E = groups.sum(stream.scores_E) - stream.scores_E
+    left_out_E = others_E / (groups.size_E - 1).clamp(min=1)
+    return _on_tokens(stream, torch.where(groups.size_E > 1, stream.scores_E - left_out_E, 0.0))
+
+
+@register_advantage("opo", needs_groups=True)
+def opo(stream: TokenStream) -> Advantages:
+    """The score minus the length-weighted mean score of its group.
+
+    A long episode adds more to the variance of the gradient; this weighting is the baseline of
+    least variance when the gradients of tokens are uncorrelated.
+    """
+    groups = _Groups(stream)
+    return _on_tokens(
+        stream,
+        stream.scores_E - groups.baseline(stream.scores_E, weights_E=stream.lengths_E),
+    )
+
+
+@register_advantage("gpg", needs_groups=True)
+def gpg(stream: TokenStream, *, f_norm: float = 1.0) -> Advantages:
+    """The centred score, scaled up by the share of episodes that scored anything.
+
+    Args:
+        stream: Needs ``groups_E``.
+        f_norm: Divides every advantage.
+    """
+    if f_norm <= 0.0:
+        raise ConfigError(f"f_norm must be above 0, got {f_norm}")
+    groups = _Groups(stream)
+    scored = (groups.played_E & (stream.scores_E != 0.0)).sum().clamp(min=1)
+    alpha = groups.played_E.sum() / scored
+    centred_E = stream.scores_E - groups.baseline(stream.scores_E)
+    return _on_tokens(stream, alpha * centred_E / f_norm)
+
+
+@register_advantage("grpo_passk", needs_groups=True)
+def grpo_passk(
+    stream: TokenStream, *, norm_by_std: bool = True, epsilon: float = 1e-6
+) -> Advantages:
+    """For the best episode of a group its lead over the second best, for the others 0.
+
+    This is the leave-one-out gradient of the group's maximum, what pass@k measures.
+
+    Args:
+        stream: Needs ``groups_E`` with at least two episodes in each group.
+        norm_by_std: Divide by the group's unbiased standard deviation.
+        epsilon: Added to the standard deviation.
+    """
+    groups = _Groups(stream)
+    alone_E = groups.played_E & (groups.size_E < 2)
+    if bool(alone_E.any()):
+        raise StreamError(
+            "grpo_passk needs at least 2 episodes in every group, "
+            f"got 1 in the group of episode {int(alone_E.nonzero()[0])}"
+        )
+    best_E, lead_E = groups.best_and_lead(stream.scores_E)
+    if norm_by_std:
+        lead_E = lead_E / (groups.std(stream.scores_E) + epsilon)
+    return _on_tokens(stream, torch.where(best_E, lead_E, 0.0))
+
+
+@register_advantage("reinforce_plus_plus_baseline", needs_groups=True)
+def reinforce_plus_plus_baseline(stream: TokenStream, *, whiten: bool = True) -> Advantages:
+    """The centred score, whitened over the tokens of the whole batch instead of per group.
+
+    Args:
+        stream: Needs ``groups_E``.
+        whiten: Scale to mean 0 and variance 1 over tokens, so long episodes weigh more in it.
+    """
+    groups = _Groups(stream)
+    centred = _on_tokens(stream, stream.scores_E - groups.baseline(stream.scores_E))
+    if not whiten:
+        return centred
+    return centred._replace(advantages_T=masked_whiten(centred.advantages_T))
+
+
+def group_ids(index: Tensor | Iterable[Hashable], *, device: torch.device | None = None) -> Tensor:
+    """Integer ids for any labels of the starts: strings, uuids, numbers, an array or a tensor.
+
+    >>> group_ids(["b", "a", "b"])
+    tensor([0, 1, 0])
+    """
+    labels = index.tolist() if isinstance(index, Tensor) else list(index)
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor(
+        [numbers.setdefault(label, len(numbers)) for label in labels],
+        dtype=torch.int64,
+        device=device,
+    )
+
+
+class _Groups:
+    """Sums over the groups of a stream, given back per episode."""
+
+    def __init__(self, stream: TokenStream) -> None:
+        if stream.groups_E is None:
+            raise StreamError("a group estimator needs groups_E, one id per start, got None")
+        self.played_E = stream.lengths_E > 0
+        names_G, self._group_E = torch.unique(stream.groups_E, return_inverse=True)
+        self._count = len(names_G)
+        self.size_E = self.sum(torch.ones_like(stream.scores_E))
+
+    def sum(self, values_E: Tensor) -> Tensor:
+        """The sum over each episode's group."""
+        zeros_G = values_E.new_zeros(self._count)
+        played_E = torch.where(self.played_E, values_E, 0.0)
+        return zeros_G.index_add(0, self._group_E, played_E)[self._group_E]
+
+    def baseline(self, scores_E: Tensor, weights_E: Tensor | None = None) -> Tensor:
+        """The (weighted) mean score of each episode's group; 0 for a group of one."""
+        weights_E = torch.ones_like(scores_E) if weights_E is None else weights_E.to(scores_E)
+        mean_E = self.sum(weights_E * scores_E) / self.sum(weights_E).clamp(min=1.0)
+        return torch.where(self.size_E > 1, mean_E, 0.0)
+
+    def std(self, scores_E: Tensor) -> Tensor:
+        """The unbiased standard deviation of each episode's group; 1 for a group of one."""
+        squares_E = self.sum((scores_E - self.baseline(scores_E)).square())
+        std_E = (squares_E / (self.size_E - 1).clamp(min=1)).sqrt()
+        return torch.where(self.size_E > 1, std_E, 1.0)
+
+    def best_and_lead(self, scores_E: Tensor) -> tuple[Tensor, Tensor]:
+        """Which episode is its group's best (the first of equals), and the best's lead."""
+        index_E = self.played_E.nonzero().squeeze(-1)
+        index_E = index_E[scores_E[index_E].argsort(descending=True, stable=True)]
+        index_E = index_E[self._group_E[index_E].argsort(stable=True)]
+        group_E = self._group_E[index_E]
+        first_E = torch.ones_like(group_E, dtype=torch.bool)
+        first_E[1:] = group_E[1:] != group_E[:-1]
+        best_G = index_E[first_E]
+        second_G = index_E[first_E.nonzero().squeeze(-1) + 1]
+        best_E = torch.zeros_like(self.played_E)
+        best_E[best_G] = True
+        lead_E = torch.zeros_like(scores_E)
+        lead_E[best_G] = scores_E[best_G] - scores_E[second_G]
+        return best_E, lead_E
+
+
+def _on_tokens(stream: TokenStream, advantages_E: Tensor) -> Advantages:
+    dtype = result_dtype(stream.rewards_T)
+    return Advantages(
+        stream.on_tokens(advantages_E).to(dtype), stream.on_tokens(stream.scores_E).to(dtype)
+    )

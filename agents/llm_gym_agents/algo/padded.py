@@ -1,0 +1,235 @@
+"""The same algorithms on padded rows: one row per episode and a mask of its sampled tokens.
+
+Each function packs the sampled tokens into a stream, calls the one implementation, and puts the
+result back with 0 at every other position. A run of masked-in tokens is a turn; what lies
+between two runs is an observation. Arguments that are not named here have the meaning and the
+default of the packed function.
+
+Shapes: E episodes (rows), L positions of a row, T sampled tokens of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llm_gym_agents.algo.aggregate import Aggregation, BatchCounts, token_weights
+from llm_gym_agents.algo.dtypes import result_dtype
+from llm_gym_agents.algo.gae import Discount
+from llm_gym_agents.algo.groups import group_ids
+from llm_gym_agents.algo.kl import KLKind, kl_in_rewards
+from llm_gym_agents.algo.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.policy_loss import PolicyInputs, TokenLoss, get_policy_loss
+from llm_gym_agents.algo.ratio import ClipRatio
+from llm_gym_agents.algo.registry import get_advantage
+from llm_gym_agents.algo.rows import PaddedRows
+from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.value_loss import value_loss
+
+
+def compute_advantage(
+    name: str,
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    *,
+    values: Tensor | None = None,
+    index: Tensor | Iterable[Hashable] | None = None,
+    bootstrap: Tensor | None = None,
+    greedy_scores: Tensor | None = None,
+    **settings: Any,
+) -> tuple[Tensor, Tensor]:
+    """Advantages and returns of padded rows with the estimator called ``name``.
+
+    Args:
+        name: A registered estimator.
+        token_level_rewards: ``[E, L]``; 0 where ``response_mask`` is 0.
+        response_mask: ``[E, L]``, 1 on sampled tokens.
+        values: ``[E, L]``, the critic's values.
+        index: A label per row, equal for rows of one start.
+        bootstrap: ``[E]``, the value after the final observation of a truncated row, 0 for a
+            row that terminated. None means that all terminated.
+        greedy_scores: ``[E]``, the score of a greedy episode from the same start.
+        **settings: The estimator's own settings; an unknown one raises.
+    """
+    rows = PaddedRows(response_mask)
+    stream = TokenStream(
+        rewards_T=rows.pack_rewards(token_level_rewards),
+        lengths_E=rows.lengths_E,
+        values_T=None if values is None else rows.pack("values", values),
+        turn_ends_T=rows.turn_ends_T,
+        terminated_E=None if bootstrap is None else torch.zeros_like(bootstrap, dtype=torch.bool),
+        bootstrap_E=bootstrap,
+        groups_E=None if index is None else group_ids(index, device=response_mask.device),
+        greedy_scores_E=greedy_scores,
+    )
+    advantages_T, returns_T = get_advantage(name)(stream, **settings)
+    return rows.unpack(advantages_T), rows.unpack(returns_T)
+
+
+def compute_gae_advantage_return(
+    token_level_rewards: Tensor,
+    values: Tensor,
+    response_mask: Tensor,
+    gamma: float,
+    lam: float,
+    bootstrap: Tensor | None = None,
+    *,
+    discount: Discount = "token",
+    whiten: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """GAE over the sampled tokens of padded rows: whitened advantages and returns."""
+    return compute_advantage(
+        "gae",
+        token_level_rewards,
+        response_mask,
+        values=values,
+        bootstrap=bootstrap,
+        gamma=gamma,
+        lam=lam,
+        discount=discount,
+        whiten=whiten,
+    )
+
+
+def compute_grpo_advantage(
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Tensor | Iterable[Hashable],
+    *,
+    norm_by_std: bool = True,
+    epsilon: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    """GRPO's advantages of padded rows, and each row's score as its return."""
+    return compute_advantage(
+        "grpo",
+        token_level_rewards,
+        response_mask,
+        index=index,
+        norm_by_std=norm_by_std,
+        epsilon=epsilon,
+    )
+
+
+def compute_policy_loss(
+    old_log_probs: Tensor,
+    log_probs: Tensor,
+    advantages: Tensor,
+    response_mask: Tensor,
+    clip_ratio: ClipRatio | None = None,
+    *,
+    policy_loss: str = "ppo",
+    sampler_log_probs: Tensor | None = None,
+    importance_cap: float | None = IMPORTANCE_CAP,
+    aggregation: Aggregation = "token-mean",
+    counts: BatchCounts | None = None,
+    norm_length: float | None = None,
+    **settings: Any,
+) -> tuple[Tensor, dict[str, float]]:
+    """The policy loss of padded rows and its metrics.
+
+    Args:
+        old_log_probs: ``[E, L]``, from the trainer's own pass before the update.
+        log_probs: ``[E, L]``, of the policy in training.
+        advantages: ``[E, L]``.
+        response_mask: ``[E, L]``, 1 on sampled tokens.
+        clip_ratio: One number, or ``(low, high)``; None is the loss's own default.
+        policy_loss: A registered policy loss.
+        sampler_log_probs: ``[E, L]``, recorded by the engine. Given, each token's loss is
+            weighted by min(exp(old - sampler), ``importance_cap``).
+        importance_cap: None turns the weights off and keeps the mismatch metrics.
+        aggregation: See ``token_weights``; ``norm_length`` is the row length unless given.
+        counts: Of the whole optimizer step, if these rows are a micro-batch of it.
+        norm_length: For ``seq-mean-token-sum-norm``.
+        **settings: The loss's own settings, such as ``dual_clip``; an unknown one raises.
+    """
+    rows = PaddedRows(response_mask)
+    if clip_ratio is not None:
+        settings["clip_ratio"] = clip_ratio
+    old_T = rows.pack("old_log_probs", old_log_probs)
+    inputs = PolicyInputs(
+        log_probs_T=rows.pack("log_probs", log_probs),
+        old_log_probs_T=old_T,
+        advantages_T=rows.pack("advantages", advantages),
+        lengths_E=rows.lengths_E,
+    )
+    policy = get_policy_loss(policy_loss)(inputs, **settings)
+    gap: dict[str, Tensor] = {}
+    if sampler_log_probs is not None:
+        sampler_T = rows.pack("sampler_log_probs", sampler_log_probs)
+        gap = mismatch_metrics(old_T, sampler_T, cap=importance_cap or IMPORTANCE_CAP)
+        if importance_cap is not None:
+            weights_T = importance_weights(old_T, sampler_T, cap=importance_cap)
+            policy = policy._replace(loss_T=policy.loss_T * weights_T)
+    loss, metrics = _reduce(policy, rows, aggregation, counts, norm_length)
+    return loss, metrics | {name: value.item() for name, value in gap.items()}
+
+
+def compute_value_loss(
+    vpreds: Tensor,
+    returns: Tensor,
+    old_values: Tensor,
+    response_mask: Tensor,
+    cliprange_value: float | None = 0.5,
+    *,
+    aggregation: Aggregation = "token-mean",
+    counts: BatchCounts | None = None,
+    norm_length: float | None = None,
+) -> tuple[Tensor, dict[str, float]]:
+    """The critic's loss of padded rows and its metrics; see ``value_loss``."""
+    rows = PaddedRows(response_mask)
+    value = value_loss(
+        rows.pack("vpreds", vpreds),
+        rows.pack("returns", returns),
+        rows.pack("old_values", old_values),
+        cliprange_value=cliprange_value,
+    )
+    return _reduce(value, rows, aggregation, counts, norm_length)
+
+
+def apply_kl_penalty(
+    token_level_rewards: Tensor,
+    log_probs: Tensor,
+    ref_log_probs: Tensor,
+    response_mask: Tensor,
+    kl_coef: float,
+    *,
+    kind: KLKind = "k1",
+) -> tuple[Tensor, float]:
+    """Rewards of padded rows minus ``kl_coef`` times the KL, and the mean KL of a row."""
+    rows = PaddedRows(response_mask)
+    rewards_T, mean_kl = kl_in_rewards(
+        rows.pack_rewards(token_level_rewards),
+        rows.pack("log_probs", log_probs),
+        rows.pack("ref_log_probs", ref_log_probs),
+        rows.lengths_E,
+        kl_coef=kl_coef,
+        kind=kind,
+    )
+    return rows.unpack(rewards_T), mean_kl.item()
+
+
+def _reduce(
+    terms: TokenLoss,
+    rows: PaddedRows,
+    aggregation: Aggregation,
+    counts: BatchCounts | None,
+    norm_length: float | None,
+) -> tuple[Tensor, dict[str, float]]:
+    if aggregation == "seq-mean-token-sum-norm" and norm_length is None:
+        norm_length = rows.mask_EL.shape[1]
+    counts = counts or BatchCounts.of(rows.lengths_E)
+    weights_T = token_weights(
+        rows.lengths_E,
+        aggregation,
+        counts=counts,
+        norm_length=norm_length,
+        dtype=result_dtype(terms.loss_T),
+    )
+    metrics = {
+        name: (values_T.sum() / max(counts.tokens, 1)).item()
+        for name, values_T in terms.metrics_T.items()
+    }
+    return (weights_T * terms.loss_T).sum(), metrics

@@ -1,0 +1,158 @@
+"""What an inference engine does for a policy.
+
+Prompts are token ids, and so are replies: nothing here knows about text, chat or games. Requests
+are handed in whenever they are ready (``submit``) and replies taken out as each one finishes
+(``poll``), so nobody waits for the slowest; ``generate`` is the two together. A request carries
+its own seed, so what is sampled does not depend on what else is in the batch or in which order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+
+
+class FinishReason(StrEnum):
+    """Why a reply ended."""
+
+    STOP = "stop"  # an end-of-text token, a stop id or a stop string
+    LENGTH = "length"  # max_tokens were sampled
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to sample a reply.
+
+    Log-probs are always those of ``softmax(logits / temperature)`` over the whole vocabulary:
+    what a trainer can recompute. ``top_p``, ``top_k`` and ``min_p`` choose among its tokens and
+    do not renormalise it. At temperature 0 the most likely token is taken, and its log-prob is
+    that of temperature 1.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 for no limit."""
+    min_p: float = 0.0
+    stop_ids: tuple[int, ...] = ()
+    """Besides the model's own end-of-text ids. The stopping id is part of the reply."""
+    stop_strings: tuple[str, ...] = ()
+    """Needs an engine that was given a tokenizer. The reply keeps the tokens of the string."""
+
+    def __post_init__(self) -> None:
+        _need(self.max_tokens >= 1, f"max_tokens must be at least 1, got {self.max_tokens}")
+        _need(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
+        _need(0 < self.top_p <= 1, f"top_p must be in (0, 1], got {self.top_p}")
+        _need(self.top_k >= 0, f"top_k must not be negative, got {self.top_k}")
+        _need(0 <= self.min_p <= 1, f"min_p must be in [0, 1], got {self.min_p}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One reply to be sampled."""
+
+    prompt: Sequence[int]
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    key: object = None
+    """Whatever the caller wants to find again on the ``Completion``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A sampled reply: as many log-probs as ids."""
+
+    ids: list[int]
+    log_probs: list[float]
+    finish: FinishReason
+    version: int
+    """Version of the weights that sampled it."""
+    key: object = None
+
+
+def request_seed(run: int, episode: int, turn: int, sample: int = 0) -> int:
+    """Return the seed of one reply: 63 bits that depend on its place in the run alone.
+
+    >>> request_seed(0, 1, 2) == request_seed(0, 1, 2) != request_seed(0, 2, 1)
+    True
+    """
+    name = f"{run}/{episode}/{turn}/{sample}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
+
+
+class Engine(ABC):
+    """A model that samples replies."""
+
+    context_length: int
+    """Most tokens that a prompt and its reply may have together."""
+    end_ids: frozenset[int]
+    """The ids that end a reply by themselves."""
+    version: int = 0
+    """Version of the weights, as told by ``update_weights``."""
+
+    @abstractmethod
+    def submit(self, requests: Iterable[Request]) -> None:
+        """Queue requests; others may be running. Refuses prompts that leave no room to reply."""
+
+    @abstractmethod
+    def poll(self, timeout: float | None = None) -> list[Completion]:
+        """Return replies that have finished since the last call.
+
+        Waits until there is at least one, or ``timeout`` seconds have passed, or nothing is
+        running. An engine that computes in this thread works while it waits.
+        """
+
+    @property
+    @abstractmethod
+    def running(self) -> int:
+        """How many requests have been submitted and not yet returned by ``poll``."""
+
+    @abstractmethod
+    def score(
+        self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[list[float]]:
+        """Return the log-prob of every token of each sequence but the first, given those before."""
+
+    @abstractmethod
+    def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Replace the weights. Nothing may be running."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Drop whatever is running."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free processes and memory. Safe to call twice."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one completion per request, in their order. Nothing else may be running."""
+        _need(self.running == 0, f"generate needs an idle engine, got {self.running} running")
+        tagged = [
+            Request(request.prompt, request.sampling, request.seed, at)
+            for at, request in enumerate(requests)
+        ]
+        self.submit(tagged)
+        found: dict[object, Completion] = {}
+        while len(found) < len(tagged):
+            found.update((done.key, done) for done in self.poll())
+        return [
+            Completion(done.ids, done.log_probs, done.finish, done.version, request.key)
+            for request, done in zip(
+                requests, (found[at] for at in range(len(tagged))), strict=True
+            )
+        ]
+
+
+def _need(held: bool, sentence: str) -> None:
+    if not held:
+        raise ConfigError(sentence)

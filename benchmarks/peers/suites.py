@@ -1,0 +1,67 @@
+"""A suite as a process that answers questions, in an environment that is made for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+from peers.games import OURS, Game, random_moves
+
+ROOT = Path(__file__).parents[2]
+WORKER = Path(__file__).with_name("worker.py")
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+PEERS_VENV = ROOT / ".venv-peers"
+# How each suite wants a move to be written.
+ACTIONS = {OURS: "{}", "gem": r"\boxed{{{}}}", "textarena": "[{}]"}
+
+
+class Suite:
+    """A worker process and the questions it answers."""
+
+    def __init__(self, name: str) -> None:
+        python = sys.executable if name == OURS else str(peers_python())
+        self.name = name
+        self.process = subprocess.Popen(
+            [python, str(WORKER), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if name != OURS else None,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def ask(self, **request: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the worker of {self.name} died at {request['op']}")
+        return json.loads(answer)
+
+    def make(self, game: Game) -> dict[str, str]:
+        env_id, kwargs = game.suites[self.name]
+        actions = [ACTIONS[self.name].format(move) for move in random_moves(game)]
+        versions: dict[str, str] = self.ask(
+            op="make", game=game.name, id=env_id, kwargs=kwargs, actions=actions
+        )
+        self.ask(op="play", game=game.name, seconds=0.1)  # warm up
+        return versions
+
+
+def peers_python() -> Path:
+    """Return the Python of the peers' environment, which is created when it is not there."""
+    python, marker = PEERS_VENV / "bin" / "python", PEERS_VENV / ".installed"
+    wanted = REQUIREMENTS.read_text()
+    if not marker.exists() or marker.read_text() != wanted:
+        print(f"installing {', '.join(wanted.split())} into {PEERS_VENV.name}", file=sys.stderr)
+        venv.create(PEERS_VENV, with_pip=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
+        marker.write_text(wanted)
+    return python

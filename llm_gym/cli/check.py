@@ -1,0 +1,29 @@
+"""``llm-gym check``: the contract checker, for authors of environments."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from llm_gym.checker import audit
+from llm_gym.cli.common import add_settings, make
+
+HELP = "check that an environment keeps the contract"
+_MARKS = {True: "ok", False: "FAIL", None: "skip"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("env", help="module:EnvClass, or a registered id")
+    add_settings(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print every check; return 1 if one failed."""
+    checks = audit(make(options))
+    for check in checks:
+        detail = f"\n      {check.detail}" if check.detail else ""
+        sys.stdout.write(f"{_MARKS[check.passed]:<6}{check.name}{detail}\n")
+    failed = sum(check.passed is False for check in checks)
+    sys.stdout.write(f"\n{options.env}: {failed or 'no'} rule{'s' * (failed != 1)} broken\n")
+    return int(failed > 0)

@@ -1,0 +1,80 @@
+"""``llm-gym play``: a person, or one of the built-in players, plays in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+import gymnasium as gym
+
+from llm_gym.cli.common import add_settings, make
+from llm_gym.outcome import stop_reason
+from llm_gym.scores import PLAYERS
+from llm_gym.text_env import TextEnv
+
+HELP = "play an environment in the terminal"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0")
+    parser.add_argument("--seed", type=int, help="which episode (default: a random one)")
+    parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
+    add_settings(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play one episode."""
+    env = make(options)
+    obs, _ = env.reset(seed=options.seed)
+    prompt = getattr(env.unwrapped, "system_prompt", "")
+    _say(f"{prompt}\n\n{obs}" if prompt else obs)
+    if options.player is None:
+        _say("\n(? lists the moves, quit ends the game)")
+    choose = _watch(options.player) if options.player else _ask
+    total, done = 0.0, False
+    while not done:
+        action = choose(env)
+        if action is None:
+            _say("Goodbye.")
+            return 0
+        obs, reward, terminated, truncated, info = env.step(action)
+        total += float(reward)
+        done = terminated or truncated
+        _say(f"\n{obs}")
+    reason = stop_reason(terminated, truncated, info)
+    _say(f"\n[{reason} after {info.get('turn', '?')} turns, return {total:g}]")
+    return 0
+
+
+def _watch(player: str) -> Callable[[gym.Env[str, str]], str | None]:
+    def choose(env: gym.Env[str, str]) -> str | None:
+        game = env.unwrapped
+        assert isinstance(game, TextEnv)
+        action = PLAYERS[player](game)
+        _say(f"\n> {action}")
+        return action
+
+    return choose
+
+
+def _ask(env: gym.Env[str, str]) -> str | None:
+    while True:
+        try:
+            text = input("\n> ")
+        except EOFError:
+            return None
+        if text.strip() == "quit":
+            return None
+        if text.strip() != "?":
+            return text
+        game = env.unwrapped
+        legal = game.legal_actions() if isinstance(game, TextEnv) else None
+        _say("  ".join(legal) if legal else "There are too many moves to list.")
+
+
+def _say(text: str) -> None:
+    # A lone surrogate, typed or pasted, cannot be encoded for a terminal.
+    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
+    sys.stdout.flush()

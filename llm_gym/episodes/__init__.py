@@ -1,0 +1,23 @@
+"""One episode record: what was played, why it stopped, and what a trainer made of it.
+
+``Trajectory`` is the record in Python, one line of JSONL its written form; ``docs/episodes.md``
+lists every field. ``play_episode`` is the loop that fills one, and whatever else plays, evaluates
+or trains writes the same record.
+"""
+
+from llm_gym.episodes.encoding import Opaque
+from llm_gym.episodes.files import EpisodeWriter, read_episodes, write_episodes
+from llm_gym.episodes.play import play_episode
+from llm_gym.episodes.record import SCHEMA, Trajectory
+from llm_gym.episodes.tokens import Tokens
+
+__all__ = [
+    "SCHEMA",
+    "EpisodeWriter",
+    "Opaque",
+    "Tokens",
+    "Trajectory",
+    "play_episode",
+    "read_episodes",
+    "write_episodes",
+]

@@ -1,0 +1,221 @@
+"""Files of episode records: one line of JSON each, compressed when the name ends in ``.gz``.
+
+A writer that is killed leaves whole lines and at most one piece of a line at the end. Each record
+goes out in one ``write``; in a ``.gz`` each record is a gzip member of its own, which costs some
+compression and keeps everything before a broken end readable.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Literal, Self
+
+from llm_gym.episodes.record import Trajectory
+from llm_gym.errors import ConfigError, RecordError
+
+_log = logging.getLogger(__name__)
+_MARK = b'{"schema":'  # how every record begins
+_BLOCK = 1 << 16
+
+
+def read_episodes(
+    path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise"
+) -> Iterator[Trajectory]:
+    """Yield the episodes in ``path``, one at a time.
+
+    A line that is no record raises ``RecordError`` with file, line number and reason.
+
+    Args:
+        path: A ``.jsonl`` or ``.jsonl.gz`` file.
+        torn: What to do with a last line that was only half written: ``raise``, or ``skip``
+            it and say so in the log. Every other bad line raises.
+    """
+    if torn not in ("raise", "skip"):
+        raise ConfigError(f"torn must be 'raise' or 'skip', got {torn!r}")
+    return _read(Path(path), skip_torn=torn == "skip")
+
+
+def _read(path: Path, skip_torn: bool) -> Iterator[Trajectory]:
+    number = 0
+    with _open(path) as file:
+        while True:
+            number += 1
+            where = f"{path}, line {number}"
+            cut = f"{where}: the record is cut off; its writer was killed in the middle of it"
+            try:
+                line = file.readline()
+            except EOFError as error:
+                if skip_torn:
+                    _log.warning("%s; skipped", cut)
+                    return
+                raise RecordError(f'{cut}; pass torn="skip" to read the rest') from error
+            except (gzip.BadGzipFile, zlib.error) as error:
+                raise RecordError(f"{where}: the gzip data is damaged: {error}") from error
+            if not line:
+                return
+            if not line.strip():
+                continue
+            try:
+                episode = Trajectory.from_json(line.decode())
+            except (RecordError, UnicodeDecodeError) as error:
+                if line.endswith(b"\n") or _is_json(line):
+                    raise RecordError(f"{where}: {error}") from error
+                if not skip_torn:
+                    raise RecordError(f'{cut}; pass torn="skip" to read the rest') from error
+                _log.warning("%s; skipped", cut)
+                return
+            yield episode
+
+
+def write_episodes(path: str | os.PathLike[str], episodes: Iterable[Trajectory]) -> int:
+    """Write ``episodes`` to ``path`` and return how many there were.
+
+    What was in ``path`` before stays until all of them are written, and for good if one fails.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    count = 0
+    try:
+        with part.open("wb") as file:
+            for episode in episodes:
+                file.write(_line(episode, compress=path.suffix == ".gz"))
+                count += 1
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+class EpisodeWriter:
+    """Adds episodes to a file, each one complete on disk before ``write`` returns.
+
+    A half-written record that a killed writer left at the end is cut off when the file is
+    opened: appending to it would spoil the next record too.
+
+    Args:
+        path: A ``.jsonl`` or ``.jsonl.gz`` file; it and its folder are made if need be.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.count = 0
+        """Episodes written by this writer."""
+        self._compress = self.path.suffix == ".gz"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: one record is one write, and nothing is left to lose when we are killed.
+        self._file = open(self.path, "ab+", buffering=0)  # noqa: SIM115 - close() closes it
+        try:
+            self._mend()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write(self, episode: Trajectory) -> None:
+        """Add one episode; a record that cannot be written leaves the file as it was."""
+        data = memoryview(_line(episode, self._compress))
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except BaseException:  # a full disk or Ctrl-C must not leave half a record
+            with suppress(OSError):
+                self._file.truncate(end)
+            raise
+        self.count += 1
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _mend(self) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        whole, head, tail = (_scan_gzip if self._compress else _scan_plain)(self._file)
+        if head != _MARK[: len(head)]:
+            raise RecordError(
+                f"{self.path} is not a file of episodes: it does not begin with a record; "
+                "choose another path"
+            )
+        if whole < size:
+            _log.warning("%s ends in half a record (%d bytes); cut off", self.path, size - whole)
+            self._file.truncate(whole)
+        if tail not in (b"", b"\n"):
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(gzip.compress(b"\n", mtime=0) if self._compress else b"\n")
+
+
+def _line(episode: Trajectory, compress: bool) -> bytes:
+    line = episode.to_json().encode("ascii") + b"\n"
+    return gzip.compress(line, compresslevel=6, mtime=0) if compress else line
+
+
+def _open(path: Path) -> BinaryIO:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# Both scans return where the last whole record ends, how the file begins, and its last byte.
+
+
+def _scan_plain(file: BinaryIO) -> tuple[int, bytes, bytes]:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    head = file.read(min(len(_MARK), size))
+    last = b""
+    start = size
+    while start > 0 and b"\n" not in last:
+        start = max(0, start - _BLOCK)
+        file.seek(start)
+        last = file.read(min(_BLOCK, size - start)) + last
+    rest = last.rpartition(b"\n")[2]
+    if rest and not _is_json(rest):
+        return size - len(rest), head, b""
+    return size, head, last[-1:]
+
+
+def _scan_gzip(file: BinaryIO) -> tuple[int, bytes, bytes]:
+    file.seek(0)
+    whole = position = 0
+    head = tail = b""
+    member = zlib.decompressobj(wbits=31)
+    try:
+        while block := file.read(_BLOCK):
+            position += len(block)
+            while block:
+                data = member.decompress(block)
+                head = (head + data[: len(_MARK)])[: len(_MARK)]
+                tail = data[-1:] or tail
+                if not member.eof:
+                    break
+                block = member.unused_data
+                whole = position - len(block)
+                member = zlib.decompressobj(wbits=31)
+    except zlib.error as error:
+        raise RecordError(f"{file.name} is damaged or is not gzip: {error}") from error
+    return whole, head, tail

@@ -1,0 +1,261 @@
+"""``Trajectory``: one episode in Python, and its one line of JSON.
+
+The field names are those of the JSON line, so ``docs/episodes.md`` documents both. Lists that
+run along the episode are columns: ``actions[t]``, ``rewards[t]`` and ``infos[t]`` belong to turn
+``t``. There is one more state than there are actions: ``states[t]`` is what the player read
+before ``actions[t]``, and the last state is what the final action led to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from llm_gym.episodes import kinds
+from llm_gym.episodes.tokens import TOKENS, Tokens
+from llm_gym.errors import RecordError
+from llm_gym.outcome import StopReason
+from llm_gym.outcome import stop_reason as why_stopped
+
+SCHEMA = 1
+"""Version of the written record. A reader refuses what is newer than itself."""
+
+_STOP_REASONS = frozenset(StopReason)
+_PER_TURN = ("rewards", "dones", "infos", "moves", "terminated", "truncated")
+
+
+@dataclass(eq=False)
+class Trajectory:
+    """One episode.
+
+    Lists may be filled by hand, in part, and in any order; ``to_json`` checks that they fit
+    together. A column that was not recorded stays empty.
+
+    >>> episode = Trajectory(states=["Hot or cold?", "Yes."], actions=["hot"])
+    >>> episode.rewards, episode.dones = [1.0], [True]
+    >>> episode.num_turns, episode.total_reward, episode.final_state
+    (1, 1.0, 'Yes.')
+    >>> Trajectory.from_json(episode.to_json()) == episode
+    True
+    """
+
+    states: list[str] = field(default_factory=list)
+    """One more than there are actions, or as many where the final one was not kept."""
+    actions: list[str] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    dones: list[bool] = field(default_factory=list)
+    infos: list[dict[str, Any]] = field(default_factory=list)
+    moves: list[str | None] = field(default_factory=list)
+    terminated: list[bool] = field(default_factory=list)
+    truncated: list[bool] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    tokens: Tokens | None = None
+    episode_id: str | int | None = None
+    group: str | int | None = None
+    seed: int | None = None
+    options: dict[str, Any] | None = None
+    env_id: str | None = None
+    env_spec: dict[str, Any] | None = None
+    instance_id: str | None = None
+    policy: str | None = None
+    weights_version: int | None = None
+    reset_info: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+    _stop_reason: StopReason | None = field(default=None, init=False, repr=False)
+    _success: bool | None = field(default=None, init=False, repr=False)
+
+    # --- what the lists say --------------------------------------------------------------
+
+    @property
+    def num_turns(self) -> int:
+        """Actions taken."""
+        return len(self.actions)
+
+    @property
+    def total_reward(self) -> float:
+        """Sum of the rewards, not discounted."""
+        return float(sum(self.rewards))
+
+    @property
+    def reward_terms(self) -> list[dict[str, float]]:
+        """What each turn's reward is made of, as far as the environment said."""
+        return [info.get("reward_terms", {}) for info in self.infos]
+
+    @property
+    def final_state(self) -> str | None:
+        """What the last action led to; None where it was not kept."""
+        return self.states[-1] if len(self.states) == len(self.actions) + 1 else None
+
+    @property
+    def split(self) -> str | None:
+        """The split that ``reset`` was asked for."""
+        return (self.options or {}).get("split")
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why the episode stopped.
+
+        The last turn says so. Whoever ends an episode from outside (a full context, a dead
+        environment) assigns the reason, also to an episode without a single turn.
+        """
+        if self._stop_reason is not None:
+            return self._stop_reason
+        if len(self.dones) == 0 or not self.dones[-1]:
+            return StopReason.PLAYING
+        flags = (True, False)
+        if len(self.terminated) > 0 and len(self.truncated) > 0:
+            flags = (self.terminated[-1], self.truncated[-1])
+        return why_stopped(*flags, _ending(self.infos))
+
+    @stop_reason.setter
+    def stop_reason(self, reason: StopReason | str) -> None:
+        self._stop_reason = StopReason(reason)
+
+    @property
+    def success(self) -> bool:
+        """Whether the episode was won: as the last ``info`` says, or as it was assigned."""
+        if self._success is not None:
+            return self._success
+        return bool(_ending(self.infos).get("success", False))
+
+    @success.setter
+    def success(self, success: bool) -> None:
+        self._success = bool(success)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trajectory):
+            return NotImplemented
+        names = (*FIELDS, "stop_reason", "success")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    # --- JSON ----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise ``RecordError`` if a field holds what it may not, or the lists do not fit."""
+        _check_columns(kinds.write_fields(self, FIELDS))
+
+    def to_json(self) -> str:
+        """Return the record as one line of strict JSON in ASCII, without a newline."""
+        columns = kinds.write_fields(self, FIELDS)
+        _check_columns(columns)
+        data: dict[str, Any] = {"schema": SCHEMA, **columns}
+        data |= {"stop_reason": str(self.stop_reason), "success": self.success}
+        data["return"] = kinds.NUMBERS.item.write("return", self.total_reward)
+        try:
+            return json.dumps(data, allow_nan=False, separators=(",", ":"))
+        except ValueError as error:  # a number of thousands of digits as a seed or a token id
+            raise RecordError(f"the record cannot be written as JSON: {error}") from error
+
+    @staticmethod
+    def from_json(line: str) -> Trajectory:
+        """Return the episode that ``to_json`` wrote. Raises ``RecordError`` for anything else."""
+        data = _load(line)
+        stop, success, _ = (data.pop(name, None) for name in DERIVED)
+        episode = Trajectory(**kinds.read_fields(data, FIELDS))
+        _check_columns(vars(episode))
+        for info in (*episode.infos, episode.reset_info or {}):
+            if _is_stop_reason(info.get("stop_reason")):
+                info["stop_reason"] = StopReason(info["stop_reason"])
+        if stop is not None and stop != episode.stop_reason:
+            if not _is_stop_reason(stop):
+                known = ", ".join(StopReason)
+                raise RecordError(f"stop_reason must be one of {known}, got {kinds.shorten(stop)}")
+            episode.stop_reason = stop
+        if success is not None and success is not episode.success:
+            episode.success = kinds.FLAGS.item.read("success", success)
+        return episode
+
+
+FIELDS: kinds.Fields = {
+    "states": kinds.TEXTS,
+    "actions": kinds.TEXTS,
+    "rewards": kinds.NUMBERS,
+    "dones": kinds.FLAGS,
+    "infos": kinds.MAPPINGS,
+    "moves": kinds.TEXTS_OR_NULLS,
+    "terminated": kinds.FLAGS,
+    "truncated": kinds.FLAGS,
+    "messages": kinds.MESSAGES,
+    "tokens": kinds.Maybe(TOKENS),
+    "episode_id": kinds.Maybe(kinds.NAME),
+    "group": kinds.Maybe(kinds.NAME),
+    "seed": kinds.Maybe(kinds.WHOLE),
+    "options": kinds.Maybe(kinds.MAPPING),
+    "env_id": kinds.Maybe(kinds.TEXT),
+    "env_spec": kinds.Maybe(kinds.MAPPING),
+    "instance_id": kinds.Maybe(kinds.TEXT),
+    "policy": kinds.Maybe(kinds.TEXT),
+    "weights_version": kinds.Maybe(kinds.WHOLE),
+    "reset_info": kinds.Maybe(kinds.MAPPING),
+    "extra": kinds.Maybe(kinds.MAPPING),
+}
+DERIVED = ("stop_reason", "success", "return")
+"""Written for readers of the raw file, computed from the rest."""
+
+
+def _load(line: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise RecordError(
+            f"the record is not JSON: {error.msg} at character {error.pos + 1}"
+        ) from error
+    except (ValueError, RecursionError) as error:  # endless digits or endless brackets
+        raise RecordError(f"the record is not JSON: {error}") from error
+    if not isinstance(data, dict) or "schema" not in data:
+        raise RecordError("this is JSON but no episode record: it has no schema")
+    schema = data.pop("schema")
+    if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
+        raise RecordError(f"schema must be a whole number from 1 on, got {kinds.shorten(schema)}")
+    if schema > SCHEMA:
+        raise RecordError(
+            f"the record has schema {schema} and this llm_gym reads up to {SCHEMA}; update with: "
+            "pip install --upgrade llm-gym"
+        )
+    return data
+
+
+def _check_columns(columns: Mapping[str, Any]) -> None:
+    turns, states = len(columns["actions"]), len(columns["states"])
+    if states not in (0, turns, turns + 1):
+        raise RecordError(
+            f"states must be one more than actions (or as many), got {states} states for "
+            f"{turns} actions"
+        )
+    for name in _PER_TURN:
+        if len(columns[name]) not in (0, turns):
+            raise RecordError(
+                f"{name} must be as long as actions or empty, got {len(columns[name])} for "
+                f"{turns} actions"
+            )
+    terminated, truncated = columns["terminated"], columns["truncated"]
+    if len(terminated) != len(truncated):
+        raise RecordError("terminated and truncated must be recorded both or not at all")
+    if terminated and columns["dones"] != [
+        a or b for a, b in zip(terminated, truncated, strict=True)
+    ]:
+        raise RecordError("dones must be true exactly where terminated or truncated is true")
+    if isinstance(tokens := columns["tokens"], Tokens):
+        tokens = vars(tokens)
+    last = tokens["turns"][-1] if tokens and tokens["turns"] else 0
+    if last > turns:
+        raise RecordError(f"tokens.turns must be at most the {turns} turns played, got {last}")
+
+
+def _is_stop_reason(value: object) -> bool:
+    return isinstance(value, str) and value in _STOP_REASONS
+
+
+def _ending(infos: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the last ``info`` says about the end, without what no one can read."""
+    last = infos[-1] if infos else {}
+    ending: dict[str, Any] = {}
+    if isinstance(reason := last.get("stop_reason"), str):
+        ending["stop_reason"] = reason
+    if isinstance(success := last.get("success"), (bool, int, float, np.generic)):
+        ending["success"] = bool(success)
+    return ending

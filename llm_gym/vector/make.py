@@ -1,0 +1,104 @@
+"""``make_vec``: many text environments as one vector environment.
+
+The environments come from a registered id, an ``EnvSpec`` or a factory of your own. What is
+returned, and how to use it, is told in ``text_vector_env``.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+
+from llm_gym.errors import ConfigError
+from llm_gym.vector.rows import TextualEnv
+from llm_gym.vector.text_vector_env import TextVectorEnv
+
+EnvSource = str | EnvSpec | Callable[..., TextualEnv]
+Wrap = Callable[[TextualEnv], TextualEnv]
+
+
+def make_vec(
+    id: EnvSource | Sequence[EnvSource],
+    n: int | None = None,
+    *,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    workers: int = 0,
+    timeout: float | None = None,
+    wrappers: Sequence[Wrap] = (),
+    **kwargs: Any,
+) -> TextVectorEnv:
+    """Return ``n`` text environments as one vector environment.
+
+    Args:
+        id: A registered id (``module:id`` imports the module first), an ``EnvSpec``, an
+            environment class or another factory, or a list with one of these for each row.
+        n: Number of environments: by default as many as the list has, or 1.
+        autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
+        workers: Processes to spread the environments over. 0 keeps them in this one, which is
+            faster for environments that answer in less than a tenth of a millisecond.
+        timeout: Seconds that one environment may take in its worker; None waits for ever.
+        wrappers: Applied to each environment, the first one innermost.
+        **kwargs: Given to ``gym.make`` or to the factory. An argument of an environment that has
+            the name of one above (say, ``timeout``) needs a factory.
+
+    >>> envs = make_vec("llm_gym/GuessTheNumber-v0", 2, low=1, high=3)
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations, rewards, terminations, truncations, infos = envs.step(["2", "a cat"])
+    >>> infos["valid_action"]
+    array([ True, False])
+    """
+    listed = isinstance(id, Sequence) and not isinstance(id, str)
+    given: Any = id if listed else [id]
+    sources = [_source(one) for one in given]
+    first = sources[0] if sources else None
+    if listed and n not in (None, len(sources)):
+        raise ConfigError(f"n must be the length of the list, got n={n} for {len(sources)}")
+    if not listed:
+        # Where ``gym.make_vec``, and this function, note the size in the spec they leave behind.
+        noted = first.kwargs.pop("num_envs", 1) if isinstance(first, EnvSpec) else 1
+        sources *= noted if n is None else n
+    if not sources:
+        raise ConfigError(f"n must be at least 1, got {n or 0}")
+    envs = TextVectorEnv(
+        [functools.partial(_make, source, tuple(wrappers), kwargs) for source in sources],
+        autoreset_mode=autoreset_mode,
+        workers=workers,
+        timeout=timeout,
+    )
+    if not listed and isinstance(first, EnvSpec):
+        envs.spec = copy.deepcopy(first)
+        envs.spec.kwargs.update(kwargs, num_envs=envs.num_envs)
+    return envs
+
+
+def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
+    """Return a factory as it is, and an id as a spec that means the same in every process."""
+    if isinstance(source, str):
+        module, _, name = source.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        source = gym.spec(name)
+    if isinstance(source, EnvSpec):
+        return copy.deepcopy(source)
+    if not callable(source):
+        raise ConfigError(
+            f"make_vec takes an id, an EnvSpec, a factory or a list of these, got {source!r}"
+        )
+    factory: Callable[..., TextualEnv] = source
+    return factory
+
+
+def _make(
+    source: EnvSpec | Callable[..., TextualEnv], wrappers: Sequence[Wrap], kwargs: dict[str, Any]
+) -> TextualEnv:
+    env = gym.make(source, **kwargs) if isinstance(source, EnvSpec) else source(**kwargs)
+    for wrap in wrappers:
+        env = wrap(env)
+    return env

@@ -1,0 +1,151 @@
+"""Running jobs on the rows of a vector environment, in this process.
+
+A job names a row, what to do there and its argument. The same ``run_jobs`` serves the rows of
+this process and those of every worker process, so both give the same results. A row that raises
+leaves the others alone: what they returned travels inside the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+
+from llm_gym.errors import ConfigError, WorkerError
+
+TextualEnv = gym.Env[str, str]
+Factory = Callable[[], TextualEnv]
+Job = tuple[int, str, Any]
+"""Row, operation (see ``play``), argument."""
+_NAMED_ROWS = 3
+
+
+class RowsError(WorkerError):
+    """Some rows of a vector environment failed; the others did what was asked of them.
+
+    ``rows`` says what each failed row did; such a row needs a reset before its next step.
+    ``results`` holds what the other rows returned. When a row of this process raised, its
+    exception is the ``__cause__``; one from a worker process comes as a note.
+    """
+
+    rows: Mapping[int, str] = {}
+    results: Mapping[int, Any] = {}
+
+
+class Failure(NamedTuple):
+    """What went wrong in a row, as words that follow the name of the row."""
+
+    what: str
+    lost: bool = False
+    """True when the environment itself is gone, not only its episode."""
+    error: Exception | None = None
+    traceback: str = ""
+
+
+class Rows(Protocol):
+    """The environments of a vector environment, wherever they live."""
+
+    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
+        """Do every job, at most one per row; a failed one answers None."""
+
+    def close(self) -> None:
+        """Close every environment. Safe to call twice."""
+
+
+class LocalRows:
+    """Environments in this process, one after the other."""
+
+    def __init__(self, factories: Sequence[Factory]) -> None:
+        self.envs: list[TextualEnv] = []
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            for row, factory in enumerate(factories):
+                self.envs.append(build(row, factory))
+            if len(set(map(id, self.envs))) < len(self.envs):
+                raise ConfigError("a factory must make a new environment at every call")
+            undo.pop_all()
+
+    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
+        return run_jobs(self.envs, jobs)
+
+    def close(self) -> None:
+        close_all(self.envs)
+
+
+def build(row: int, factory: Factory) -> TextualEnv:
+    """Return the environment of ``row``, checked to be one."""
+    env = factory()
+    if not isinstance(env, gym.Env):
+        raise ConfigError(f"the factory of row {row} must return a gymnasium.Env, got {env!r}")
+    return env
+
+
+def close_all(envs: Sequence[TextualEnv]) -> None:
+    """Close every environment, also when one of them raises."""
+    with contextlib.ExitStack() as stack:
+        for env in envs:
+            stack.callback(env.close)
+
+
+def run_jobs(
+    envs: Sequence[TextualEnv] | Mapping[int, TextualEnv], jobs: Sequence[Job]
+) -> tuple[list[Any], dict[int, Failure]]:
+    """Do the jobs in order and return their answers, with None where a row raised."""
+    answers: list[Any] = []
+    failures: dict[int, Failure] = {}
+    for row, operation, argument in jobs:
+        try:
+            answers.append(play(envs[row], operation, argument))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other rows go on
+            answers.append(None)
+            what = f"raised {type(error).__name__}: {error}"
+            failures[row] = Failure(what, error=error)
+    return answers, failures
+
+
+def play(env: TextualEnv, operation: str, argument: Any) -> Any:
+    """Do one job. All that begins or continues an episode answers with a 5-tuple."""
+    if operation == "step":
+        return env.step(argument)
+    if operation == "step, reset when over":
+        observation, reward, terminated, truncated, info = env.step(argument)
+        if terminated or truncated:
+            finals = {"final_obs": observation, "final_info": info}
+            observation, info = env.reset()
+            info = {**finals, **info}
+        return observation, reward, terminated, truncated, info
+    if operation == "reset":
+        observation, info = env.reset(**argument)
+        return observation, 0.0, False, False, info
+    if operation == "set":
+        return env.set_wrapper_attr(*argument)
+    if operation == "describe":
+        return env.observation_space, env.action_space, env.metadata, env.render_mode
+    assert operation == "call", f"no such operation: {operation}"
+    name, args, kwargs = argument
+    found = env.get_wrapper_attr(name)
+    return found(*args, **kwargs) if callable(found) else found
+
+
+def rows_error(failures: Mapping[int, Failure], results: Mapping[int, Any]) -> RowsError:
+    """Return the error that tells what happened in each failed row."""
+    same: dict[str, list[int]] = {}
+    for row, failure in failures.items():
+        same.setdefault(failure.what, []).append(row)
+    told = "; ".join(f"{_name(rows)} {what}" for what, rows in same.items())
+    error = RowsError(told)
+    error.rows = {row: failure.what for row, failure in failures.items()}
+    error.results = dict(results)
+    first = next(iter(failures.values()))
+    error.__cause__ = first.error
+    if first.traceback:
+        error.add_note(f"In the worker process:\n{first.traceback}")
+    return error
+
+
+def _name(rows: list[int]) -> str:
+    named = ", ".join(map(str, rows[:_NAMED_ROWS]))
+    more = f" and {len(rows) - _NAMED_ROWS} more" if len(rows) > _NAMED_ROWS else ""
+    return f"row {named}" if len(rows) == 1 else f"rows {named}{more}"

@@ -1,0 +1,267 @@
+"""``TextVectorEnv``: a true ``gymnasium.vector.VectorEnv`` with lists of strings in and out.
+
+``step`` moves every row, with Gymnasium's autoreset. ``step_rows`` and ``reset_rows`` move the
+rows they are given and leave the rest to the caller, who may be waiting for a language model
+that answers some rows sooner than others. Jobs run in this process (``rows``) or in others
+(``pool``); nothing here depends on which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsFloat
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from llm_gym.errors import ConfigError
+from llm_gym.vector.checks import (
+    batch_text,
+    check_action,
+    check_actions,
+    masked_rows,
+    parse_autoreset_mode,
+    spread_seeds,
+)
+from llm_gym.vector.infos import Info, stack_infos
+from llm_gym.vector.rows import Factory, Job, LocalRows, Rows, RowsError, TextualEnv, rows_error
+
+StepResult = tuple[str, SupportsFloat, bool, bool, Info]
+Array = npt.NDArray[Any]
+# Why a row cannot be stepped, in words that follow its name. Empty while its episode goes on.
+_NOT_BEGUN, _OVER = "has not begun", "is over"
+_STEP_AND_RESET = "step, reset when over"
+
+
+class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
+    """Text environments side by side; ``make_vec`` builds it.
+
+    A row that raises, hangs or dies raises ``RowsError``, which carries what the other rows
+    returned; they go on as if nothing had happened, and a reset brings the failed one back.
+
+    Args:
+        factories: One for each row.
+        autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
+        workers: Processes to spread the rows over; 0 keeps them in this one.
+        timeout: Seconds that one row may take in its worker; None waits for ever.
+    """
+
+    def __init__(
+        self,
+        factories: Sequence[Factory],
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        workers: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
+        self.num_envs = len(factories)
+        if not 0 <= workers <= self.num_envs:
+            raise ConfigError(
+                f"workers must be from 0 to the number of environments, got workers={workers} "
+                f"for {self.num_envs}"
+            )
+        if timeout is not None and not (workers and timeout > 0):
+            raise ConfigError(
+                f"timeout must be positive and needs workers, got timeout={timeout} with "
+                f"workers={workers}"
+            )
+        self._rows = _start_rows(factories, workers, timeout)
+        self._waiting = [_NOT_BEGUN] * self.num_envs
+        self._observations = [""] * self.num_envs
+        try:
+            self._describe()
+        except BaseException:
+            self.close()
+            raise
+
+    def _describe(self) -> None:
+        answers = self._run([(row, "describe", None) for row in range(self.num_envs)])
+        observation_spaces, action_spaces, metadatas, render_modes = zip(*answers, strict=True)
+        self.metadata = {**metadatas[0], "autoreset_mode": self.autoreset_mode}
+        self.render_mode = render_modes[0]
+        self.single_observation_space, self.observation_space = batch_text(observation_spaces)
+        self.single_action_space, self.action_space = batch_text(action_spaces)
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[list[str], Info]:
+        """Begin a new episode in every row, or where ``options["reset_mask"]`` says so.
+
+        Args:
+            seed: Row ``i`` gets ``seed + i``, or the seed at its place in a list.
+            options: Given to every environment, without the mask.
+        """
+        seeds = spread_seeds(self.num_envs, seed)
+        rows: Sequence[int] = range(self.num_envs)
+        if options is not None and "reset_mask" in options:
+            rows = masked_rows(self.num_envs, options["reset_mask"])
+            # Left in the caller's dictionary, where a wrapper outside looks for it too.
+            options = {key: value for key, value in options.items() if key != "reset_mask"}
+        begun = self.reset_rows({row: seeds[row] for row in rows}, options)
+        infos = [info for _, info in begun.values()]
+        return list(self._observations), stack_infos(self.num_envs, rows, infos)
+
+    def step(self, actions: Sequence[str]) -> tuple[list[str], Array, Array, Array, Info]:
+        """Play one action in every row, and reset rows as ``autoreset_mode`` says."""
+        check_actions(self.num_envs, actions)
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        operation = _STEP_AND_RESET if same_step else "step"
+        jobs: list[Job] = [(row, operation, action) for row, action in enumerate(actions)]
+        if any(self._waiting):
+            for row, why in enumerate(self._waiting):
+                if why == _OVER and self.autoreset_mode is AutoresetMode.NEXT_STEP:
+                    jobs[row] = (row, "reset", {})
+                elif why:
+                    raise self._reset_needed(row)
+        answers = self._run(jobs)
+        texts, rewards, terminated, truncated, infos = zip(*answers, strict=True)
+        terminations = np.array(terminated, dtype=np.bool_)
+        truncations = np.array(truncated, dtype=np.bool_)
+        self._note_all(texts, terminations | truncations)
+        return (
+            list(texts),
+            np.array(rewards, dtype=np.float64),
+            terminations,
+            truncations,
+            stack_infos(self.num_envs, range(self.num_envs), infos),
+        )
+
+    def render(self) -> tuple[Any, ...]:
+        """Return what each environment renders."""
+        return self.call("render")
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close every environment, and end the worker processes."""
+        self._rows.close()
+
+    # --- some rows -----------------------------------------------------------------------
+
+    def step_rows(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
+        """Play one action in each row of ``actions``; the other rows do not move.
+
+        A row that is over stays over until it is reset, whatever ``autoreset_mode`` says: by
+        ``reset_rows``, by ``reset``, or by the next ``step`` where the mode is NEXT_STEP.
+        """
+        for row, action in actions.items():
+            self._check_row(row)
+            check_action(row, action)
+            if self._waiting[row]:
+                raise self._reset_needed(row)
+        answers = self._run([(row, "step", action) for row, action in actions.items()])
+        results = dict(zip(actions, answers, strict=True))
+        self._note(results, "step")
+        return results
+
+    def reset_rows(
+        self, seeds: Mapping[int, int | None], options: dict[str, Any] | None = None
+    ) -> dict[int, tuple[str, Info]]:
+        """Begin a new episode in each row of ``seeds``; the other rows do not move.
+
+        This also revives rows that raised, and starts a worker that hung or died again.
+        """
+        for row in seeds:
+            self._check_row(row)
+        jobs = [(row, "reset", {"seed": s, "options": options}) for row, s in seeds.items()]
+        try:
+            answers = self._run(jobs)
+        except RowsError as error:
+            error.results = {row: (one[0], one[-1]) for row, one in error.results.items()}
+            raise
+        self._note(dict(zip(seeds, answers, strict=True)), "reset")
+        return {row: (text, info) for row, (text, *_, info) in zip(seeds, answers, strict=True)}
+
+    # --- the environments themselves -----------------------------------------------------
+
+    @property
+    def envs(self) -> list[TextualEnv]:
+        """The environments, where they live in this process."""
+        if isinstance(self._rows, LocalRows):
+            return self._rows.envs
+        raise AttributeError("the environments are in workers: use call, get_attr and set_attr")
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return ``env.name(*args, **kwargs)`` of each row, or ``env.name`` if not callable."""
+        rows = range(self.num_envs)
+        return tuple(self._run([(row, "call", (name, args, kwargs)) for row in rows]))
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return ``env.name`` of each row."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set ``env.name`` of each row, one value each from a list or tuple, or all alike."""
+        if not isinstance(values, list | tuple):
+            values = [values] * self.num_envs
+        if len(values) != self.num_envs:
+            raise ConfigError(f"values must have {self.num_envs} entries, got {len(values)}")
+        self._run([(row, "set", (name, value)) for row, value in enumerate(values)])
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The generator of each row."""
+        return self.get_attr("np_random")
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The seed of each row, also where none was given."""
+        return self.get_attr("np_random_seed")
+
+    # --- inside --------------------------------------------------------------------------
+
+    def _run(self, jobs: list[Job]) -> list[Any]:
+        if self.closed:
+            raise ClosedEnvironmentError("this vector environment is closed; make a new one")
+        answers, failures = self._rows.run(jobs)
+        if not failures:
+            return answers
+        playing = bool(jobs) and jobs[0][1] not in ("call", "set", "describe")
+        for row, failure in failures.items():
+            if playing or failure.lost:
+                self._waiting[row] = failure.what
+        results = {
+            job[0]: answer
+            for job, answer in zip(jobs, answers, strict=True)
+            if job[0] not in failures
+        }
+        if playing:
+            self._note(results, jobs[0][1])
+        raise rows_error(failures, results)
+
+    def _note(self, results: Mapping[int, StepResult], operation: str) -> None:
+        for row, (text, _, terminated, truncated, _) in results.items():
+            self._observations[row] = text
+            over = (terminated or truncated) and operation != _STEP_AND_RESET
+            self._waiting[row] = _OVER if over else ""
+
+    def _note_all(self, texts: Sequence[str], over: Array) -> None:
+        self._observations = list(texts)
+        if self.autoreset_mode is AutoresetMode.SAME_STEP or not over.any():
+            self._waiting = [""] * self.num_envs
+        else:
+            self._waiting = [_OVER if one else "" for one in over.tolist()]
+
+    def _check_row(self, row: int) -> None:
+        if not 0 <= row < self.num_envs:
+            raise ConfigError(f"row must be from 0 to {self.num_envs - 1}, got {row}")
+
+    def _reset_needed(self, row: int) -> ResetNeeded:
+        return ResetNeeded(
+            f"row {row} {self._waiting[row]}; begin an episode there with "
+            f"reset_rows({{{row}: None}}) before you step it"
+        )
+
+
+def _start_rows(factories: Sequence[Factory], workers: int, timeout: float | None) -> Rows:
+    if not workers:
+        return LocalRows(factories)
+    from llm_gym.vector.pool import WorkerPool  # late: most uses need no processes
+
+    return WorkerPool(factories, workers, timeout)

@@ -1,0 +1,103 @@
+"""Slow float64 versions of the algorithms, written as loops from their definitions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+Floats = Sequence[float]
+
+
+def gae(
+    rewards: Floats,
+    values: Floats,
+    *,
+    gammas: Floats,
+    lams: Floats,
+    after: float,
+) -> list[float]:
+    """Advantages of one episode; ``after`` is the value after its last token."""
+    advantages = [0.0] * len(rewards)
+    next_value, carried = after, 0.0
+    for t in reversed(range(len(rewards))):
+        delta = rewards[t] + gammas[t] * next_value - values[t]
+        carried = delta + gammas[t] * lams[t] * carried
+        advantages[t], next_value = carried, values[t]
+    return advantages
+
+
+def split(values: Floats, lengths: Sequence[int]) -> list[list[float]]:
+    """``values`` cut into runs of ``lengths``."""
+    runs, start = [], 0
+    for length in lengths:
+        runs.append(list(values[start : start + length]))
+        start += length
+    return runs
+
+
+def whiten(values: Floats) -> list[float]:
+    mean = math.fsum(values) / len(values) if values else 0.0
+    var = statistics.variance(values) if len(values) > 1 else 0.0
+    return [(value - mean) / math.sqrt(var + 1e-8) for value in values]
+
+
+def group_scores(
+    name: str, scores: Floats, lengths: Sequence[int], groups: Sequence[int]
+) -> list[float]:
+    """The advantage of each episode; empty episodes are in no group."""
+    played = [e for e in range(len(scores)) if lengths[e] > 0]
+    nonzero = sum(scores[e] != 0 for e in played)
+    result = []
+    for episode, score in enumerate(scores):
+        mates = [e for e in played if groups[e] == groups[episode]]
+        if episode not in played:
+            result.append(0.0)
+            continue
+        alone = len(mates) == 1
+        mean = 0.0 if alone else math.fsum(scores[e] for e in mates) / len(mates)
+        std = 1.0 if alone else statistics.stdev([scores[e] for e in mates])
+        if name == "grpo":
+            result.append((score - mean) / (std + 1e-6))
+        elif name == "dr_grpo":
+            result.append(score - mean)
+        elif name == "rloo":
+            others = [scores[e] for e in mates if e != episode]
+            result.append(score - math.fsum(others) / len(others) if others else 0.0)
+        elif name == "opo":
+            weight = sum(lengths[e] for e in mates)
+            weighted = math.fsum(lengths[e] * scores[e] for e in mates) / weight
+            result.append(score - (0.0 if alone else weighted))
+        elif name == "gpg":
+            result.append(len(played) / max(nonzero, 1) * (score - mean))
+        else:
+            ranked = sorted((scores[e] for e in mates), reverse=True)
+            best = min(e for e in mates if scores[e] == ranked[0])
+            lead = (ranked[0] - ranked[1]) / (std + 1e-6)
+            result.append(lead if episode == best else 0.0)
+    return result
+
+
+def ppo(
+    log_prob: float, old: float, advantage: float, low: float, high: float, dual: float | None
+) -> float:
+    """The clipped loss of one token."""
+    ratio = math.exp(min(max(log_prob - old, -20.0), 20.0))
+    loss = max(-advantage * ratio, -advantage * min(max(ratio, 1 - low), 1 + high))
+    if dual is not None and advantage < 0:
+        loss = min(loss, -advantage * dual)
+    return loss
+
+
+def aggregate(losses: Floats, lengths: Sequence[int], mode: str, norm_length: float) -> float:
+    """One number from a loss per token, by the definition of each mode."""
+    episodes = [run for run in split(losses, lengths) if run]
+    tokens = sum(lengths)
+    if mode == "token-sum":
+        return math.fsum(losses)
+    if mode == "token-mean":
+        return math.fsum(losses) / tokens
+    if mode == "seq-mean-token-mean":
+        return math.fsum(math.fsum(run) / len(run) for run in episodes) / len(episodes)
+    total = math.fsum(math.fsum(run) for run in episodes) / len(episodes)
+    return total / norm_length if mode == "seq-mean-token-sum-norm" else total

@@ -1,0 +1,260 @@
+"""Numbers published by verl 0.9.1, on the positions that are trained."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from llm_gym_agents.algo import (
+    BatchCounts,
+    KLController,
+    PaddedRows,
+    StreamError,
+    aggregate_loss,
+    compute_advantage,
+    compute_gae_advantage_return,
+    compute_grpo_advantage,
+    compute_policy_loss,
+    compute_value_loss,
+    kl_estimate,
+    masked_mean,
+    masked_var,
+    masked_whiten,
+)
+
+MASK_A = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 0], [1, 1, 1, 0, 0, 1, 0, 0]])
+REWARDS_A = torch.tensor([[0, 0.5, 0, 0, 0, 1, 0, 0], [0, 0, -0.2, 0, 0, 2, 0, 0]])
+VALUES_A = torch.tensor([[0.1, 0.2, 9, 9, 0.3, 0.4, 9, 9], [0.5, 0.4, 0.3, 7, 7, 0.2, 7, 7]])
+
+MASK_B = torch.tensor([[1, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 0]])
+REWARDS_B = torch.tensor([[0, 0, 0, 1], [0.25, 0, 0, 0], [0, 0, 0.5, 0]])
+GROUPS_B = ["a", "a", "b"]
+
+OLD_C = torch.tensor([[-1, -2, -0.5, -3], [-1, -1, -1, -1], [-0.2, -0.3, -0.4, -0.5]])
+NEW_C = torch.tensor([[-0.5, -2.5, -0.5, -1], [-1.3, -1, -1, -1], [-0.1, -0.9, -0.4, -0.5]])
+ADVANTAGES_C = torch.tensor([[1, 1, 0, -1], [0.5, 0, 0, 0], [-1, -2, 0.3, 0]])
+
+VALUES_V = torch.tensor([[1.0, 0, 5, 2], [0.3, 0, 0, 0], [0, 1, 2, 0]])
+OLD_VALUES_V = torch.tensor([[0.2, 0.1, 0, 1.9], [0.3, 0, 0, 0], [0.1, 0.9, 1, 0]])
+RETURNS_V = torch.tensor([[0.5, 0.5, 9, 2.5], [1, 0, 0, 0], [0, 1.2, 1.9, 0]])
+
+
+def assert_golden(actual: Tensor, golden: list[list[float]], mask: Tensor) -> None:
+    """Equal to ``golden`` where ``mask`` is 1, and exactly 0 elsewhere."""
+    expected = torch.tensor(golden)
+    torch.testing.assert_close(actual[mask.bool()], expected[mask.bool()], rtol=0, atol=1.1e-6)
+    assert (actual[~mask.bool()] == 0).all()
+
+
+def test_gae_without_discount() -> None:
+    advantages, returns = compute_gae_advantage_return(
+        REWARDS_A, VALUES_A, MASK_A, 1.0, 1.0, whiten=False
+    )
+    assert_golden(
+        advantages,
+        [[1.4, 1.3, 0.7, 0.7, 0.7, 0.6, 0, 0], [1.3, 1.4, 1.5, 1.8, 1.8, 1.8, 0, 0]],
+        MASK_A,
+    )
+    assert_golden(
+        returns,
+        [[1.5, 1.5, 9.7, 9.7, 1, 1, 9, 9], [1.8, 1.8, 1.8, 8.8, 8.8, 2, 7, 7]],
+        MASK_A,
+    )
+
+
+def test_gae_is_whitened_by_default() -> None:
+    advantages, _ = compute_gae_advantage_return(REWARDS_A, VALUES_A, MASK_A, 1.0, 1.0)
+    assert_golden(
+        advantages,
+        [
+            [0.371696, 0.123899, -1.362885, -1.362885, -1.362885, -1.610682, 0, 0],
+            [0.123899, 0.371696, 0.619493, 1.362885, 1.362885, 1.362885, 0, 0],
+        ],
+        MASK_A,
+    )
+
+
+def test_gae_with_discount() -> None:
+    advantages, returns = compute_gae_advantage_return(
+        REWARDS_A, VALUES_A, MASK_A, 0.99, 0.95, whiten=False
+    )
+    assert_golden(
+        advantages,
+        [
+            [1.243541, 1.218012, 0.6603, 0.6603, 0.6603, 0.6, 0, 0],
+            [1.029435, 1.205141, 1.3909, 1.8, 1.8, 1.8, 0, 0],
+        ],
+        MASK_A,
+    )
+    assert_golden(
+        returns,
+        [
+            [1.343541, 1.418012, 0, 0, 0.9603, 1.0, 0, 0],
+            [1.529435, 1.605141, 1.6909, 0, 0, 2, 0, 0],
+        ],
+        MASK_A,
+    )
+
+
+def test_a_reward_that_verl_loses_raises_here() -> None:
+    moved = REWARDS_A.clone()
+    moved[0, 5], moved[0, 6] = 0.0, 1.0
+    with pytest.raises(StreamError, match="sampled token, got 1 at row 0, position 6"):
+        compute_gae_advantage_return(moved, VALUES_A, MASK_A, 1.0, 1.0)
+    # What verl trains on instead, as if the reward had never been paid:
+    moved[0, 6] = 0.0
+    advantages, _ = compute_gae_advantage_return(moved, VALUES_A, MASK_A, 1.0, 1.0, whiten=False)
+    assert_golden(advantages[:1], [[0.4, 0.3, -0.3, -0.3, -0.3, -0.4, 0, 0]], MASK_A[:1])
+
+
+def test_reinforce_plus_plus() -> None:
+    advantages, returns = compute_advantage("reinforce_plus_plus", REWARDS_A, MASK_A)
+    assert_golden(returns, [[1.5, 1.5, 0, 0, 1, 1, 0, 0], [1.8, 1.8, 1.8, 0, 0, 2, 0, 0]], MASK_A)
+    assert_golden(
+        advantages,
+        [
+            [-0.132288, -0.132288, 0, 0, -1.455163, -1.455163, 0, 0],
+            [0.661438, 0.661438, 0.661438, 0, 0, 1.190588, 0, 0],
+        ],
+        MASK_A,
+    )
+    _, discounted = compute_advantage("reinforce_plus_plus", REWARDS_A, MASK_A, gamma=0.9)
+    assert_golden(
+        discounted,
+        [[1.179, 1.31, 0, 0, 0.9, 1, 0, 0], [1.296, 1.44, 1.6, 0, 0, 2, 0, 0]],
+        MASK_A,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "scores"),
+    [
+        ("grpo", [0.707105, -0.707105, 0.5]),
+        ("dr_grpo", [0.375, -0.375, 0.5]),
+        # verl's two RLOOs disagree on a group of one: 0.5, and 0 as here.
+        ("rloo", [0.75, -0.75, 0.0]),
+        ("opo", [0.1875, -0.5625, 0.5]),
+        ("gpg", [0.375, -0.375, 0.5]),
+        ("reinforce_plus_plus_baseline", [0.170941, -2.222231, 0.569803]),
+    ],
+)
+def test_group_estimators(name: str, scores: list[float]) -> None:
+    advantages, returns = compute_advantage(name, REWARDS_B, MASK_B, index=GROUPS_B)
+    assert_golden(advantages, [[score] * 4 for score in scores], MASK_B)
+    assert_golden(returns, [[1.0] * 4, [0.25] * 4, [0.5] * 4], MASK_B)
+
+
+def test_the_grpo_function_of_the_documents() -> None:
+    advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B)
+    assert_golden(advantages, [[0.707105] * 4, [-0.707105] * 4, [0.5] * 4], MASK_B)
+    advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, norm_by_std=False)
+    assert_golden(advantages, [[0.375] * 4, [-0.375] * 4, [0.5] * 4], MASK_B)
+
+
+def test_remax() -> None:
+    advantages, _ = compute_advantage(
+        "remax", REWARDS_B, MASK_B, greedy_scores=torch.tensor([0.3, 0.3, 0.1])
+    )
+    # verl keeps 1.0 at the masked third position of the first row; here it is 0.
+    assert_golden(advantages, [[0.7, 0.7, 1.0, 0.7], [-0.05, 0, 0, 0], [0.4, 0.4, 0.4, 0]], MASK_B)
+
+
+def test_pass_at_k() -> None:
+    advantages, _ = compute_advantage("grpo_passk", REWARDS_B[:2], MASK_B[:2], index=GROUPS_B[:2])
+    assert_golden(advantages, [[1.414211] * 4, [0.0] * 4], MASK_B[:2])
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [
+        ("token-mean", 0.461176),
+        ("seq-mean-token-sum", 1.076077),
+        ("seq-mean-token-mean", 0.276379),
+        ("seq-mean-token-sum-norm", 0.269019),
+    ],
+)
+def test_policy_loss(aggregation: str, expected: float) -> None:
+    loss, metrics = compute_policy_loss(
+        OLD_C, NEW_C, ADVANTAGES_C, MASK_B, 0.2, aggregation=aggregation
+    )
+    assert loss.item() == pytest.approx(expected, abs=1e-6)
+    assert metrics["policy/clip_fraction"] == pytest.approx(0.285714, abs=1e-6)
+    assert metrics["policy/kl"] == pytest.approx(-0.171429, abs=1e-6)
+    assert metrics["policy/clip_fraction_lower"] == pytest.approx(0.142857, abs=1e-6)
+
+
+def test_clip_higher() -> None:
+    loss, _ = compute_policy_loss(OLD_C, NEW_C, ADVANTAGES_C, MASK_B, (0.2, 0.28))
+    assert loss.item() == pytest.approx(0.449747, abs=1e-6)
+
+
+def test_the_dual_clip_bounds_an_exploded_ratio() -> None:
+    one = torch.ones(1, 1)
+    loss, _ = compute_policy_loss(0 * one, 3.5 * one, -one, one, 0.2)
+    assert loss.item() == 3.0
+
+
+@pytest.mark.parametrize(("cliprange", "expected"), [(0.5, 0.102857), (0.2, 0.126429)])
+def test_value_loss(cliprange: float, expected: float) -> None:
+    loss, metrics = compute_value_loss(VALUES_V, RETURNS_V, OLD_VALUES_V, MASK_B, cliprange)
+    assert loss.item() == pytest.approx(expected, abs=1e-6)
+    assert metrics["value/clip_fraction"] == pytest.approx(0.142857, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "gradients"),
+    [
+        ("k1", [0.2, -0.5, 0, 29], [1, 1, 1, 1]),
+        ("k2", [0.02, 0.125, 0, 420.5], [0.2, -0.5, 0, 29]),
+        ("k3", [0.018731, 0.148721, 0, 10.0], [0.181269, -0.648721, 0, 0]),
+        ("k3+", [0.018731, 0.148721, 0, 10.0], [0.2, -0.5, 0, 29]),
+    ],
+)
+def test_kl_estimates(kind: str, values: list[float], gradients: list[float]) -> None:
+    log_probs = torch.tensor([-0.5, -2.5, -1, -1], requires_grad=True)
+    estimate = kl_estimate(log_probs, torch.tensor([-0.7, -2, -1, -30]), kind)
+    torch.testing.assert_close(estimate, torch.tensor(values), rtol=0, atol=2e-6)
+    estimate.sum().backward()
+    torch.testing.assert_close(log_probs.grad, torch.tensor(gradients).float(), rtol=0, atol=2e-6)
+
+
+def test_adaptive_kl_controller() -> None:
+    controller = KLController(init_kl_coef=0.1, target_kl=6.0, adaptive=True, horizon=10_000)
+    assert controller.update(12, 256) == pytest.approx(0.100512, abs=1e-12)
+    assert controller.update(0, 256) == pytest.approx(0.09999737856, abs=1e-12)
+
+
+def test_masked_statistics() -> None:
+    values, mask = torch.tensor([1.0, 2, 3, 4]), torch.tensor([1, 1, 0, 1])
+    assert masked_mean(values, mask).item() == pytest.approx(2.3333333, abs=1e-6)
+    assert masked_var(values, mask).item() == pytest.approx(2.3333335, abs=1e-6)
+    golden = [[-0.872872, -0.218218, 0.436436, 1.091089]]
+    assert_golden(masked_whiten(values, mask)[None], golden, mask[None])
+
+
+@pytest.mark.parametrize(
+    ("mode", "alone", "two_processes"),
+    [
+        ("token-mean", 3.333333, 2.0),
+        ("token-sum", 10.0, 20.0),
+        ("seq-mean-token-sum", 5.0, 5.0),
+        ("seq-mean-token-mean", 4.25, 4.25),
+        ("seq-mean-token-sum-norm", 1.666667, 1.666667),
+    ],
+)
+def test_aggregation(mode: str, alone: float, two_processes: float) -> None:
+    rows = PaddedRows(torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0]]))
+    loss_T = rows.pack("loss", torch.arange(1.0, 10.0).view(3, 3))
+    norm_length = 3 if mode.endswith("norm") else None
+    loss = aggregate_loss(loss_T, rows.lengths_E, mode, norm_length=norm_length)
+    assert loss.item() == pytest.approx(alone, abs=1e-6)
+    loss = aggregate_loss(
+        loss_T,
+        rows.lengths_E,
+        mode,
+        norm_length=norm_length,
+        counts=BatchCounts(tokens=10, episodes=4),
+        world_size=2,
+    )
+    assert loss.item() == pytest.approx(two_processes, abs=1e-6)

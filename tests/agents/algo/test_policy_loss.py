@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo import (
+    PolicyInputs,
+    StreamError,
+    aggregate_loss,
+    compute_policy_loss,
+    get_policy_loss,
+)
+from tests.agents.algo import reference
+from tests.agents.algo.strategies import NUMBERS, examples
+
+LOG_PROBS = st.floats(-30.0, 0.0, width=32)
+EPISODES = torch.tensor([2, 0, 3])
+
+
+def inputs_of(
+    log_probs_T: Tensor, old_T: Tensor, advantages_T: Tensor, lengths_E: Tensor | None = None
+) -> PolicyInputs:
+    return PolicyInputs(
+        log_probs_T=log_probs_T,
+        old_log_probs_T=old_T,
+        advantages_T=advantages_T,
+        lengths_E=torch.tensor([len(log_probs_T)]) if lengths_E is None else lengths_E,
+    )
+
+
+def random_inputs(dtype: torch.dtype = torch.float64) -> PolicyInputs:
+    torch.manual_seed(0)
+    log_probs_T = (-3 * torch.rand(5, dtype=dtype)).requires_grad_()
+    old_T = log_probs_T.detach() + 0.3 * torch.randn(5, dtype=dtype)
+    return inputs_of(log_probs_T, old_T, torch.randn(5, dtype=dtype), EPISODES)
+
+
+@examples
+@given(
+    st.lists(st.tuples(LOG_PROBS, LOG_PROBS, NUMBERS), min_size=1, max_size=20),
+    st.sampled_from([(0.2, 0.2), (0.2, 0.28), (0.0, 0.5)]),
+    st.sampled_from([None, 1.5, 3.0]),
+)
+def test_ppo_matches_its_definition(
+    tokens: list[tuple[float, float, float]], clip: tuple[float, float], dual: float | None
+) -> None:
+    columns = [torch.tensor(c, dtype=torch.float64) for c in zip(*tokens, strict=True)]
+    out = get_policy_loss("ppo")(inputs_of(*columns), clip_ratio=clip, dual_clip=dual)
+    expected = [reference.ppo(*token, *clip, dual) for token in tokens]
+    torch.testing.assert_close(out.loss_T, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("ppo", {}), ("ppo", {"clip_ratio": (0.1, 0.4), "dual_clip": None}), ("gpg", {})],
+)
+def test_gradients_are_exact(name: str, settings: dict[str, object]) -> None:
+    inputs = random_inputs()
+
+    def loss(log_probs_T: Tensor) -> Tensor:
+        again = inputs_of(log_probs_T, inputs.old_log_probs_T, inputs.advantages_T, EPISODES)
+        return get_policy_loss(name)(again, **settings).loss_T
+
+    assert gradcheck(loss, (inputs.log_probs_T,))
+
+
+def test_gspo_has_the_gradient_of_the_ratio_of_whole_episodes() -> None:
+    inputs = random_inputs()
+    score_E = torch.tensor([1.5, 0.0, -0.7], dtype=torch.float64)
+    inputs = inputs_of(
+        inputs.log_probs_T,
+        inputs.old_log_probs_T,
+        score_E.repeat_interleave(EPISODES),
+        EPISODES,
+    )
+    loss_T = get_policy_loss("gspo")(inputs, clip_ratio=(1.0, 100.0)).loss_T
+    loss = aggregate_loss(loss_T, EPISODES, "seq-mean-token-mean")
+    (gradient_T,) = torch.autograd.grad(loss, inputs.log_probs_T)
+
+    log_ratio_T = inputs.log_probs_T - inputs.old_log_probs_T
+    ratio_E = torch.stack([log_ratio_T[:2].mean().exp(), log_ratio_T[2:].mean().exp()])
+    direct = -(score_E[[0, 2]] * ratio_E).mean()
+    (expected_T,) = torch.autograd.grad(direct, inputs.log_probs_T)
+    torch.testing.assert_close(loss, direct)
+    torch.testing.assert_close(gradient_T, expected_T)
+
+
+def test_gspo_clips_an_episode_as_one() -> None:
+    inputs = inputs_of(
+        torch.tensor([0.0, -1.0, 0.0], requires_grad=True),
+        torch.tensor([-1.0, 0.0, -1.0]),
+        torch.ones(3),
+        torch.tensor([2, 1]),
+    )
+    out = get_policy_loss("gspo")(inputs, clip_ratio=0.1)
+    # The first episode's ratios e and 1/e cancel; the second's is clipped at 1.1.
+    torch.testing.assert_close(out.loss_T.detach(), torch.tensor([-1.0, -1.0, -1.1]))
+    assert out.metrics_T["policy/clip_fraction"].tolist() == [0.0, 0.0, 1.0]
+    (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), inputs.log_probs_T)
+    assert gradient_T.tolist() == [-1.0, -1.0, 0.0]
+
+
+def test_cispo_keeps_a_gradient_where_ppo_has_none() -> None:
+    arguments = (torch.tensor([0.0, 0.0]), torch.tensor([-1.0, 1.0]), torch.tensor([2.0, -2.0]))
+    gradients = {}
+    for name in ("ppo", "cispo"):
+        log_probs_T = arguments[0].clone().requires_grad_()
+        out = get_policy_loss(name)(inputs_of(log_probs_T, *arguments[1:]), clip_ratio=0.2)
+        (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), log_probs_T)
+        gradients[name] = gradient_T.tolist()
+        assert out.metrics_T["policy/clip_fraction"].tolist() == [1.0, 1.0]
+    assert gradients["ppo"] == [0.0, 0.0]
+    assert gradients["cispo"] == pytest.approx([-2.0 * 1.2, 2.0 * 0.8])
+
+
+def test_cispo_has_no_lower_bound_by_default() -> None:
+    inputs = inputs_of(torch.tensor([-6.0]), torch.tensor([-1.0]), torch.tensor([1.0]))
+    assert get_policy_loss("cispo")(inputs).loss_T.item() == pytest.approx(6 * math.exp(-5))
+
+
+def test_gpg_is_reinforce() -> None:
+    inputs = inputs_of(torch.tensor([-2.0]), torch.tensor([-9.0]), torch.tensor([3.0]))
+    assert get_policy_loss("gpg")(inputs).loss_T.item() == 6.0
+
+
+def test_a_clip_higher_lets_an_unlikely_token_grow_further() -> None:
+    log_probs_T = torch.tensor([math.log(1.25)], requires_grad=True)
+    inputs = inputs_of(log_probs_T, torch.zeros(1), torch.ones(1))
+    for clip, moves in ((0.2, False), ((0.2, 0.28), True)):
+        loss_T = get_policy_loss("ppo")(inputs, clip_ratio=clip).loss_T
+        (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_probs_T)
+        assert bool(gradient_T != 0) is moves
+
+
+@pytest.mark.parametrize("name", ["ppo", "gspo", "cispo", "gpg"])
+@pytest.mark.parametrize("advantage", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize("gap", [-1e3, 1e3])
+def test_an_absurd_ratio_gives_a_finite_loss_and_gradient(
+    name: str, advantage: float, gap: float
+) -> None:
+    log_probs_T = torch.tensor([-0.5 + gap], requires_grad=True)
+    inputs = inputs_of(log_probs_T, torch.tensor([-0.5]), torch.tensor([advantage]))
+    loss_T = get_policy_loss(name)(inputs).loss_T
+    (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_probs_T)
+    assert loss_T.isfinite().all()
+    assert gradient_T.isfinite().all()
+
+
+def test_an_advantage_of_zero_is_never_clipped() -> None:
+    inputs = inputs_of(torch.tensor([5.0]), torch.tensor([0.0]), torch.tensor([0.0]))
+    metrics_T = get_policy_loss("ppo")(inputs).metrics_T
+    assert metrics_T["policy/clip_fraction"].item() == 0.0
+    assert metrics_T["policy/clip_fraction_lower"].item() == 0.0
+
+
+def test_bfloat16_log_probs_are_computed_in_float32() -> None:
+    inputs = random_inputs(torch.float32)
+    narrow = inputs_of(
+        inputs.log_probs_T.detach().bfloat16(),
+        inputs.old_log_probs_T,
+        inputs.advantages_T,
+        EPISODES,
+    )
+    for name in ("ppo", "gspo", "cispo", "gpg"):
+        assert get_policy_loss(name)(narrow).loss_T.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clip_ratio": (1.5, 0.2)}, "got low=1.5 and high=0.2"),
+        ({"clip_ratio": -0.1}, "got low=-0.1 and high=-0.1"),
+        ({"dual_clip": 1.0}, "dual_clip must be above 1, got 1.0"),
+        ({"clip": 0.1}, "no setting 'clip'"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        get_policy_loss("ppo")(random_inputs(), **settings)
+
+
+def test_every_entry_must_be_one_per_token() -> None:
+    with pytest.raises(StreamError, match=r"advantages_T must have shape \(2,\), got \(3,\)"):
+        inputs_of(torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.tensor([2]))
+
+
+def test_the_samplers_log_probs_weigh_the_loss_by_default() -> None:
+    old = torch.tensor([[-1.0, -1.0, -1.0]])
+    sampler = torch.tensor([[-1.0, -1.5, -9.0]])
+    mask, advantages = torch.ones(1, 3), torch.ones(1, 3)
+    loss, metrics = compute_policy_loss(old, old, advantages, mask, sampler_log_probs=sampler)
+    assert loss.item() == pytest.approx(-(1 + math.exp(0.5) + 2) / 3)
+    assert metrics["mismatch/truncated"] == pytest.approx(1 / 3)
+    capped, _ = compute_policy_loss(
+        old, old, advantages, mask, sampler_log_probs=sampler, importance_cap=1.0
+    )
+    assert capped.item() == pytest.approx(-1.0)
+    off, metrics = compute_policy_loss(
+        old, old, advantages, mask, sampler_log_probs=sampler, importance_cap=None
+    )
+    assert off.item() == pytest.approx(-1.0)
+    assert metrics["mismatch/log_prob_max"] == pytest.approx(8.0)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo import (
+    ADVANTAGES,
+    POLICY_LOSSES,
+    Advantages,
+    PolicyInputs,
+    StreamError,
+    TokenLoss,
+    TokenStream,
+    get_advantage,
+    get_policy_loss,
+    register_advantage,
+    register_policy_loss,
+)
+
+STREAM = TokenStream(rewards_T=torch.tensor([1.0, 2.0]), lengths_E=torch.tensor([2]))
+
+
+@pytest.fixture(autouse=True)
+def _own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ADVANTAGES, "_specs", dict(ADVANTAGES._specs))
+    monkeypatch.setattr(POLICY_LOSSES, "_specs", dict(POLICY_LOSSES._specs))
+
+
+def test_every_promised_estimator_says_what_it_needs() -> None:
+    needs = {
+        name: (spec.needs_critic, spec.needs_groups, spec.needs_greedy_rollout)
+        for name in ADVANTAGES.names()
+        for spec in [get_advantage(name)]
+        if spec.function.__module__.startswith("llm_gym_agents.algo.")
+    }
+    critic, groups, greedy, nothing = (
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+        (False, False, False),
+    )
+    assert needs == {
+        "gae": critic,
+        "gae_turn": critic,
+        "grpo": groups,
+        "dr_grpo": groups,
+        "rloo": groups,
+        "reinforce_plus_plus": nothing,
+        "reinforce_plus_plus_baseline": groups,
+        "remax": greedy,
+        "opo": groups,
+        "gpg": groups,
+        "grpo_passk": groups,
+    }
+
+
+def test_every_promised_policy_loss_is_there() -> None:
+    assert set(POLICY_LOSSES.names()) >= {"ppo", "gspo", "cispo", "gpg"}
+    assert get_policy_loss("gspo").needs_whole_episodes
+    assert get_policy_loss("gspo").aggregation == "seq-mean-token-mean"
+    assert not get_policy_loss("ppo").needs_whole_episodes
+
+
+@pytest.mark.parametrize("name", ["gae", "gae_turn", "grpo", "rloo", "remax"])
+def test_a_stream_that_lacks_what_is_needed_is_refused(name: str) -> None:
+    with pytest.raises(StreamError, match=f"'{name}' needs .*, got None"):
+        get_advantage(name)(STREAM)
+
+
+def test_an_unknown_name_suggests_the_closest() -> None:
+    with pytest.raises(ConfigError, match=r"got 'grop' \(did you mean 'grpo'\?\)"):
+        get_advantage("grop")
+    with pytest.raises(ConfigError, match=r"one of .*, ppo, got 'pppo' \(did you mean 'ppo'\?\)"):
+        get_policy_loss("pppo")
+
+
+def test_a_setting_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(
+        ConfigError, match=r"no setting 'gama' \(did you mean 'gamma'\?\); it takes"
+    ):
+        get_advantage("reinforce_plus_plus")(STREAM, gama=0.9)
+    with pytest.raises(ConfigError, match="'rloo' has no setting 'lam'; it takes none"):
+        get_advantage("rloo")(STREAM, lam=0.9)
+
+
+def test_the_trainer_can_ask_for_settings_and_defaults() -> None:
+    assert dict(get_advantage("gae").settings) == {
+        "gamma": 1.0,
+        "lam": 0.95,
+        "discount": "token",
+        "whiten": True,
+    }
+
+
+def test_users_register_their_own() -> None:
+    @register_advantage("double", needs_groups=False)
+    def double(stream: TokenStream, *, factor: float = 2.0) -> Advantages:
+        return Advantages(factor * stream.rewards_T, stream.rewards_T)
+
+    assert get_advantage("double")(STREAM, factor=3.0).advantages_T.tolist() == [3.0, 6.0]
+    assert double(STREAM).advantages_T.tolist() == [2.0, 4.0]
+
+    @register_policy_loss("linear")
+    def linear(inputs: PolicyInputs) -> TokenLoss:
+        return TokenLoss(-inputs.advantages_T, {})
+
+    inputs = PolicyInputs(
+        log_probs_T=torch.zeros(1),
+        old_log_probs_T=torch.zeros(1),
+        advantages_T=torch.ones(1),
+        lengths_E=torch.tensor([1]),
+    )
+    assert get_policy_loss("linear")(inputs).loss_T.tolist() == [-1.0]
+
+
+def test_a_taken_name_is_refused_but_the_same_function_may_come_again() -> None:
+    def mine(stream: TokenStream) -> Advantages:
+        return Advantages(stream.rewards_T, stream.rewards_T)
+
+    register_advantage("mine")(mine)
+    register_advantage("mine")(mine)
+    with pytest.raises(
+        ConfigError, match=r"must be free, got 'gae', which is llm_gym_agents\.algo"
+    ):
+        register_advantage("gae")(mine)
+
+
+def test_a_function_that_swallows_settings_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"named keyword with a default, got \*\*kwargs"):
+
+        @register_advantage("sink")
+        def sink(stream: TokenStream, **kwargs: float) -> Advantages:
+            return Advantages(stream.rewards_T, stream.rewards_T)
+
+    with pytest.raises(ConfigError, match="got scale"):
+
+        @register_advantage("bare")
+        def bare(stream: TokenStream, *, scale: float) -> Advantages:
+            return Advantages(stream.rewards_T, stream.rewards_T)

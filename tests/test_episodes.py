@@ -1,0 +1,569 @@
+"""The episode record: what it holds, and that writing and reading lose nothing."""
+
+import enum
+import json
+import math
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import TimeLimit
+from hypothesis import given
+from hypothesis import strategies as st
+
+import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.episodes import SCHEMA, Opaque, Tokens, Trajectory, play_episode
+from llm_gym.episodes.record import DERIVED, FIELDS
+from llm_gym.episodes.tokens import TOKEN_FIELDS
+from llm_gym.errors import ActionTypeError, ContractError, RecordError
+from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym.outcome import StopReason
+from llm_gym.wrappers import EpisodeLimits
+
+DOCS = Path(__file__).parent.parent / "docs" / "episodes.md"
+
+
+def reread(episode: Trajectory) -> Trajectory:
+    line = episode.to_json()
+    assert line.isascii()
+    assert "\n" not in line
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
+    return Trajectory.from_json(line)
+
+
+def small_episode() -> Trajectory:
+    return Trajectory(
+        states=["a", "b", "c"],
+        actions=["x", "y"],
+        rewards=[0.0, 1.0],
+        dones=[False, True],
+        infos=[{"success": False}, {"success": True, "stop_reason": StopReason.WON}],
+    )
+
+
+# --- the Python form -----------------------------------------------------------------------
+
+
+def test_an_empty_trajectory_can_be_made_and_filled_as_in_the_examples() -> None:
+    trajectory = Trajectory()
+    trajectory.states = ["state1", "state2"]
+    trajectory.actions = ["action1", "action2"]
+    trajectory.rewards = [1.0, 0.5]
+    trajectory.dones = [False, True]
+    assert trajectory.total_reward == 1.5
+    assert trajectory.num_turns == 2
+    assert trajectory.final_state is None, "with as many states as actions the last was not kept"
+    assert reread(trajectory) == trajectory
+
+
+def test_lists_of_two_trajectories_are_not_shared() -> None:
+    Trajectory().actions.append("x")
+    assert Trajectory().actions == []
+
+
+def test_the_final_observation_survives() -> None:
+    assert small_episode().final_state == "c"
+    assert reread(small_episode()).final_state == "c"
+
+
+def test_an_empty_record_is_still_playing_and_unsuccessful() -> None:
+    empty = reread(Trajectory())
+    assert (empty.stop_reason, empty.success, empty.total_reward, empty.num_turns) == (
+        StopReason.PLAYING,
+        False,
+        0.0,
+        0,
+    )
+
+
+def test_stop_reason_and_success_follow_from_the_last_turn() -> None:
+    episode = small_episode()
+    assert (episode.stop_reason, episode.success) == (StopReason.WON, True)
+    episode.infos = []
+    assert (episode.stop_reason, episode.success) == (StopReason.FINISHED, False)
+    episode.terminated, episode.truncated = [False, False], [False, True]
+    assert episode.stop_reason is StopReason.MAX_STEPS
+
+
+def test_a_cut_from_outside_is_assigned_and_kept_even_without_a_turn() -> None:
+    episode = Trajectory(states=["a prompt that does not fit"])
+    episode.stop_reason = "context"
+    episode.success = True
+    again = reread(episode)
+    assert again.stop_reason is StopReason.CONTEXT
+    assert again.success is True
+    assert again == episode
+    assert again != Trajectory(states=["a prompt that does not fit"])
+
+
+def test_an_assigned_reason_that_agrees_with_the_last_turn_does_not_break_equality() -> None:
+    episode = small_episode()
+    episode.stop_reason = StopReason.WON
+    assert reread(episode) == episode
+
+
+def test_an_unknown_stop_reason_cannot_be_assigned() -> None:
+    with pytest.raises(ValueError, match="bored"):
+        Trajectory().stop_reason = "bored"
+
+
+def test_a_trajectory_equals_no_other_kind_of_thing() -> None:
+    assert Trajectory() != "episode"
+
+
+# --- round trips ---------------------------------------------------------------------------
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+texts = st.text(alphabet=st.characters(), max_size=8).filter(lambda text: not _PAIR.search(text))
+numbers = st.floats(allow_nan=False)
+leaves = st.none() | st.booleans() | st.integers() | numbers | texts
+keys = texts | st.integers() | st.sampled_from(["$repr", "$dict", "$", "$float"])
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.dictionaries(keys, values, max_size=3)
+
+
+@st.composite
+def tokens(draw: st.DrawFn, turns: int) -> Tokens:
+    n = draw(st.integers(0, 4))
+    floats = st.none() | st.lists(numbers, min_size=n, max_size=n)
+    wholes = st.lists(st.integers(0, 2**63), min_size=n, max_size=n)
+    index = st.lists(st.integers(0, turns), min_size=n, max_size=n).map(sorted)
+    return Tokens(
+        ids=draw(wholes),
+        log_probs=draw(floats),
+        values=draw(floats),
+        advantages=draw(floats),
+        ratios=draw(floats),
+        trained_on=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),
+        weights_versions=draw(st.none() | wholes),
+        turns=draw(st.none() | index),
+    )
+
+
+@st.composite
+def episodes(draw: st.DrawFn) -> Trajectory:
+    n = draw(st.integers(0, 3))
+
+    def column(item: st.SearchStrategy[Any], extra: int = 0) -> Any:
+        return draw(st.lists(item, min_size=n + extra, max_size=n + extra))
+
+    terminated, truncated = column(st.booleans()), column(st.booleans())
+    recorded = draw(st.booleans())
+    names = st.none() | texts | st.integers()
+    message = st.fixed_dictionaries({"role": texts, "content": st.none() | texts, "call": values})
+    return Trajectory(
+        states=column(texts, draw(st.integers(0, 1))),
+        actions=column(texts),
+        rewards=column(numbers),
+        dones=[a or b for a, b in zip(terminated, truncated, strict=True)],
+        infos=column(objects),
+        moves=column(st.none() | texts) if recorded else [],
+        terminated=terminated if recorded else [],
+        truncated=truncated if recorded else [],
+        messages=draw(st.lists(message, max_size=2)),
+        tokens=draw(st.none() | tokens(n)),
+        episode_id=draw(names),
+        group=draw(names),
+        seed=draw(st.none() | st.integers()),
+        options=draw(st.none() | objects),
+        env_id=draw(st.none() | texts),
+        env_spec=draw(st.none() | objects),
+        instance_id=draw(st.none() | texts),
+        policy=draw(st.none() | texts),
+        weights_version=draw(st.none() | st.integers()),
+        reset_info=draw(st.none() | objects),
+        extra=draw(st.none() | objects),
+    )
+
+
+@given(episodes())
+def test_what_is_written_is_read_back_exactly(episode: Trajectory) -> None:
+    again = reread(episode)
+    assert again == episode
+    assert again.to_json() == episode.to_json()
+
+
+@given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_any_text_is_a_record_or_a_record_error(line: str) -> None:
+    with pytest.raises(RecordError):
+        Trajectory.from_json(line)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from([*FIELDS, *DERIVED]), json_values)
+def test_any_json_in_any_field_is_a_record_or_a_record_error(name: str, value: Any) -> None:
+    data = json.loads(small_episode().to_json()) | {name: value}
+    try:
+        episode = Trajectory.from_json(json.dumps(data))
+    except RecordError as error:
+        assert "\n" not in str(error)
+    else:
+        assert reread(episode) == episode or "NaN" in json.dumps(data) or "null" in json.dumps(data)
+
+
+def test_nan_and_infinities_in_token_arrays_are_kept() -> None:
+    episode = Trajectory(tokens=Tokens(ids=[1, 2, 3], log_probs=[math.nan, math.inf, -math.inf]))
+    written = json.loads(episode.to_json())
+    assert written["tokens"]["log_probs"] == [None, "Infinity", "-Infinity"]
+    again = reread(episode).tokens
+    assert again is not None
+    assert again.log_probs is not None
+    assert math.isnan(again.log_probs[0])
+    assert again.log_probs[1:] == [math.inf, -math.inf]
+
+
+def test_a_nan_reward_is_kept_for_the_inquest() -> None:
+    episode = Trajectory(actions=["x"], rewards=[math.nan])
+    again = reread(episode)
+    assert math.isnan(again.rewards[0])
+    assert math.isnan(again.total_reward)
+
+
+def test_arrays_are_taken_as_lists_without_losing_a_bit() -> None:
+    log_probs = np.array([-0.1, -2.5, 1e-30], dtype=np.float32)
+    episode = Trajectory(
+        tokens=Tokens(
+            ids=np.array([5, 6, 7]),  # type: ignore[arg-type]
+            log_probs=log_probs,  # type: ignore[arg-type]
+            trained_on=np.array([0, 1, 1]),  # type: ignore[arg-type]
+        )
+    )
+    again = reread(episode).tokens
+    assert again == Tokens([5, 6, 7], log_probs.tolist(), trained_on=[False, True, True])
+    assert (np.array(again.log_probs, dtype=np.float32) == log_probs).all()
+
+
+def test_stop_reasons_in_infos_come_back_as_the_enum() -> None:
+    again = reread(small_episode())
+    assert again.infos[1]["stop_reason"] is StopReason.WON
+
+
+def test_numpy_values_in_infos_become_plain_ones() -> None:
+    info = {
+        "scalar": np.float32(0.5),
+        "flag": np.bool_(True),
+        "count": np.int64(7),
+        "board": np.zeros((2, 2), dtype=int),
+        "mixed": (np.array([np.nan]), {"deep": np.uint8(3)}),
+    }
+    again = reread(Trajectory(actions=["x"], infos=[info])).infos[0]
+    assert again["scalar"] == 0.5
+    assert again["flag"] is True
+    assert again["count"] == 7
+    assert again["board"] == [[0, 0], [0, 0]]
+    assert math.isnan(again["mixed"][0][0])
+    assert again["mixed"][1] == {"deep": 3}
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Rude:
+    def __repr__(self) -> str:
+        raise RuntimeError("no comment")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("no attributes either")
+
+
+def test_a_value_that_json_cannot_hold_costs_its_detail_and_not_the_episode() -> None:
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    info = {
+        "colour": Colour.RED,
+        "rude": Rude(),
+        "bytes": b"\xff",
+        "huge": 10**5000,
+        "long": Opaque("x" * 10) if False else object,
+        "circle": circle,
+        "deep": deep,
+        "set": {3, 1, 2},
+        "cells": {(0, 1): "wall"},
+        "stop_reason": ["not", "hashable"],
+        "success": np.array([1, 2]),
+    }
+    episode = Trajectory(actions=["x"], dones=[True], infos=[info])
+    again = reread(episode).infos[0]
+    assert again["colour"] == Opaque("<Colour.RED: 1>")
+    assert again["rude"] == Opaque("<Rude without a repr>")
+    assert again["bytes"] == Opaque(r"b'\xff'")
+    assert again["huge"].text.startswith("0x")
+    assert len(again["huge"].text) == 1000
+    assert again["set"] == [1, 2, 3]
+    assert again["cells"] == {(0, 1): "wall"}
+    assert reread(episode).stop_reason is StopReason.FINISHED
+    assert reread(episode).to_json() == reread(reread(episode)).to_json()
+
+
+def test_lone_surrogates_survive() -> None:
+    episode = Trajectory(states=["\ud800", "\udc00 x"], actions=["\udfff\ud800"])
+    assert reread(episode) == episode
+
+
+# --- what is refused -----------------------------------------------------------------------
+
+
+def record(**changes: Any) -> str:
+    return json.dumps(json.loads(small_episode().to_json()) | changes)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("", "the record is not JSON: Expecting value at character 1"),
+        ("[1]", "this is JSON but no episode record: it has no schema"),
+        ('{"actions": []}', "this is JSON but no episode record: it has no schema"),
+        (record(schema="1"), "schema must be a whole number from 1 on, got '1'"),
+        (record(schema=True), "schema must be a whole number from 1 on, got bool True"),
+        (record(schema=0), "schema must be a whole number from 1 on, got int 0"),
+        (record(actions="xy"), "actions must be a list of strings, got 'xy'"),
+        (record(rewards=[0.0, "ten"]), "rewards[1] must be a number, got 'ten'"),
+        (record(dones=[0, 2]), "dones[1] must be true or false, got int 2"),
+        (record(infos=[{}, 3]), "infos[1] must be an object, got int 3"),
+        (record(infos=[{}, {"a": {"$new": 1}}]), "infos[1] must be an object, got dict"),
+        (record(seed=1.5), "seed must be a whole number, got float 1.5"),
+        (record(messages=[{"role": "user"}]), "messages[0] must be a message with role and"),
+        (record(reward=[1]), "reward is not a field of a record; did you mean rewards?"),
+        (record(stop_reason="bored"), "stop_reason must be one of playing, won"),
+        (record(stop_reason=[]), "stop_reason must be one of playing, won"),
+        (record(success="yes"), "success must be true or false, got 'yes'"),
+        (record(states=["a"]), "states must be one more than actions (or as many), got 1 states"),
+        (record(rewards=[1.0]), "rewards must be as long as actions or empty, got 1 for 2"),
+        (record(terminated=[False, True]), "terminated and truncated must be recorded both"),
+        (
+            record(terminated=[True, True], truncated=[False, False]),
+            "dones must be true exactly where terminated or truncated is true",
+        ),
+        (record(tokens=[1]), "tokens must be an object, got list [1]"),
+        (record(tokens={"ids": [1], "values": []}), "tokens.values must be as long as tokens.ids"),
+        (record(tokens={"ids": [1, 2], "turns": [1, 0]}), "tokens.turns must be whole numbers"),
+        (record(tokens={"ids": [1], "turns": [3]}), "tokens.turns must be at most the 2 turns"),
+        (
+            record(tokens={"id": [1]}),
+            "tokens.id is not a field of a record; did you mean tokens.ids?",
+        ),
+        ("[" * 100_000, "the record is not JSON"),
+        ('{"schema": 1, "seed": ' + "9" * 5000 + "}", "the record is not JSON"),
+    ],
+)
+def test_a_bad_record_is_refused_with_what_is_wrong(line: str, sentence: str) -> None:
+    with pytest.raises(RecordError, match=re.escape(sentence)):
+        Trajectory.from_json(line)
+
+
+def test_a_newer_schema_is_refused_with_what_to_do() -> None:
+    with pytest.raises(RecordError, match="schema 2 .* reads up to 1; update with: pip install"):
+        Trajectory.from_json(record(schema=SCHEMA + 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"rewards": [1.0]}, "rewards must be as long as actions or empty"),
+        ({"rewards": None}, "rewards must be a list of numbers, got NoneType None"),
+        ({"rewards": ["1", "2"]}, "rewards[0] must be a number, got '1'"),
+        ({"actions": "xy"}, "actions must be a list of strings, got 'xy'"),
+        ({"states": ["a", 2, "c"]}, "states[1] must be a string, got int 2"),
+        ({"infos": [None, {}]}, "infos[0] must be an object, got NoneType None"),
+        ({"tokens": {"ids": [1]}}, "tokens must be a Tokens object, got dict"),
+        ({"tokens": Tokens([1], turns=[3])}, "tokens.turns must be at most the 2 turns played"),
+        ({"tokens": Tokens([1], values=[1.0, 2.0])}, "tokens.values must be as long as"),
+        ({"seed": 10**5000}, "the record cannot be written as JSON"),
+    ],
+)
+def test_a_trajectory_that_does_not_fit_together_is_not_written(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    episode = small_episode()
+    vars(episode).update(changes)
+    with pytest.raises(RecordError, match=re.escape(sentence)):
+        episode.to_json()
+
+
+def test_check_finds_the_same_without_writing() -> None:
+    small_episode().check()
+    with pytest.raises(RecordError, match="rewards must be as long as actions"):
+        Trajectory(actions=["x"], rewards=[1.0, 2.0]).check()
+
+
+# --- the documentation ---------------------------------------------------------------------
+
+
+def documented(heading: str) -> list[str]:
+    section = DOCS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+
+
+def test_the_table_lists_exactly_the_fields_of_the_record() -> None:
+    assert documented("The record") == list(json.loads(Trajectory().to_json()))
+    public = {field.name for field in fields(Trajectory) if not field.name.startswith("_")}
+    assert set(documented("The record")) == public | {"schema", *DERIVED}
+    assert set(FIELDS) == public
+
+
+def test_the_table_lists_exactly_the_token_arrays() -> None:
+    assert documented("Tokens") == list(Tokens().to_dict()) == list(TOKEN_FIELDS)
+    assert documented("Tokens") == [field.name for field in fields(Tokens)]
+
+
+def test_the_page_names_every_stop_reason() -> None:
+    row = next(line for line in DOCS.read_text().splitlines() if line.startswith("| `stop_reason`"))
+    assert set(re.findall(r"`(\w+)`", row)) - {"stop_reason"} == set(StopReason)
+
+
+def test_the_examples_on_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL):
+        exec(block, scope)
+    assert len(capsys.readouterr().out.splitlines()) == 10
+
+
+# --- playing -------------------------------------------------------------------------------
+
+
+def test_a_played_episode_records_who_what_and_why() -> None:
+    env = gym.make("llm_gym/GuessTheNumber-v0", low=1, high=3, max_turns=2)
+    episode = play_episode(
+        env,
+        lambda observation: "no idea",
+        seed=5,
+        options={"difficulty": 0.0},
+        episode_id="e1",
+        group=7,
+        policy_name="mute",
+        weights_version=3,
+    )
+    assert episode.env_id == "llm_gym/GuessTheNumber-v0"
+    assert episode.env_spec is not None
+    assert episode.env_spec["kwargs"] == {"low": 1, "high": 3, "max_turns": 2}
+    assert episode.instance_id == env.get_wrapper_attr("instance_id")()
+    assert (episode.episode_id, episode.group, episode.seed) == ("e1", 7, 5)
+    assert (episode.policy, episode.weights_version) == ("mute", 3)
+    assert episode.options == {"difficulty": 0.0}
+    assert episode.reset_info is not None
+    assert episode.reset_info["turn"] == 0
+    assert episode.stop_reason is StopReason.LOST
+    assert episode.dones == episode.terminated == [False, False, False, True]
+    assert len(episode.states) == episode.num_turns + 1
+    assert [terms["success"] for terms in episode.reward_terms] == [0.0] * 4
+    assert episode.moves == [], "this environment does not say how it read an action"
+    assert reread(episode) == episode
+
+
+def test_a_record_rebuilds_its_environment_and_plays_again() -> None:
+    env = EpisodeLimits(gym.make("llm_gym/GuessTheNumber-v0", high=50), max_turns=3)
+    first = reread(play_episode(env, lambda observation: "7", seed=11))
+    again = gym.make(EnvSpec.from_json(json.dumps(first.env_spec)))
+    actions = iter(first.actions)
+    assert play_episode(again, lambda observation: next(actions), seed=first.seed) == first
+    assert first.stop_reason is StopReason.MAX_STEPS
+
+
+def test_the_split_is_part_of_the_record() -> None:
+    assert Trajectory(options={"split": "test"}).split == "test"
+    assert Trajectory().split is None
+
+
+def test_the_conversation_begins_with_the_system_prompt_and_keeps_the_last_word() -> None:
+    env = gym.make("llm_gym/GuessTheNumber-v0", rules="system", max_turns=1)
+    episode = play_episode(env, lambda observation: "99", seed=0)
+    roles = [message["role"] for message in episode.messages]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert "whole number from 1 to 20" in episode.messages[0]["content"]
+    assert episode.messages[-1]["content"] == episode.final_state
+    plain = play_episode(gym.make("llm_gym/GuessTheNumber-v0"), lambda observation: "7", seed=0)
+    assert plain.messages[0]["role"] == "user", "an empty system prompt is no message"
+
+
+def test_a_time_limit_of_gymnasium_is_recorded_as_a_cut() -> None:
+    env = TimeLimit(gym.make("llm_gym/GuessTheNumber-v0", max_turns=9), max_episode_steps=2)
+    episode = play_episode(env, lambda observation: "no idea")
+    assert episode.truncated == [False, True]
+    assert episode.stop_reason is StopReason.MAX_STEPS
+
+
+def test_an_old_style_environment_is_adapted_silently() -> None:
+    game = SimpleGameEnvironment({"max_steps": 2})
+    episode = play_episode(game, lambda observation: "dance", seed=0)
+    assert episode.env_id == "llm_gym.legacy.simple_game:SimpleGameEnvironment"
+    assert episode.env_spec is None
+    assert episode.messages[0] == {"role": "system", "content": game.get_prompt_prefix()}
+    assert episode.stop_reason is StopReason.LOST
+    assert reread(episode) == episode
+
+
+def test_a_spec_that_json_cannot_hold_is_described() -> None:
+    env = EpisodeLimits(
+        gym.make("llm_gym/GuessTheNumber-v0", high=9), max_tokens=1, count_tokens=len
+    )
+    episode = reread(play_episode(env, lambda observation: "no idea", seed=0))
+    assert episode.env_spec is not None
+    assert episode.env_spec["id"] == "llm_gym/GuessTheNumber-v0"
+    assert episode.env_spec["kwargs"] == {"high": 9}
+    limits = episode.env_spec["additional_wrappers"][-1]
+    assert limits["kwargs"] == {"max_tokens": 1, "count_tokens": Opaque("<built-in function len>")}
+    assert episode.stop_reason is StopReason.TOKENS
+
+
+class Parrot(gym.Env[Any, Any]):
+    """Says what it understood, and ends both ways at once."""
+
+    observation: Any = "hello"
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation, {}
+
+    def step(self, action: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return action, np.float32(0.5), np.bool_(True), True, {"move": action.strip()}  # type: ignore[return-value]
+
+
+def test_a_move_that_the_environment_reports_is_recorded() -> None:
+    episode = play_episode(Parrot(), lambda observation: " polly ")
+    assert episode.moves == ["polly"]
+    assert episode.env_id == f"{__name__}:Parrot"
+    assert (episode.terminated, episode.truncated) == ([True], [True])
+    assert episode.stop_reason is StopReason.FINISHED
+    assert reread(episode) == episode
+
+
+def test_observations_that_are_not_text_are_refused() -> None:
+    env = Parrot()
+    env.observation = np.zeros(2)
+    with pytest.raises(ContractError, match="needs text observations, .* gave ndarray"):
+        play_episode(env, lambda observation: "x")
+
+
+def test_a_policy_that_returns_token_ids_is_refused() -> None:
+    with pytest.raises(ActionTypeError, match="a policy returns a str, got list"):
+        play_episode(Parrot(), lambda observation: [1, 2])  # type: ignore[arg-type,return-value]
+
+
+def test_what_a_policy_raises_is_passed_on() -> None:
+    def broken(observation: str) -> str:
+        raise KeyError("no model")
+
+    with pytest.raises(KeyError, match="no model"):
+        play_episode(Parrot(), broken)

@@ -1,0 +1,309 @@
+"""The contract that every registered environment keeps."""
+
+import inspect
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import llm_gym
+from llm_gym.checker import HOSTILE, INFO_KEYS, check_text_env
+from llm_gym.envs import ENVS
+from llm_gym.formats import FORMATS
+from llm_gym.outcome import StopReason, stop_reason
+from llm_gym.scores import published
+from llm_gym.splits import SPLITS, split_of
+from llm_gym.text_env import CommonArgs
+
+ROOT = Path(__file__).parents[1]
+HEADINGS = (
+    "Description", "Actions", "Observations", "Rewards", "Episode end", "Info", "Args",
+    "Version history",
+)  # fmt: skip
+IDS = [row.id for row in ENVS]
+
+
+def play(env, act, seed, options=None):
+    """Play one episode; return everything that the environment said."""
+    trace = [env.reset(seed=seed, options=options)]
+    while len(trace) == 1 or not (trace[-1][2] or trace[-1][3]):
+        trace.append(env.step(act(env.unwrapped)))
+    return trace
+
+
+def random_player(game):
+    return game.random_action()
+
+
+def oracle(game):
+    return game.oracle_action()
+
+
+def test_passes_gymnasiums_checker_with_every_render_mode(env, capsys):
+    check_env(env.unwrapped)
+
+
+def test_keeps_the_contract(env):
+    check_text_env(env)
+
+
+def test_oracle_wins_or_keeps_its_promise_on_200_seeds(env):
+    promised = wins = 0.0
+    for seed in range(200):
+        env.reset(seed=seed)
+        promised += env.unwrapped.oracle_value()
+        wins += play(env, oracle, seed)[-1][4]["success"]
+    slack = 4 * max(promised * (1 - promised / 200), 0) ** 0.5
+    assert abs(wins - promised) <= slack
+
+
+def test_same_seed_and_actions_give_the_same_episode_whatever_others_do(env):
+    alone = play(env, random_player, seed=3)
+    other = gym.make(env.spec.id)
+    together = [env.reset(seed=3)]
+    other.reset(seed=99)
+    while len(together) < len(alone):
+        action = env.unwrapped.random_action()
+        other_step = other.step(other.unwrapped.random_action())
+        if other_step[2]:
+            other.reset()
+        together.append(env.step(action))
+    assert together == alone
+
+
+def test_asking_players_for_advice_does_not_change_the_episode(env):
+    asked = play(env, random_player, seed=8)
+    env.reset(seed=8)
+    game = env.unwrapped
+    for _ in range(3):
+        game.oracle_action(), game.solver_action(), game.legal_actions(), game.action_pattern()
+        game.describe(), game.instance_id(), game.snapshot()
+    assert play(env, random_player, seed=8) == asked
+
+
+EPISODES_BY_HASH_SEED = """
+import gymnasium as gym, hashlib, json, sys
+from llm_gym.envs import ENVS
+for row in ENVS:
+    env = gym.make(row.id); text = []
+    for seed in range(3):
+        text.append(repr(env.reset(seed=seed))); done = False
+        while not done:
+            *step, done, truncated, info = env.step(env.unwrapped.random_action())
+            text.append(repr((step, info)))
+        text.append(env.unwrapped.instance_id())
+    print(row.id, hashlib.sha256("".join(text).encode()).hexdigest())
+"""
+
+
+def test_a_fresh_process_with_another_hash_seed_plays_the_same_episodes():
+    runs = []
+    for hash_seed in ("0", "12345"):
+        done = subprocess.run(
+            [sys.executable, "-c", EPISODES_BY_HASH_SEED],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        runs.append(done.stdout)
+    assert runs[0] == runs[1]
+    assert len(runs[0].splitlines()) == len(ENVS)
+
+
+@pytest.mark.parametrize("action_format", FORMATS)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_text_is_an_observation_not_an_exception(action_format, text):
+    for env_id in IDS:
+        env = gym.make(env_id, action_format=action_format)
+        env.reset(seed=0)
+        obs, reward, *_, info = env.step(text)
+        assert env.observation_space.contains(obs), env_id
+        assert reward <= 0.0 or info["valid_action"], env_id
+        assert set(INFO_KEYS) <= info.keys(), env_id
+
+
+@given(text=st.text(), action_format=st.sampled_from(list(FORMATS)), row=st.sampled_from(ENVS))
+@settings(max_examples=300, deadline=None)
+def test_no_text_raises(text, action_format, row):
+    env = gym.make(row.id, action_format=action_format, disable_env_checker=True)
+    env.reset(seed=0)
+    obs, *_ = env.step(text)
+    assert env.observation_space.contains(obs)
+
+
+@pytest.mark.parametrize("action_format", FORMATS)
+def test_every_player_speaks_every_format(env, action_format):
+    env = gym.make(env.spec.id, action_format=action_format)
+    game = env.unwrapped
+    for player in ("oracle_action", "solver_action", "random_action"):
+        env.reset(seed=2)
+        action = getattr(game, player)()
+        assert re.fullmatch(game.action_pattern(), action), player
+        assert env.step(action)[4]["valid_action"], player
+
+
+@pytest.mark.parametrize("action_format", FORMATS)
+def test_the_rules_show_an_action_that_the_format_reads(env, action_format):
+    game = gym.make(env.spec.id, action_format=action_format, rules="system").unwrapped
+    shown = game._format.render(game.example_moves()[0])
+    assert shown in game.system_prompt
+    assert game._format.parse(shown) == game.example_moves()[0]
+
+
+def test_rules_are_told_once_wherever_they_go(env):
+    told = env.reset(seed=1)[0]
+    quiet = gym.make(env.spec.id, rules="system")
+    state = quiet.reset(seed=1)[0]
+    prompt = quiet.unwrapped.system_prompt
+    assert env.unwrapped.system_prompt == ""
+    assert told == f"{prompt}\n\n{state}"
+    assert prompt not in state
+    assert state == quiet.unwrapped.describe()
+
+
+def test_works_in_the_stock_vector_envs(env):
+    for kwargs in ({}, {"vectorization_mode": "async", "vector_kwargs": {"shared_memory": False}}):
+        vec = gym.make_vec(env.spec.id, num_envs=2, **kwargs)
+        obs, _ = vec.reset(seed=0)
+        assert obs == (env.reset(seed=0)[0], env.reset(seed=1)[0])
+        obs, rewards, *_ = vec.step(["", "\ud800 é"])
+        assert all(isinstance(text, str) and text for text in obs)
+        assert rewards.shape == (2,)
+        vec.close()
+
+
+def test_spec_survives_json_and_rebuilds_the_same_episode(env):
+    spec = gym.envs.registration.EnvSpec.from_json(env.spec.to_json())
+    assert play(gym.make(spec), random_player, 1) == play(env, random_player, 1)
+
+
+def test_pickling_in_mid_episode_keeps_the_episode(env):
+    env.reset(seed=6)
+    twin = pickle.loads(pickle.dumps(env))
+    action = env.unwrapped.random_action()
+    assert twin.step(action) == env.step(action)
+
+
+def test_stock_wrappers_work_and_a_time_limit_only_truncates(env):
+    wrapped = RecordEpisodeStatistics(TransformReward(TimeLimit(env, 1), lambda r: 2 * r))
+    wrapped.reset(seed=0)
+    _, _, terminated, truncated, info = wrapped.step("not a move at all")
+    assert (terminated, truncated) in {(False, True), (True, False)} or env.unwrapped.max_turns == 1
+    assert info["episode"]["l"] == 1
+    expected = StopReason.MAX_STEPS if not terminated else info["stop_reason"]
+    assert stop_reason(terminated, truncated, info) is expected
+
+
+def test_the_final_observation_says_something(env):
+    for seed in range(5):
+        assert play(env, random_player, seed)[-1][0].strip()
+
+
+def test_splits_never_share_an_instance(env):
+    if not env.unwrapped.has_splits:
+        with pytest.raises(ValueError, match="reset without one"):
+            env.reset(options={"split": "test"})
+        return
+    found = {split: set() for split in SPLITS}
+    for split in SPLITS:
+        for seed in range(20):
+            env.reset(seed=seed, options={"split": split})
+            found[split].add(env.unwrapped.instance_id())
+            assert split_of(env.unwrapped.instance_id()) == split
+    assert not found["train"] & found["test"]
+    assert not found["train"] & found["dev"]
+    assert not found["dev"] & found["test"]
+
+
+def test_a_restored_episode_goes_on_like_the_first(env):
+    game = env.unwrapped
+    for seed in range(5):
+        env.reset(seed=seed)
+        saved = game.snapshot()
+        first = []
+        while not first or not first[-1][2]:
+            first.append(env.step(game.random_action()))
+        again = gym.make(env.spec.id)
+        again.reset(seed=1234)
+        again.unwrapped.restore(saved)
+        second = []
+        while not second or not second[-1][2]:
+            second.append(again.step(again.unwrapped.random_action()))
+        assert second == first
+
+
+def test_shaping_sums_to_a_constant_so_it_cannot_be_farmed(env):
+    try:
+        shaped = gym.make(env.spec.id, shaping=True)
+    except ValueError as error:
+        assert "needs a potential" in str(error)  # noqa: PT017 - no potential, nothing to farm
+        return
+    for seed in range(10):
+        start = shaped.reset(seed=seed) and shaped.unwrapped.potential()
+        trace = play(shaped, random_player, seed)
+        terms = [step[4]["reward_terms"]["shaping"] for step in trace[1:]]
+        assert sum(terms) == pytest.approx(-start), "Φ(end) = 0, so the sum is -Φ(start)"
+        assert trace[-1][2]
+
+
+def test_difficulty_changes_the_game_or_is_refused(env):
+    game = env.unwrapped
+    if not type(game).at_difficulty(0.0):
+        with pytest.raises(ValueError, match="has no difficulty"):
+            env.reset(options={"difficulty": 0.5})
+        return
+    plain = type(game)
+    easy, hard = plain(difficulty=0.0), plain(difficulty=1.0)
+    assert easy.reset(seed=0) != hard.reset(seed=0)
+    again = plain(difficulty=0.0)
+    assert again.reset(seed=0, options={"difficulty": 1.0})[0] == hard.reset(seed=0)[0]
+    assert again.reset(seed=0)[0] == easy.reset(seed=0)[0], "an option holds for one episode"
+    for difficulty in (0.0, 0.25, 0.5, 0.75, 1.0):
+        level = plain(difficulty=difficulty)
+        if level.oracle_value.__func__ is llm_gym.game.Game.oracle_value:
+            assert play(level, oracle, seed=7)[-1][4]["success"], difficulty
+
+
+def test_the_docstring_is_a_page(env):
+    doc = inspect.getdoc(type(env.unwrapped))
+    found = re.findall(r"^([A-Z][a-z ]+):$", doc, flags=re.M)
+    assert tuple(found) == HEADINGS
+    arguments = doc.split("\nArgs:\n")[1].split("\nVersion history:")[0]
+    for name in inspect.signature(type(env.unwrapped)).parameters:
+        assert re.search(rf"^    (\*\*)?{name}: ", arguments, flags=re.M), name
+    info = env.reset(seed=0)[1]
+    listed = doc.split("\nInfo:\n")[1].split("\nArgs:")[0]
+    for key in info:
+        assert f"``{key}``" in listed, key
+
+
+def test_common_arguments_are_documented_once():
+    doc = inspect.getdoc(llm_gym.text_env.TextEnv)
+    for name in CommonArgs.__annotations__:
+        assert f"\n    {name}: " in doc, name
+
+
+def test_ids_are_namespaced_versioned_and_have_json_settings():
+    for row in ENVS:
+        namespace, name, version = gym.envs.registration.parse_env_id(row.id)
+        assert (namespace, version) == ("llm_gym", 0), row.id
+        assert name.isalnum(), row.id
+        assert json.loads(json.dumps(row.kwargs)) == row.kwargs
+
+
+def test_published_scores_exist_for_every_id_and_are_those_of_the_code(env):
+    row = published()[env.spec.id]
+    assert row["random"].success < row["solver"].success <= 1.0
+    for player, act in (("random", random_player), ("oracle", oracle)):
+        wins = sum(play(env, act, seed)[-1][4]["success"] for seed in range(100))
+        low, high = row[player].low, row[player].high
+        assert low - 0.12 <= wins / 100 <= high + 0.12, player
