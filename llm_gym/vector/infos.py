@@ -45,23 +45,21 @@ def _mask(num_envs: int, rows: Sequence[int]) -> npt.NDArray[np.bool_]:
 
 def _columns(
     rows: Sequence[int], infos: Sequence[Info]
-) -> Iterator[tuple[str, Sequence[int], Sequence[Any]]]:
-    if len(set(map(tuple, infos))) == 1:  # the same keys in the same order
-        values_of = zip(*(info.values() for info in infos), strict=True)
-        yield from zip(infos[0], itertools.repeat(rows), values_of)
-        return
-    ragged: dict[str, tuple[list[int], list[Any]]] = {}
-    for row, info in zip(rows, infos, strict=True):
-        for key, value in info.items():
-            if key not in ragged:
-                ragged[key] = ([], [])
-            where, values = ragged[key]
-            where.append(row)
-            values.append(value)
-    yield from ((key, where, values) for key, (where, values) in ragged.items())
+) -> Iterator[tuple[str, Sequence[int], list[Any]]]:
+    if len(set(map(len, infos))) == 1:
+        try:
+            found = [(key, rows, [info[key] for info in infos]) for key in infos[0]]
+        except KeyError:
+            pass
+        else:
+            yield from found
+            return
+    for key in dict.fromkeys(itertools.chain.from_iterable(infos)):
+        having = [row for row, info in zip(rows, infos, strict=True) if key in info]
+        yield key, having, [info[key] for info in infos if key in info]
 
 
-def _column(key: str, num_envs: int, where: Sequence[int], values: Sequence[Any]) -> Any:
+def _column(key: str, num_envs: int, where: Sequence[int], values: list[Any]) -> Any:
     if key == "final_obs":
         return _objects(num_envs, where, values)
     kinds = set(map(type, values))
@@ -78,7 +76,7 @@ def _column(key: str, num_envs: int, where: Sequence[int], values: Sequence[Any]
     return _objects(num_envs, where, values)
 
 
-def _scalars(num_envs: int, where: Sequence[int], values: Sequence[Any]) -> npt.NDArray[Any]:
+def _scalars(num_envs: int, where: Sequence[int], values: list[Any]) -> npt.NDArray[Any]:
     column = np.fromiter(values, type(values[0]), len(values))
     if len(where) == num_envs:
         return column
@@ -87,7 +85,7 @@ def _scalars(num_envs: int, where: Sequence[int], values: Sequence[Any]) -> npt.
     return spread
 
 
-def _like_the_first(num_envs: int, where: Sequence[int], values: Sequence[Any]) -> npt.NDArray[Any]:
+def _like_the_first(num_envs: int, where: Sequence[int], values: list[Any]) -> npt.NDArray[Any]:
     # Gymnasium gives a column the type of its first value and casts the others to it.
     first = values[0]
     if isinstance(first, np.ndarray):
@@ -101,7 +99,7 @@ def _like_the_first(num_envs: int, where: Sequence[int], values: Sequence[Any]) 
     return column
 
 
-def _objects(num_envs: int, where: Sequence[int], values: Sequence[Any]) -> npt.NDArray[Any]:
+def _objects(num_envs: int, where: Sequence[int], values: list[Any]) -> npt.NDArray[Any]:
     column = np.fromiter(values, object, len(values))
     if len(where) == num_envs:
         return column

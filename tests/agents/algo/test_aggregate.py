@@ -87,7 +87,7 @@ def test_no_tokens_give_a_loss_of_zero() -> None:
 
 def test_what_cannot_be_honoured_is_refused() -> None:
     lengths_E = torch.tensor([2])
-    with pytest.raises(ConfigError, match="one of token-mean, .*, got 'mean'"):
+    with pytest.raises(ConfigError, match=r"one of token-mean, .*, got 'mean'"):
         token_weights(lengths_E, "mean")
     with pytest.raises(ConfigError, match="needs a norm_length above 0, got None"):
         token_weights(lengths_E, "seq-mean-token-sum-norm")

@@ -13,7 +13,7 @@ from torchrl.objectives.value import GAE
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn, scan
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import FRACTIONS, streams, examples
+from tests.agents.algo.strategies import FRACTIONS, examples, streams
 
 
 def slow_gae(stream: TokenStream, gamma: float, lam: float, discount: str) -> Tensor:

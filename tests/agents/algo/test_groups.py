@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import StreamError, TokenStream, get_advantage, group_ids
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import streams, examples
+from tests.agents.algo.strategies import examples, streams
 
 CENTRED = ["grpo", "dr_grpo", "rloo", "opo", "gpg"]
 

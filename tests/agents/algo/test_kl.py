@@ -41,8 +41,8 @@ def test_estimates_average_to_the_exact_kl_and_its_gradient() -> None:
     # Over a small vocabulary the expectation is a sum: k1 and k3 are unbiased, and the gradient
     # that "k3+" takes is, on average, that of the KL itself. That of plain k3 is not.
     torch.manual_seed(0)
-    logits = torch.randn(5, dtype=torch.float64, requires_grad=True)
-    ref = torch.randn(5, dtype=torch.float64)
+    logits = (0.5 * torch.randn(5, dtype=torch.float64)).requires_grad_()
+    ref = 0.5 * torch.randn(5, dtype=torch.float64)
     exact = full_vocabulary_kl(logits, ref)
     (exact_gradient,) = torch.autograd.grad(exact, logits)
     p = logits.softmax(-1).detach()

@@ -76,9 +76,7 @@ def test_an_unknown_name_suggests_the_closest() -> None:
 
 
 def test_a_setting_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(
-        ConfigError, match=r"no setting 'gama' \(did you mean 'gamma'\?\); it takes"
-    ):
+    with pytest.raises(ConfigError, match=r"no setting 'gama' \(did you mean 'gamma'\?\)"):
         get_advantage("reinforce_plus_plus")(STREAM, gama=0.9)
     with pytest.raises(ConfigError, match="'rloo' has no setting 'lam'; it takes none"):
         get_advantage("rloo")(STREAM, lam=0.9)
@@ -120,9 +118,7 @@ def test_a_taken_name_is_refused_but_the_same_function_may_come_again() -> None:
 
     register_advantage("mine")(mine)
     register_advantage("mine")(mine)
-    with pytest.raises(
-        ConfigError, match=r"must be free, got 'gae', which is llm_gym_agents\.algo"
-    ):
+    with pytest.raises(ConfigError, match=r"must be free, got 'gae', which is llm_gym_agents"):
         register_advantage("gae")(mine)
 
 

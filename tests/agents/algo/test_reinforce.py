@@ -6,7 +6,7 @@ from hypothesis import given
 
 from llm_gym_agents.algo import TokenStream, get_advantage
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import FRACTIONS, streams, examples
+from tests.agents.algo.strategies import FRACTIONS, examples, streams
 
 
 @examples

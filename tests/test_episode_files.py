@@ -1,0 +1,315 @@
+"""Files of episodes: whole lines, whatever happens to the one who writes them."""
+
+import errno
+import gzip
+import json
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_gym.episodes import EpisodeWriter, Trajectory, read_episodes, write_episodes
+from llm_gym.errors import ConfigError, RecordError
+
+SUFFIXES = pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+
+
+def episode(number: int) -> Trajectory:
+    return Trajectory(episode_id=number, states=["a\n\u2028\ud800", "b"], actions=[f"go {number}"])
+
+
+def ids(path: Path, **options: Any) -> list[Any]:
+    return [one.episode_id for one in read_episodes(path, **options)]
+
+
+@SUFFIXES
+def test_episodes_are_read_back_in_order(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"episodes{suffix}"
+    assert write_episodes(path, (episode(n) for n in range(3))) == 3
+    assert list(read_episodes(path)) == [episode(n) for n in range(3)]
+    assert (path.read_bytes()[:2] == b"\x1f\x8b") == (suffix == ".jsonl.gz")
+
+
+@SUFFIXES
+def test_a_writer_appends_across_openings(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "new" / "folder" / f"episodes{suffix}"
+    for n in range(3):
+        with EpisodeWriter(path) as writer:
+            writer.write(episode(n))
+            assert ids(path) == list(range(n + 1)), "on disk before the writer is closed"
+            assert writer.count == 1
+    writer.close()
+
+
+def test_stock_tools_read_a_compressed_file_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl.gz"
+    write_episodes(path, [episode(0), episode(1)])
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    assert [json.loads(line)["episode_id"] for line in lines] == [0, 1]
+
+
+def test_the_same_episodes_make_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+        write_episodes(tmp_path / name, [episode(0)])
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+
+
+def test_reading_is_lazy(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    write_episodes(path, [episode(0)])
+    with path.open("a") as file:
+        file.write("not a record\n")
+    reader = read_episodes(path)
+    assert next(reader).episode_id == 0
+    with pytest.raises(RecordError):
+        next(reader)
+
+
+def test_an_empty_file_and_blank_lines_hold_no_episodes(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_bytes(b"")
+    assert ids(path) == []
+    path.write_bytes(b"\n" + episode(1).to_json().encode() + b"\n  \n")
+    assert ids(path) == [1]
+
+
+def test_a_bad_line_is_named_with_file_number_and_reason(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    good = episode(0).to_json()
+    path.write_text(f'{good}\n\n{good}\n{{"schema": 1, "actions": 3}}\n{good}\n')
+    with pytest.raises(RecordError) as caught:
+        ids(path, torn="skip")
+    assert str(caught.value) == f"{path}, line 4: actions must be a list of strings, got int 3"
+
+
+def test_bytes_that_are_not_text_are_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(RecordError, match=r"line 1: .*decode"):
+        ids(path)
+
+
+def test_a_newer_schema_is_never_skipped_as_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_text('{"schema": 99}')
+    with pytest.raises(RecordError, match=r"line 1: .*schema 99.*pip install"):
+        ids(path, torn="skip")
+
+
+def test_a_missing_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ids(tmp_path / "none.jsonl")
+
+
+def test_torn_takes_two_values(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="torn must be 'raise' or 'skip', got 'ignore'"):
+        read_episodes(tmp_path / "x", torn="ignore")  # type: ignore[arg-type]
+
+
+# --- killed --------------------------------------------------------------------------------
+
+
+@SUFFIXES
+def test_a_file_cut_anywhere_is_detected_skippable_and_mended(
+    tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / f"episodes{suffix}"
+    write_episodes(path, [episode(0)])
+    whole = path.stat().st_size
+    write_episodes(path, [episode(0), episode(1)])
+    data = path.read_bytes()
+    gz = suffix == ".jsonl.gz"
+    # A plain record without its newline is whole, so the last byte but one is the last cut; one
+    # lone byte of a gzip header is reported as damage.
+    for cut in range(whole + 1 + gz, len(data) - (not gz)):
+        path.write_bytes(data[:cut])
+        # Where only the gzip checksum is missing, the record before it is read and is right.
+        complete = gz and cut >= len(data) - 8
+        line = 3 if complete else 2
+        with pytest.raises(RecordError, match=rf'line {line}: the record is cut off; .*"skip"'):
+            ids(path)
+        caplog.clear()
+        assert ids(path, torn="skip") == ([0, 1] if complete else [0])
+        assert f"line {line}" in caplog.text
+        caplog.clear()
+        with EpisodeWriter(path) as writer:
+            assert f"ends in half a record ({cut - whole} bytes)" in caplog.text
+            writer.write(episode(2))
+        assert ids(path) == [0, 2]
+
+
+@SUFFIXES
+def test_the_first_record_may_be_the_torn_one(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"episodes{suffix}"
+    for cut in (1, 5, 30):
+        write_episodes(path, [episode(0)])
+        path.write_bytes(path.read_bytes()[:cut])
+        with EpisodeWriter(path) as writer:
+            writer.write(episode(1))
+        assert ids(path) == [1]
+
+
+def test_a_last_record_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_text(episode(0).to_json())
+    assert ids(path) == [0]
+    with EpisodeWriter(path) as writer:
+        writer.write(episode(1))
+    assert ids(path) == [0, 1]
+    other = tmp_path / "episodes.jsonl.gz"
+    other.write_bytes(gzip.compress(episode(0).to_json().encode()))
+    with EpisodeWriter(other) as writer:
+        writer.write(episode(1))
+    assert ids(other) == [0, 1]
+
+
+def test_a_long_torn_record_is_cut_off_whole(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    write_episodes(path, [episode(0), Trajectory(actions=["x" * 300_000])])
+    path.write_bytes(path.read_bytes()[:-3])
+    EpisodeWriter(path).close()
+    assert ids(path) == [0]
+
+
+_ENDLESS = """
+import sys
+from llm_gym.episodes import EpisodeWriter, Trajectory
+with EpisodeWriter(sys.argv[1]) as writer:
+    for number in range(10**9):
+        writer.write(Trajectory(episode_id=number, actions=["x" * 50_000]))
+        print(number, flush=True)
+"""
+
+
+@SUFFIXES
+def test_a_writer_that_is_killed_loses_nothing_it_had_written(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"episodes{suffix}"
+    with subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS, str(path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            last = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+    read = ids(path, torn="skip")
+    assert read == list(range(len(read)))
+    assert last in read
+    with EpisodeWriter(path) as writer:
+        writer.write(Trajectory(episode_id="next"))
+    assert ids(path) in ([*read, "next"], [*read[:-1], "next"])
+
+
+# --- failures ------------------------------------------------------------------------------
+
+
+class FullDisk:
+    """Takes half of what it is given, then nothing."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.full = file, False
+
+    def write(self, data: Any) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.full = True
+        written: int = self.file.write(data[: len(data) // 2])
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+@SUFFIXES
+def test_a_full_disk_leaves_whole_records(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"episodes{suffix}"
+    with EpisodeWriter(path) as writer:
+        writer.write(episode(0))
+        size, file = path.stat().st_size, writer._file
+        writer._file = FullDisk(file)  # type: ignore[assignment]
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(episode(1))
+        assert path.stat().st_size == size
+        assert writer.count == 1
+        writer._file = file
+        writer.write(episode(2))
+    assert ids(path) == [0, 2]
+
+
+def test_a_write_that_comes_up_short_is_continued(tmp_path: Path) -> None:
+    class Sips(FullDisk):
+        def write(self, data: Any) -> int:
+            written: int = self.file.write(data[:7])
+            return written
+
+    with EpisodeWriter(tmp_path / "episodes.jsonl") as writer:
+        writer._file = Sips(writer._file)  # type: ignore[assignment]
+        writer.write(episode(0))
+    assert ids(tmp_path / "episodes.jsonl") == [0]
+
+
+def test_a_record_that_cannot_be_written_leaves_the_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    with EpisodeWriter(path) as writer:
+        writer.write(episode(0))
+        with pytest.raises(RecordError, match="rewards must be as long as actions"):
+            writer.write(Trajectory(rewards=[1.0]))
+        writer.write(episode(1))
+    assert ids(path) == [0, 1]
+
+
+def test_an_old_file_stays_when_its_replacement_fails(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    write_episodes(path, [episode(0)])
+
+    def failing() -> Iterator[Trajectory]:
+        yield episode(1)
+        raise RuntimeError("the run ended")
+
+    with pytest.raises(RuntimeError, match="the run ended"):
+        write_episodes(path, failing())
+    assert ids(path) == [0]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_can_be_filtered_into_itself(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    write_episodes(path, [episode(n) for n in range(4)])
+    write_episodes(path, (one for one in read_episodes(path) if one.episode_id in (1, 3)))
+    assert ids(path) == [1, 3]
+
+
+@pytest.mark.parametrize("content", [b"Dear diary,\nnothing of note", b'{"name": "config"}'])
+def test_a_writer_refuses_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
+    for name, data in (("a.jsonl", content), ("a.jsonl.gz", gzip.compress(content))):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(RecordError, match="is not a file of episodes: it does not begin"):
+            EpisodeWriter(path)
+        assert path.read_bytes() == data
+
+
+def test_damage_inside_a_compressed_file_is_never_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl.gz"
+    write_episodes(path, [episode(n) for n in range(3)])
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match=r"line [123]: "):
+        ids(path, torn="skip")
+    path.write_bytes(b"plain text")
+    with pytest.raises(RecordError, match="line 1: the gzip data is damaged"):
+        ids(path)
+    with pytest.raises(RecordError, match="is damaged or is not gzip"):
+        EpisodeWriter(path)
+
+
+def test_mending_is_told_at_warning_level(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "episodes.jsonl"
+    path.write_text('{"schema":1,"act')
+    EpisodeWriter(path).close()
+    assert [entry.levelno for entry in caplog.records] == [logging.WARNING]
