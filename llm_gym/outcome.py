@@ -25,6 +25,7 @@ class StopReason(StrEnum):
     ERROR = "error"  # the environment itself raised, hung or died
 
 
+_ENDS = frozenset(StopReason) - {StopReason.PLAYING}
 TERMINAL = frozenset(
     {
         StopReason.WON,
@@ -50,9 +51,8 @@ def stop_reason(terminated: bool, truncated: bool, info: Mapping[str, Any]) -> S
     if not (terminated or truncated):
         return StopReason.PLAYING
     given = info.get("stop_reason")
-    said = StopReason(given) if given in set(StopReason) else StopReason.PLAYING
-    if said is not StopReason.PLAYING:
-        return said
+    if isinstance(given, str) and given in _ENDS:
+        return StopReason(given)
     if truncated and not terminated:
         return StopReason.MAX_STEPS
     if "success" in info:

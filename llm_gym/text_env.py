@@ -131,7 +131,10 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         self._last_action = ""
         self._last_observation = opening if self.rules == "observation" else state
         self._show()
-        return self._last_observation, self._info(True, {})
+        info = self._info(True, {})
+        if self.rules == "system":
+            info["system_prompt"] = self._rules()  # for players at the other end of a process
+        return self._last_observation, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play the move that ``action`` holds."""

@@ -162,9 +162,11 @@ def test_the_rules_show_an_action_that_the_format_reads(env, action_format):
 def test_rules_are_told_once_wherever_they_go(env):
     told = env.reset(seed=1)[0]
     quiet = gym.make(env.spec.id, rules="system")
-    state = quiet.reset(seed=1)[0]
+    state, info = quiet.reset(seed=1)
     prompt = quiet.unwrapped.system_prompt
+    assert info["system_prompt"] == prompt
     assert env.unwrapped.system_prompt == ""
+    assert "system_prompt" not in env.reset(seed=1)[1]
     assert told == f"{prompt}\n\n{state}"
     assert prompt not in state
     assert state == quiet.unwrapped.describe()

@@ -90,3 +90,12 @@ def test_importing_loads_no_environment_and_nothing_heavy():
 
 def test_the_agents_folder_never_shadows_the_openai_sdk():
     assert not (ROOT / "agents" / "__init__.py").exists()
+
+
+def test_every_public_name_is_there():
+    import llm_gym
+
+    assert all(getattr(llm_gym, name) is not None for name in llm_gym.__all__)
+    assert set(llm_gym.__all__) <= set(dir(llm_gym))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = llm_gym.nothing

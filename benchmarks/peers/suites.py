@@ -44,6 +44,10 @@ class Suite:
             raise RuntimeError(f"the worker of {self.name} died at {request['op']}")
         return json.loads(answer)
 
+    def close(self) -> None:
+        """End the process."""
+        self.process.communicate()
+
     def make(self, game: Game) -> dict[str, str]:
         env_id, kwargs = game.suites[self.name]
         actions = [ACTIONS[self.name].format(move) for move in random_moves(game)]
@@ -59,9 +63,11 @@ def peers_python() -> Path:
     python, marker = PEERS_VENV / "bin" / "python", PEERS_VENV / ".installed"
     wanted = REQUIREMENTS.read_text()
     if not marker.exists() or marker.read_text() != wanted:
-        print(f"installing {', '.join(wanted.split())} into {PEERS_VENV.name}", file=sys.stderr)
+        print(
+            f"installing {REQUIREMENTS.name} of the peers into {PEERS_VENV.name}", file=sys.stderr
+        )
         venv.create(PEERS_VENV, with_pip=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
         subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
         marker.write_text(wanted)
     return python

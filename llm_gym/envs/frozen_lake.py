@@ -13,9 +13,9 @@ from llm_gym.errors import ConfigError
 from llm_gym.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
-_NAMES = dict(zip(DIRECTIONS, range(4), strict=True))
-_NAMES |= {"north": 0, "east": 1, "south": 2, "west": 3}
-_VERBS = frozenset({"go", "move", "step", "walk"})
+_WAYS = {name: way for way, name in enumerate(DIRECTIONS)}
+_WAYS |= {"north": 0, "east": 1, "south": 2, "west": 3}
+_WAYS |= {f"{verb} {name}": _WAYS[name] for verb in ("go", "move", "walk") for name in _WAYS}
 _ROW = re.compile(r"^(?:[P.HG] )+[P.HG]$", re.MULTILINE)
 _SLIP = re.compile(r"With probability ([0-9.e-]+) the ice")
 _TURNS = re.compile(r"Turns left: (\d+)")
@@ -28,10 +28,17 @@ def parse_direction(move: str) -> int | None:
     >>> parse_direction("Up"), parse_direction("go west"), parse_direction("jump up")
     (0, 3, None)
     """
-    words = move.lower().split()
-    if len(words) == 2 and words[0] in _VERBS:
-        del words[0]
-    return _NAMES.get(words[0]) if len(words) == 1 else None
+    return _WAYS.get(move.lower())
+
+
+def draw_map(lake: str, size: int) -> str:
+    r"""Return the lake as the player sees it, without the player.
+
+    >>> draw_map("..HG", 2)
+    '. .\nH G'
+    """
+    cells, width = " ".join(lake), 2 * size
+    return "\n".join([cells[at : at + width - 1] for at in range(0, len(cells), width)])
 
 
 class FrozenLakeEnv(TextEnv):
@@ -44,8 +51,8 @@ class FrozenLakeEnv(TextEnv):
 
     Actions:
         ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
-        do too, also after ``go``, ``move``, ``step`` or ``walk``. A move against the edge is
-        usable, costs a turn and leaves the player in place.
+        do too, also after ``go``, ``move`` or ``walk``. A move against the edge is usable, costs
+        a turn and leaves the player in place.
 
     Observations:
         What the last move did, the map and the turns left. P is the player, a dot is ice, H is
@@ -129,8 +136,7 @@ class FrozenLakeEnv(TextEnv):
             steps = rng.permutation([1, self.size] * (self.size - 1))
             inner = sorted(set(inner) - set(np.cumsum(steps).tolist()))
             self._lake = self._dig(inner, rng)
-        rows = (self._lake[at : at + self.size] for at in range(0, self.size**2, self.size))
-        self._map = "\n".join(map(" ".join, rows))
+        self._map = draw_map(self._lake, self.size)
 
     def _dig(self, places: list[int], rng: np.random.Generator) -> str:
         holes = self.holes

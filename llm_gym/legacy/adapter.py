@@ -39,7 +39,8 @@ class LegacyEnv(gym.Env[str, str]):
     takes them and refused otherwise.
 
     Every ``info`` has ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``, ``turn``
-    and ``invalid_actions`` beside what the class put there.
+    and ``invalid_actions`` beside what the class put there; that of ``reset`` has
+    ``system_prompt`` where there is one.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}
@@ -68,7 +69,10 @@ class LegacyEnv(gym.Env[str, str]):
         old.step_count = 0
         observation = old.reset(**self._arguments(seed, options))
         self._stop, self._turn, self._invalid_actions = StopReason.PLAYING, 0, 0
-        return _text(observation, old, "reset"), self._info({}, StopReason.PLAYING, {})
+        info = self._info({}, StopReason.PLAYING, {})
+        if prompt := self.system_prompt:
+            info["system_prompt"] = prompt  # for players at the other end of a process
+        return _text(observation, old, "reset"), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play ``action``, and count the step if the class does not."""

@@ -17,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.errors import ConfigError
+from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.vector.rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv
 
@@ -39,10 +40,11 @@ def make_vec(
     Args:
         id: A registered id (``module:id`` imports the module first), an ``EnvSpec``, an
             environment class or another factory, or a list with one of these for each row.
+            What makes a ``BaseEnvironment`` is adapted.
         n: Number of environments: by default as many as the list has, or 1.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
         workers: Processes to spread the environments over. 0 keeps them in this one, which is
-            faster for environments that answer in less than a tenth of a millisecond.
+            best unless a step takes much longer than sending its text to another process.
         timeout: Seconds that one environment may take in its worker; None waits for ever.
         wrappers: Applied to each environment, the first one innermost.
         **kwargs: Given to ``gym.make`` or to the factory. An argument of an environment that has
@@ -96,9 +98,15 @@ def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
 
 
 def _make(
-    source: EnvSpec | Callable[..., TextualEnv], wrappers: Sequence[Wrap], kwargs: dict[str, Any]
+    source: EnvSpec | Callable[..., Any], wrappers: Sequence[Wrap], kwargs: dict[str, Any]
 ) -> TextualEnv:
-    env = gym.make(source, **kwargs) if isinstance(source, EnvSpec) else source(**kwargs)
+    if isinstance(source, EnvSpec):
+        env = gym.make(source, **kwargs)
+    elif isinstance(source, type) and issubclass(source, BaseEnvironment) and not kwargs:
+        env = as_gym(source)  # which knows how to build one without a config
+    else:
+        env = source(**kwargs)
+        env = as_gym(env) if isinstance(env, BaseEnvironment) else env
     for wrap in wrappers:
         env = wrap(env)
     return env

@@ -134,7 +134,7 @@ class WorkerPool:
         )
         for worker in gone:
             if not worker.alive:
-                fate = Failure("has no worker any more; reset it to start one", lost=True)
+                fate = Failure("lost the worker process; a reset starts it again", lost=True)
                 failures = dict.fromkeys(worker.rows, fate) | failures
         asked = [worker for worker in shares if worker.alive]
         for worker in asked:

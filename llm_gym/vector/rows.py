@@ -132,16 +132,16 @@ def play(env: TextualEnv, operation: str, argument: Any) -> Any:
 def rows_error(failures: Mapping[int, Failure], results: Mapping[int, Any]) -> RowsError:
     """Return the error that tells what happened in each failed row."""
     same: dict[str, list[int]] = {}
-    for row, failure in failures.items():
+    for row, failure in sorted(failures.items()):
         same.setdefault(failure.what, []).append(row)
-    told = "; ".join(f"{_name(rows)} {what}" for what, rows in same.items())
-    error = RowsError(told)
-    error.rows = {row: failure.what for row, failure in failures.items()}
+    error = RowsError("; ".join(f"{_name(rows)} {what}" for what, rows in same.items()))
+    error.rows = {row: failure.what for row, failure in sorted(failures.items())}
     error.results = dict(results)
-    first = next(iter(failures.values()))
-    error.__cause__ = first.error
-    if first.traceback:
-        error.add_note(f"In the worker process:\n{first.traceback}")
+    for failure in failures.values():
+        error.__cause__ = error.__cause__ or failure.error
+        if failure.traceback:
+            error.add_note(f"In the worker process:\n{failure.traceback}")
+            break
     return error
 
 

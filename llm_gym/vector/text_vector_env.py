@@ -120,7 +120,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                 if why == _OVER and self.autoreset_mode is AutoresetMode.NEXT_STEP:
                     jobs[row] = (row, "reset", {})
                 elif why:
-                    raise self._reset_needed(row)
+                    raise self._refusal(row)
         answers = self._run(jobs)
         texts, rewards, terminated, truncated, infos = zip(*answers, strict=True)
         terminations = np.array(terminated, dtype=np.bool_)
@@ -140,6 +140,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every environment, and end the worker processes."""
+        self.closed = True  # also when an environment raises on the way
         self._rows.close()
 
     # --- some rows -----------------------------------------------------------------------
@@ -154,7 +155,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             self._check_row(row)
             check_action(row, action)
             if self._waiting[row]:
-                raise self._reset_needed(row)
+                raise self._refusal(row)
         answers = self._run([(row, "step", action) for row, action in actions.items()])
         results = dict(zip(actions, answers, strict=True))
         self._note(results, "step")
@@ -218,7 +219,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     def _run(self, jobs: list[Job]) -> list[Any]:
         if self.closed:
-            raise ClosedEnvironmentError("this vector environment is closed; make a new one")
+            raise _closed()
         answers, failures = self._rows.run(jobs)
         if not failures:
             return answers
@@ -252,11 +253,17 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         if not 0 <= row < self.num_envs:
             raise ConfigError(f"row must be from 0 to {self.num_envs - 1}, got {row}")
 
-    def _reset_needed(self, row: int) -> ResetNeeded:
+    def _refusal(self, row: int) -> Exception:
+        if self.closed:
+            return _closed()
         return ResetNeeded(
             f"row {row} {self._waiting[row]}; begin an episode there with "
             f"reset_rows({{{row}: None}}) before you step it"
         )
+
+
+def _closed() -> ClosedEnvironmentError:
+    return ClosedEnvironmentError("this vector environment is closed; make a new one")
 
 
 def _start_rows(factories: Sequence[Factory], workers: int, timeout: float | None) -> Rows:

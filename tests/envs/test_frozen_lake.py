@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from llm_gym.envs.frozen_lake import FrozenLakeEnv, parse_direction
+from llm_gym.envs.frozen_lake import FrozenLakeEnv, draw_map, parse_direction
 from llm_gym.envs.lake_planner import distances, neighbours, win_chances
 from llm_gym.errors import ConfigError
 
@@ -16,7 +16,8 @@ def on(lake, **kwargs):
     rows = lake.split()
     env = FrozenLakeEnv(size=len(rows), **{"max_turns": 20, **kwargs})
     env.reset(seed=0)
-    env._lake, env._map = "".join(rows), "\n".join(map(" ".join, rows))
+    env._lake = "".join(rows)
+    env._map = draw_map(env._lake, env.size)
     return env
 
 

@@ -93,15 +93,13 @@ def gae_turn(
 
 
 def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tensor:
-    """``factor`` after every token, or only after the last token of each turn and 1 elsewhere."""
+    """``factor`` for every token, or only for the last token of each turn and 1 elsewhere."""
     if discount not in get_args(Discount):
         raise ConfigError(
             f"discount must be one of {', '.join(get_args(Discount))}, got {discount!r}"
         )
-    factor_T = torch.full_like(widen(stream.rewards_T), factor)
-    if discount == "turn":
-        factor_T[~stream.ends_turn_T] = 1.0
-    return factor_T
+    every = widen(stream.rewards_T.new_ones(())) * factor
+    return every if discount == "token" else torch.where(stream.ends_turn_T, every, 1.0)
 
 
 def check_fraction(name: str, value: float) -> None:

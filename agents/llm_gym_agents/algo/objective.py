@@ -82,9 +82,7 @@ class TokenObjective(nn.Module):
         self._clip_ppo = None
         if policy_loss == "ppo":
             # The critic has run by then; this only moves its output to where TorchRL looks.
-            moved = TensorDictModule(
-                nn.Identity(), in_keys=["new_value"], out_keys=["state_value"]
-            )
+            moved = TensorDictModule(nn.Identity(), in_keys=["new_value"], out_keys=["state_value"])
             self._clip_ppo = make_clip_ppo_loss(
                 None,
                 None if critic is None else moved,

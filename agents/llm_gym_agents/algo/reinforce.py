@@ -48,7 +48,7 @@ def remax(stream: TokenStream) -> Advantages:
     """The reward-to-go of each token minus the score of a greedy episode from the same start."""
     if stream.greedy_scores_E is None:
         raise StreamError("remax needs greedy_scores_E, the score of a greedy episode, got None")
-    returns_T = rewards_to_go(stream, torch.ones_like(widen(stream.rewards_T)))
+    returns_T = rewards_to_go(stream, widen(stream.rewards_T.new_ones(())))
     baseline_T = stream.on_tokens(widen(stream.greedy_scores_E))
     dtype = result_dtype(stream.rewards_T)
     return Advantages((returns_T - baseline_T).to(dtype), returns_T.to(dtype))
@@ -66,5 +66,5 @@ def rewards_to_go(stream: TokenStream, gamma_T: Tensor) -> Tensor:
         terminated_T=stream.last_T,
         lengths_E=stream.lengths_E,
         gamma_T=gamma_T,
-        lam_T=torch.ones_like(rewards_T),
+        lam_T=rewards_T.new_ones(()),
     )

@@ -48,8 +48,8 @@ def scan_advantages(
         next_values_T: Value after each token; at an episode's end, its bootstrap.
         terminated_T: True where the episode ended by its own rules, so that nothing follows.
         lengths_E: Tokens of each episode.
-        gamma_T: Discount from each token to the next.
-        lam_T: GAE's lambda from each token to the next.
+        gamma_T: Discount from each token to the next; a scalar tensor if it is one for all.
+        lam_T: GAE's lambda from each token to the next; likewise.
     """
     if rewards_T.numel() == 0:
         return rewards_T.clone()
@@ -60,14 +60,14 @@ def scan_advantages(
         next_values_LR=grid.fill(next_values_T),
         done_LR=grid.fill(grid.last_T, empty=True),
         terminated_LR=grid.fill(terminated_T),
-        gamma_LR=grid.fill(gamma_T),
-        lam_LR=grid.fill(lam_T),
+        gamma_LR=grid.fill(gamma_T) if gamma_T.ndim else gamma_T,
+        lam_LR=grid.fill(lam_T) if lam_T.ndim else lam_T,
     )
     if grid.rows == len(lengths_E):
         return grid.read(advantages_LR)
 
     # The empty cells of a last block count as 1, so that they change no product.
-    decay_LR = grid.fill(gamma_T * lam_T, empty=1.0)
+    decay_LR = grid.fill((gamma_T * lam_T).expand_as(rewards_T), empty=1.0)
     decay_LR = decay_LR.flip(0).cumprod(0).flip(0)
     zeros_R = torch.zeros_like(advantages_LR[0])
     first_R = scan_advantages(
@@ -77,7 +77,7 @@ def scan_advantages(
         terminated_T=torch.zeros_like(zeros_R, dtype=torch.bool),
         lengths_E=grid.blocks_E,
         gamma_T=decay_LR[0],
-        lam_T=torch.ones_like(zeros_R),
+        lam_T=zeros_R.new_ones(()),
     )
     following_R = torch.cat([first_R[1:], first_R.new_zeros(1)])
     following_R[grid.blocks_E.cumsum(0) - 1] = 0.0

@@ -184,6 +184,30 @@ def test_policy_loss(aggregation: str, expected: float) -> None:
     assert metrics["policy/clip_fraction_lower"] == pytest.approx(0.142857, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "token_mean", "seq_mean"),
+    [
+        ("gspo", {"clip_ratio": (0.2, 0.28)}, 0.186118, 0.062445),
+        ("cispo", {"clip_ratio": (0.2, 0.28)}, 0.064212, 0.165498),
+        ("gpg", {}, 0.124286, 0.241111),
+    ],
+)
+def test_other_policy_losses(
+    name: str, settings: dict[str, object], token_mean: float, seq_mean: float
+) -> None:
+    for aggregation, expected in (("token-mean", token_mean), ("seq-mean-token-mean", seq_mean)):
+        loss, _ = compute_policy_loss(
+            OLD_C,
+            NEW_C,
+            ADVANTAGES_C,
+            MASK_B,
+            policy_loss=name,
+            aggregation=aggregation,
+            **settings,
+        )
+        assert loss.item() == pytest.approx(expected, abs=1e-6)
+
+
 def test_clip_higher() -> None:
     loss, _ = compute_policy_loss(OLD_C, NEW_C, ADVANTAGES_C, MASK_B, (0.2, 0.28))
     assert loss.item() == pytest.approx(0.449747, abs=1e-6)

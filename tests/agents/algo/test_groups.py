@@ -52,8 +52,8 @@ def test_pass_at_k_matches_a_loop(stream: TokenStream) -> None:
 
 
 def test_equal_scores_give_exactly_nothing() -> None:
-    # A float32 mean of three 0.1 is off by 7e-9, and 7e-9 / 1e-6 would be a gradient.
-    stream = stream_of([0.1, 0.1, 0.1], [0, 0, 0])
+    # A float32 mean of three 0.9 is off by 6e-8, and 6e-8 / 1e-6 would be a gradient.
+    stream = stream_of([0.9, 0.9, 0.9], [0, 0, 0])
     for name in ("grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline"):
         assert get_advantage(name)(stream).advantages_T.tolist() == [0.0, 0.0, 0.0]
 

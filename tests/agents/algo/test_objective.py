@@ -74,7 +74,7 @@ def batch(model: tuple[TensorDictModule, TensorDictModule]) -> TensorDict:
 
 def gradients(modules: tuple[nn.Module, ...], loss: Tensor) -> list[Tensor]:
     parameters = [p for module in modules for p in module.parameters()]
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
     return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
 
 

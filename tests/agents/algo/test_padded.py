@@ -175,7 +175,7 @@ def test_a_mask_may_have_any_dtype(dtype: torch.dtype) -> None:
 
 
 def test_wrong_masks_and_shapes_are_refused() -> None:
-    with pytest.raises(StreamError, match="rows of 0 and 1, .* with other values"):
+    with pytest.raises(StreamError, match=r"rows of 0 and 1, .* with other values"):
         PaddedRows(torch.tensor([[0.5, 1.0]]))
     with pytest.raises(StreamError, match=r"got shape \(2,\)"):
         PaddedRows(torch.tensor([0, 1]))

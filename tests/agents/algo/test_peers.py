@@ -55,6 +55,17 @@ def test_credit_crosses_turns() -> None:
     assert advantages[0, 0].item() == 1.0 != cut_at_the_turn
 
 
+def test_a_turn_is_paid_once_however_long_it_is() -> None:
+    """AgileRL's token mode writes a turn's reward on each of its tokens, so length pays."""
+    mask = torch.tensor([[1, 1, 1]])
+    on_the_last_token = torch.tensor([[0.0, 0, 1]])
+    advantages, _ = compute_gae_advantage_return(
+        on_the_last_token, torch.zeros(1, 3), mask, 1.0, 1.0, whiten=False
+    )
+    on_every_token = 3.0
+    assert advantages[0, 0].item() == 1.0 != on_every_token
+
+
 def test_a_turn_that_earned_nothing_is_still_a_turn() -> None:
     """RAGEN's bi-level GAE finds turn ends where the reward is not 0, so it misses this one."""
     mask = torch.tensor([[1, 1, 0, 1, 1]])
@@ -103,10 +114,10 @@ def test_a_fully_masked_row_does_not_weigh_in_the_loss() -> None:
 def test_equal_rewards_of_a_float32_group_give_no_gradient() -> None:
     """A float32 mean is off in the last digit, and dividing by std + 1e-6 magnifies it."""
     mask = torch.ones(3, 1)
-    rewards = torch.full((3, 1), 0.1)
-    noisy = (rewards - rewards.sum() / 3) / (rewards.std() + 1e-6)
+    rewards = torch.full((3, 1), 0.9)
+    noisy = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
     advantages, _ = compute_advantage("grpo", rewards, mask, index=["a"] * 3)
-    assert noisy.abs().max() > 1e-3
+    assert noisy.abs().max() > 0.05
     assert advantages.tolist() == [[0.0], [0.0], [0.0]]
 
 

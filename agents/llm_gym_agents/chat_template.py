@@ -1,0 +1,142 @@
+"""The fixed text of a chat template, cut out around the places where people write.
+
+A template is rendered with marks for contents and cut at the marks, once; no template is parsed.
+What it does to a content (trimming) is seen from white space put around the marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from llm_gym.errors import ConfigError
+
+_PAD = "\t\n\t"  # no template writes this by itself, so where it is missing it was trimmed
+_TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
+    (False, False): str,
+    (True, False): str.lstrip,
+    (False, True): str.rstrip,
+    (True, True): str.strip,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Fixed text with a slot for a content between each two of its parts."""
+
+    fixed: tuple[str, ...] = ("",)
+    trims: tuple[Callable[[str], str], ...] = ()
+    """What the template does to each content; ``str`` for nothing."""
+    anchor: str = ""
+    """A token written in front and taken away again: what follows is then read as a middle of a
+    text, where some tokenizers would else add a space."""
+
+    def __len__(self) -> int:
+        return len(self.trims)
+
+    def split(self, start: int) -> tuple[Piece, Piece]:
+        """Return this piece in two, cut in the text before its last slot."""
+        *head, text, tail = self.fixed
+        return (
+            Piece((*head, text[:start]), self.trims[:-1], self.anchor),
+            Piece((text[start:], tail), self.trims[-1:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The pieces of a conversation."""
+
+    opening: Piece
+    """One slot: the first user turn, up to the reply."""
+    prompted: Piece | None
+    """Two slots: the system prompt and the first user turn. None: there is no system role."""
+    after_reply: Piece
+    """One slot: from the end of a reply to the next one, with the user turn in between."""
+    after_last: str
+    """What follows the reply that ends a conversation; empty where nothing does."""
+
+
+def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> Template:
+    """Return the pieces of the tokenizer's chat template, or say why it cannot be cut."""
+    marks = [f"Zq{n}slot{n}qZ" for n in range(6)]
+    system, user, reply, user_2, reply_2, user_3 = marks
+    talk = [_say("user", user), _say("assistant", reply), _say("user", user_2, pad=True)]
+    longer = [
+        *talk[:2],
+        _say("user", user_2),
+        _say("assistant", reply_2),
+        _say("user", user_3, pad=True),
+    ]
+
+    def render(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
+        text = tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            tokenize=False,
+            add_generation_prompt=open_reply,
+            **options,
+        )
+        assert isinstance(text, str)
+        return text
+
+    try:
+        opening = _cut(render([_say("user", user, pad=True)]), user)
+        second = _cut(render(talk), reply, user_2)
+        third = _cut(render(longer), reply_2, user_3)
+    except (TemplateError, TypeError, ValueError) as error:
+        raise ConfigError(f"the chat template cannot write user and assistant: {error}") from error
+    if opening is None or second is None or third is None:
+        raise ConfigError(
+            "the chat template must write every user and assistant message once and in order; "
+            "pass kind='plain' or a tokenizer with another chat_template"
+        )
+    after_reply = Piece(second.fixed[1:], second.trims[1:])
+    if after_reply != Piece(third.fixed[1:], third.trims[1:]):
+        raise ConfigError(
+            "the chat template writes the third user turn unlike the second, so that a "
+            "conversation cannot grow; pass kind='plain' or a tokenizer with another chat_template"
+        )
+    try:
+        messages = [_say("system", system, pad=True), _say("user", user, pad=True)]
+        prompted = _cut(render(messages), system, user)
+    except (TemplateError, TypeError, ValueError):  # it refuses a system role
+        prompted = None
+    try:
+        after_last = render(talk[:2], open_reply=False).partition(reply)[2]
+    except (TemplateError, TypeError, ValueError):  # it wants a user turn at the end
+        after_last = ""
+    return Template(opening, prompted, after_reply, after_last)
+
+
+def find_token(text: str, tokens: Sequence[str], *, last: bool = False) -> re.Match[str] | None:
+    """Return the first or last place in ``text`` where one of ``tokens`` is written."""
+    pattern = "|".join(map(re.escape, sorted(filter(None, tokens), key=len, reverse=True)))
+    found = list(re.finditer(pattern, text)) if pattern else []
+    return found[-1 if last else 0] if found else None
+
+
+def _say(role: str, text: str, *, pad: bool = False) -> dict[str, str]:
+    return {"role": role, "content": f"{_PAD}{text}{_PAD}" if pad else text}
+
+
+def _cut(text: str, *marks: str) -> Piece | None:
+    """Return ``text`` cut at ``marks``; None unless each is there once and in this order."""
+    places = [text.find(mark) for mark in marks]
+    if any(text.count(mark) != 1 for mark in marks) or places != sorted(places):
+        return None
+    parts = re.split("|".join(marks), text)
+    trims = []
+    for at, (before, after) in enumerate(pairwise(list(parts))):
+        kept = before.endswith(_PAD), after.startswith(_PAD)
+        trims.append(_TRIMS[not kept[0], not kept[1]])
+        if kept[0]:
+            parts[at] = parts[at].removesuffix(_PAD)
+        if kept[1]:
+            parts[at + 1] = parts[at + 1].removeprefix(_PAD)
+    return Piece(tuple(parts), tuple(trims))

@@ -1,0 +1,173 @@
+"""Attention over packed sequences, for any Hugging Face model.
+
+Sequences lie one after another in a batch of one, so embeddings, projections and MLPs see no
+padding. Attention must not look from one sequence into another: on a GPU in half precision a
+variable-length kernel does that; elsewhere queries, keys and values are spread into
+``[sequences, longest]`` for this step alone. It plugs into transformers as an attention
+implementation of its own, switched on only while a packed batch is read, so the same module
+can generate with its usual attention in between.
+
+Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface
+
+from llm_gym.errors import ConfigError
+
+NAME = "llm_gym_packed"
+_current: ContextVar[Packing] = ContextVar("packing")
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Where each id of a packed batch belongs."""
+
+    lengths_Q: Tensor
+    slot_S: Tensor
+    """Index into the flattened ``[Q, L]`` of each id."""
+    longest: int
+
+    @classmethod
+    def of(cls, lengths_Q: Tensor) -> Packing:
+        """Return the packing of sequences of these lengths."""
+        longest = int(lengths_Q.max())
+        row_S = torch.repeat_interleave(lengths_Q)
+        starts_Q = lengths_Q.cumsum(0) - lengths_Q
+        within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
+        return cls(lengths_Q, row_S * longest + within_S, longest)
+
+    @property
+    def position_S(self) -> Tensor:
+        """Position of each id in its own sequence."""
+        return self.slot_S % self.longest
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether all sequences have one length, so that nothing has to be spread."""
+        return self.slot_S.numel() == len(self.lengths_Q) * self.longest
+
+
+@contextmanager
+def packed(model: PreTrainedModel, packing: Packing) -> Iterator[None]:
+    """Let ``model`` read a packed batch within this block."""
+    config = model.config
+    usual, token = config._attn_implementation, _current.set(packing)
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = usual
+        _current.reset(token)
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention within each sequence; called by transformers with ``[1, H, S, D]``."""
+    if kwargs.get("softcap") is not None:
+        raise ConfigError(
+            f"{type(module).__name__} caps attention scores, which packed attention cannot do; "
+            "choose a model without attention softcapping"
+        )
+    packing = _current.get()
+    query_SHD, key_SHD, value_SHD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
+    window = None if sliding_window is None or sliding_window >= packing.longest else sliding_window
+    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and dropout == 0.0:
+        out_SHD = _varlen(query_SHD, key_SHD, value_SHD, packing, scaling, window)
+    else:
+        out_SHD = _padded(query_SHD, key_SHD, value_SHD, packing, scaling, dropout, window)
+    return out_SHD.unsqueeze(0), None
+
+
+def _padded(
+    query_SHD: Tensor,
+    key_SHD: Tensor,
+    value_SHD: Tensor,
+    packing: Packing,
+    scaling: float | None,
+    dropout: float,
+    window: int | None,
+) -> Tensor:
+    rows, longest = len(packing.lengths_Q), packing.longest
+
+    def spread(x_SHD: Tensor) -> Tensor:
+        if not packing.is_dense:
+            empty = x_SHD.new_zeros(rows * longest, *x_SHD.shape[1:])
+            x_SHD = empty.index_copy(0, packing.slot_S, x_SHD)
+        return x_SHD.unflatten(0, (rows, longest)).transpose(1, 2)
+
+    out_QHLD = F.scaled_dot_product_attention(
+        spread(query_SHD),
+        spread(key_SHD),
+        spread(value_SHD),
+        attn_mask=None if window is None else _window_mask(longest, window, query_SHD.device),
+        is_causal=window is None,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=query_SHD.shape[1] != key_SHD.shape[1],
+    )
+    out_SHD = out_QHLD.transpose(1, 2).flatten(0, 1)
+    return out_SHD if packing.is_dense else out_SHD[packing.slot_S]
+
+
+def _window_mask(longest: int, window: int, device: torch.device) -> Tensor:
+    at = torch.arange(longest, device=device)
+    back = at[:, None] - at[None, :]
+    return (back >= 0) & (back < window)
+
+
+def _varlen(
+    query_SHD: Tensor,
+    key_SHD: Tensor,
+    value_SHD: Tensor,
+    packing: Packing,
+    scaling: float | None,
+    window: int | None,
+) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    groups = query_SHD.shape[1] // key_SHD.shape[1]
+    if groups > 1:
+        key_SHD, value_SHD = (x.repeat_interleave(groups, dim=1) for x in (key_SHD, value_SHD))
+    starts = F.pad(packing.lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
+    out_SHD: Tensor = varlen_attn(
+        query_SHD.contiguous(),
+        key_SHD.contiguous(),
+        value_SHD.contiguous(),
+        starts,
+        starts,
+        packing.longest,
+        packing.longest,
+        scale=scaling,
+        window_size=(-1 if window is None else window - 1, 0),
+    )
+    return out_SHD
+
+
+def _no_mask(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, _no_mask)

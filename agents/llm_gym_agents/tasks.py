@@ -1,0 +1,42 @@
+"""Which episodes are played: named before they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+IDLE = -1
+"""The episode of a row that has nothing to play."""
+
+
+class EpisodeTask(NamedTuple):
+    """One episode to be played, named before it begins."""
+
+    id: int
+    seed: int
+    group: int = 0
+    options: dict[str, Any] | None = None
+
+
+class Cut(IntEnum):
+    """Why a policy cannot go on with an episode; it says so instead of acting."""
+
+    NO = 0
+    CONTEXT = 1
+    TOKENS = 2
+
+
+def by_options(
+    tasks: Mapping[int, EpisodeTask],
+) -> Iterator[tuple[dict[str, Any] | None, list[int]]]:
+    """Group rows whose options are equal; options are dictionaries and cannot be hashed."""
+    groups: list[tuple[dict[str, Any] | None, list[int]]] = []
+    for row, task in tasks.items():
+        for options, rows in groups:
+            if options == task.options:
+                rows.append(row)
+                break
+        else:
+            groups.append((task.options, [row]))
+    yield from groups

@@ -1,0 +1,144 @@
+"""What make_vec makes environments from, and what it refuses."""
+
+import json
+import pickle
+import sys
+
+import gymnasium as gym
+import pytest
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym.vector import TextVectorEnv, make_vec
+from tests.vector.odd import GUESS, Odd
+
+SHARED = Odd()
+
+
+def test_is_a_vector_env_with_spaces_that_hold_its_lists():
+    envs = make_vec(GUESS, 3)
+    assert isinstance(envs, VectorEnv)
+    observations, _ = envs.reset(seed=0)
+    assert type(observations) is list
+    assert observations in envs.observation_space
+    assert all(text in envs.single_observation_space for text in observations)
+    assert list(envs.action_space.sample()) in envs.action_space
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert repr(envs) == f"TextVectorEnv({GUESS}, num_envs=3)"
+
+
+def test_samples_of_the_action_space_can_be_played():
+    envs = make_vec(GUESS, 3)
+    envs.reset(seed=0)
+    envs.action_space.seed(0)
+    assert envs.step(envs.action_space.sample())[4]["valid_action"].all()
+
+
+def test_arguments_reach_the_environments():
+    envs = make_vec(GUESS, 2, low=5, high=7, max_turns=2, max_episode_steps=1)
+    assert envs.get_attr("high") == (7, 7)
+    envs.reset(seed=0)
+    assert envs.step(["x", "x"])[3].tolist() == [True, True]
+
+
+def test_wrappers_are_applied_from_the_inside_out():
+    shout = [
+        lambda env: gym.wrappers.TransformObservation(env, str.upper, env.observation_space),
+        lambda env: gym.wrappers.TransformObservation(env, "{}b".format, env.observation_space),
+    ]
+    envs = make_vec(Odd, 1, wrappers=shout)
+    envs.reset(seed=0)
+    assert envs.step(["a"])[0] == ["Ab"]
+
+
+def test_makes_a_spec_a_class_a_list_and_an_old_style_environment():
+    spec = gym.spec(GUESS)
+    before = pickle.dumps(spec)
+    assert make_vec(spec, 2, low=3).get_attr("low") == (3, 3)
+    assert pickle.dumps(spec) == before
+    assert make_vec(GUESS).num_envs == 1
+    assert make_vec(Odd, 2, prefix=">").get_attr("prefix") == (">", ">")
+    assert make_vec([Odd, lambda: Odd("b")]).get_attr("prefix") == ("", "b")
+    old = make_vec(SimpleGameEnvironment, 2)
+    assert len(old.reset(seed=0)[0]) == 2
+    assert (
+        make_vec(SimpleGameEnvironment, config={"max_steps": 3})
+        .get_attr("environment")[0]
+        .max_steps
+        == 3
+    )
+
+
+def test_different_games_stand_side_by_side():
+    envs = make_vec([GUESS, Odd, "llm_gym/GuessTheNumberHard-v0"])
+    observations, infos = envs.reset(seed=0)
+    assert observations in envs.observation_space
+    assert envs.single_observation_space.max_length == 2_000_000  # the widest
+    assert infos["_turn"].tolist() == [True, False, True]
+    assert envs.spec is None
+
+
+def test_the_spec_makes_the_same_environments_here_and_in_gymnasium():
+    spec = make_vec(GUESS, 3, high=9).spec
+    again = type(spec).from_json(spec.to_json())
+    assert json.loads(spec.to_json())["kwargs"] == {"high": 9, "num_envs": 3}
+    for envs in (make_vec(again), gym.make_vec(again)):
+        assert envs.get_attr("high") == (9, 9, 9)
+    assert make_vec(again, 2).num_envs == 2
+
+
+def test_a_module_before_the_id_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "registers_it.py").write_text(
+        "import gymnasium as gym\n"
+        "gym.register('theirs/Guess-v0', 'llm_gym.envs.guess_the_number:GuessTheNumberEnv')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert make_vec("registers_it:theirs/Guess-v0", 2).num_envs == 2
+    del gym.registry["theirs/Guess-v0"], sys.modules["registers_it"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"id": GUESS, "n": 0}, "n must be at least 1, got 0"),
+        ({"id": []}, "n must be at least 1, got 0"),
+        ({"id": [Odd, Odd], "n": 3}, "n must be the length of the list, got n=3 for 2"),
+        ({"id": 7}, "make_vec takes an id, an EnvSpec, a factory or a list of these, got 7"),
+        (
+            {"id": GUESS, "autoreset_mode": "never"},
+            "autoreset_mode must be one of NextStep, SameStep, Disabled, got 'never'",
+        ),
+        ({"id": GUESS, "n": 2, "workers": 3}, "workers must be from 0 to .* workers=3 for 2"),
+        ({"id": GUESS, "timeout": 3}, "timeout must be positive and needs workers, got timeout=3"),
+        ({"id": GUESS, "workers": 1, "timeout": 0}, "timeout must be positive"),
+        ({"id": "CartPole-v1"}, "environments of text, got Box.* in row 0; use gym.make_vec"),
+        ({"id": dict}, "factory of row 0 must return a gymnasium.Env, got {}"),
+        ({"id": lambda: SHARED, "n": 2}, "must make a new environment at every call"),
+        ({"id": GUESS, "low": 9, "high": 9}, "low must be below high, got low=9 and high=9"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_in_one_sentence(arguments, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        make_vec(**arguments)
+
+
+def test_an_unknown_id_is_refused_by_gymnasium():
+    with pytest.raises(gym.error.Error, match="GuessTheNumbr"):
+        make_vec("llm_gym/GuessTheNumbr-v0")
+
+
+def test_environments_made_before_a_failure_are_closed():
+    def fails():
+        raise ConfigError("no")
+
+    Odd.closed = 0
+    with pytest.raises(ConfigError):
+        make_vec([Odd, Odd, fails])
+    assert Odd.closed == 2
+
+
+def test_can_be_built_without_make_vec():
+    envs = TextVectorEnv([Odd, Odd], autoreset_mode=AutoresetMode.SAME_STEP)
+    assert envs.num_envs == 2
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP

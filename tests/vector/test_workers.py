@@ -1,0 +1,387 @@
+"""Environments in worker processes: the same results, and no failure that hangs or leaks."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+
+from llm_gym.errors import WorkerError
+from llm_gym.vector import RowsError, make_vec, pool
+from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def start():
+    """make_vec, closed at the end of the test, after which no process may be left."""
+    started = []
+
+    def make(*args, **kwargs):
+        started.append(make_vec(*args, **kwargs))
+        return started[-1]
+
+    yield make
+    for envs in started:
+        envs.close()
+    assert multiprocessing.active_children() == []
+
+
+def runs(pid):
+    """Whether a process exists and is not merely waiting to be forgotten by its parent."""
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return found.stdout.strip() != "" and not found.stdout.startswith("Z")
+
+
+def wait_until_gone(pids, seconds):
+    for _ in range(seconds * 10):
+        if not any(map(runs, pids)):
+            return
+        pause(0.1)
+    raise AssertionError(f"still running: {[pid for pid in pids if runs(pid)]}")
+
+
+# --- the same results ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("factory", [Odd, GUESS])
+def test_results_are_those_of_one_process(start, mode, factory):
+    settings = {"autoreset_mode": mode}
+    here, there = make_vec(factory, 5, **settings), start(factory, 5, workers=2, **settings)
+    rng = np.random.default_rng(0)
+    assert_same(list(there.reset(seed=3)), list(here.reset(seed=3)))
+    for turn in range(12):
+        actions = [str(rng.integers(1, 21)) for _ in range(5)]
+        stepped = here.step(actions)
+        assert_same(list(there.step(actions)), list(stepped))
+        over = stepped[2] | stepped[3]
+        if over.any() and mode.name == "DISABLED":
+            options = {"reset_mask": over}
+            assert_same(list(there.reset(options=options)), list(here.reset(options=options)))
+        assert_same(there.reset_rows({4: turn}), here.reset_rows({4: turn}))
+        some = {row: actions[row] for row in (4, 1) if not here._waiting[row]}
+        assert_same(there.step_rows(some), here.step_rows(some))
+        over = {row: None for row in range(5) if here._waiting[row]}
+        if mode.name != "NEXT_STEP":
+            assert_same(there.reset_rows(over), here.reset_rows(over))
+    assert there.np_random_seed == here.np_random_seed
+    assert there.observation_space == here.observation_space
+    assert there.single_action_space == here.single_action_space
+    assert (there.metadata, there.render_mode) == (here.metadata, here.render_mode)
+
+
+def test_a_call_sends_one_message_to_each_worker_it_needs(start, monkeypatch):
+    envs = start(Odd, 5, workers=2)
+    pids = envs.get_attr("pid")
+    assert pids == (pids[0], pids[1], pids[0], pids[1], pids[0])
+    assert len({os.getpid(), *pids}) == 3
+    sent = []
+    send = pool.Worker.send
+    monkeypatch.setattr(
+        pool.Worker, "send", lambda self, jobs, m: (sent.append(len(jobs)), send(self, jobs, m))
+    )
+    envs.reset(seed=0)
+    envs.step(["a"] * 5)
+    envs.step_rows({0: "b", 4: "c"})
+    assert sent == [3, 2, 3, 2, 2]
+
+
+def test_workers_step_at_the_same_time(start, tmp_path):
+    alone = make_vec(Odd, 2)
+    alone.reset(seed=0)
+    with pytest.raises(RowsError, match="rows 0, 1 raised TimeoutError: nobody else came"):
+        alone.step([f"meet 0.2 {tmp_path}"] * 2)
+    (tmp_path / str(os.getpid())).unlink()
+    envs = start(Odd, 2, workers=2)
+    envs.reset(seed=0)
+    assert len(envs.step([f"meet 20 {tmp_path}"] * 2)[0]) == 2
+
+
+def test_any_text_travels_unchanged(start):
+    envs = start(Odd, 2, workers=1)
+    envs.reset(seed=0)
+    actions = ["\ud800\x00 é漢🙂\n", "x" * 1_000_000]
+    assert envs.step(actions)[0] == actions
+
+
+def test_environments_of_a_closure_and_of_a_registered_module_are_found(
+    start, tmp_path, monkeypatch
+):
+    (tmp_path / "their_env.py").write_text(
+        "from llm_gym.envs.guess_the_number import GuessTheNumberEnv\n"
+        "class Theirs(GuessTheNumberEnv): mark = 'theirs'\n"
+    )
+    (tmp_path / "their_registry.py").write_text(
+        "import gymnasium as gym\n"
+        "gym.register('theirs/Game-v0', 'their_env:Theirs', kwargs={'high': 7})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    high = 9
+
+    class Local(Odd):
+        high = 9
+
+    try:
+        envs = start(
+            ["their_registry:theirs/Game-v0", lambda: gym.make(GUESS, high=high), Local], workers=2
+        )
+    finally:
+        gym.registry.pop("theirs/Game-v0", None)
+    assert envs.get_attr("high") == (7, 9, 9)
+
+
+def test_attributes_and_options_that_only_travel_by_value_arrive(start):
+    envs = start(Odd, 2, workers=1)
+    envs.set_attr("shout", [str.upper, lambda text: text + "!"])
+    assert envs.call("shout", "a") == ("A", "a!")
+    envs.reset(options={"rule": lambda: 5})
+    assert [options["rule"]() for options in envs.get_attr("options")] == [5, 5]
+    assert not hasattr(envs, "envs")
+
+
+# --- failures --------------------------------------------------------------------------------
+
+
+def test_a_row_that_raises_is_named_and_the_others_have_moved(start):
+    envs = start(Odd, 4, workers=2, length=9)
+    envs.reset(seed=0)
+    with pytest.raises(WorkerError, match=r"^row 3 raised KeyError: 'oops'") as caught:
+        envs.step(["a", "b", "c", "raise oops"])
+    error = caught.value
+    assert {row: result[0] for row, result in error.results.items()} == {0: "a", 1: "b", 2: "c"}
+    assert "in misbehave" in error.__notes__[0]
+    with pytest.raises(ResetNeeded, match="row 3 raised KeyError: 'oops'"):
+        envs.step(["a"] * 4)
+    assert envs.step_rows({1: "its neighbour"})[1][0] == "its neighbour"
+    pids = envs.get_attr("pid")
+    envs.reset_rows({3: 0})
+    assert envs.step(["again"] * 4)[0] == ["again"] * 4
+    assert envs.get_attr("pid") == pids
+
+
+def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
+    envs = start(Odd, 4, workers=2, timeout=0.5, length=9)
+    envs.reset(seed=0)
+    pids = envs.get_attr("pid")
+    sentence = r"^row 1 went down with the worker of row 3; row 3 took more than 0\.5 s$"
+    with pytest.raises(WorkerError, match=sentence) as caught:
+        envs.step(["a", "b", "c", "sleep 60"])
+    assert sorted(caught.value.results) == [0, 2]
+    assert not runs(pids[1])
+    assert envs.step_rows({0: "fine", 2: "fine"})[2][0] == "fine"
+    with pytest.raises(ResetNeeded, match="row 1 went down with the worker of row 3"):
+        envs.step_rows({1: "a"})
+    with pytest.raises(RowsError, match="rows 1, 3 lost the worker process; a reset"):
+        envs.get_attr("pid")
+    envs.reset_rows({3: 0})
+    with pytest.raises(ResetNeeded, match="row 1"):  # the new environment has not begun
+        envs.step(["a"] * 4)
+    envs.reset_rows({1: 0})
+    assert envs.step(["again"] * 4)[0] == ["again"] * 4
+    assert envs.get_attr("pid")[0] == pids[0]
+    assert envs.get_attr("pid")[1] != pids[1]
+
+
+def test_the_time_limit_is_for_one_row_not_for_all_rows_of_a_worker(start):
+    envs = start(Odd, 4, workers=1, timeout=1.2)
+    envs.reset(seed=0)
+    assert envs.step(["sleep 0.5"] * 4)[0] == ["sleep 0.5"] * 4
+
+
+def test_a_worker_that_dies_is_noticed_and_can_be_started_again(start):
+    envs = start(Odd, 3, workers=3)
+    envs.reset(seed=0)
+    with pytest.raises(WorkerError, match=r"^row 1 ended its worker process \(exit code 3\)$"):
+        envs.step(["a", "exit 3", "c"])
+    assert envs.step_rows({0: "a", 2: "c"})[2][0] == "c"
+    envs.reset(seed=0)
+    assert envs.step(["a", "b", "c"])[0] == ["a", "b", "c"]
+    os.kill(envs.get_attr("pid")[2], signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"row 2 ended its worker process \(exit code -9\)"):
+        envs.step_rows({2: "c"})
+
+
+def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
+    class Forks(Odd):
+        def misbehave(self, command, rest):
+            if command == "fork":
+                child = os.fork()
+                if child == 0:
+                    pause(30)
+                    os._exit(0)
+                return {"child": child}
+            return super().misbehave(command, rest)
+
+    envs = start(Forks, 1, workers=1)
+    envs.reset(seed=0)
+    child = int(envs.step(["fork"])[4]["child"][0])
+    with pytest.raises(WorkerError, match="exit code 5"):
+        envs.step(["exit 5"])
+    assert runs(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_what_cannot_be_sent_fails_its_row_alone(start):
+    envs = start(Odd, 4, workers=2)
+    envs.reset(seed=0)
+    with pytest.raises(RowsError, match="row 0 answered with something that cannot be") as caught:
+        envs.step_rows({0: "lock", 1: "a", 2: "b"})
+    assert sorted(caught.value.results) == [1, 2]
+    envs.reset_rows({0: 0})
+    assert envs.step(["a"] * 4)[0] == ["a"] * 4
+
+
+def test_what_cannot_be_read_fails_the_rows_of_that_message(start):
+    envs = start(Odd, 4, workers=2)
+    envs.reset(seed=0)
+    sentence = r"^rows 1, 3 answered with something unreadable here \(ValueError: invalid literal"
+    with pytest.raises(RowsError, match=sentence) as caught:
+        envs.step(["a", "a", "a", "unreadable"])
+    assert sorted(caught.value.results) == [0, 2]
+    envs.reset_rows({1: 0, 3: 0})
+    assert envs.step(["a"] * 4)[0] == ["a"] * 4
+
+
+@pytest.mark.parametrize(
+    ("prefix", "sentence"),
+    [
+        ("raise", r"^row 1 raised ValueError: will not be built"),
+        ("exit", r"^row 1 ended its worker process \(exit code 4\)$"),
+    ],
+)
+def test_an_environment_that_cannot_be_built_leaves_no_process(prefix, sentence):
+    with pytest.raises(WorkerError, match=sentence):
+        make_vec([Odd, partial(Odd, prefix)], workers=2)
+    assert multiprocessing.active_children() == []
+
+
+def test_an_environment_may_have_processes_of_its_own(start):
+    class Parent(Odd):
+        def misbehave(self, command, rest):
+            child = multiprocessing.get_context("fork").Process(target=os.getpid)
+            child.start()
+            child.join()
+            return {"code": child.exitcode}
+
+    envs = start(Parent, 1, workers=1)
+    envs.reset(seed=0)
+    assert envs.step(["a"])[4]["code"].tolist() == [0]
+
+
+def test_an_interrupted_call_is_not_answered_later(start, monkeypatch):
+    def interrupted(*args):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    envs = start(Odd, 2, workers=2)
+    envs.reset(seed=0)
+    monkeypatch.setattr(pool, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(["first", "first"])
+    with pytest.raises(RowsError, match="rows 0, 1 lost the worker process"):
+        envs.step(["second", "second"])
+    envs.reset(seed=0)
+    assert envs.step(["third", "third"])[0] == ["third", "third"]
+
+
+# --- the end ---------------------------------------------------------------------------------
+
+
+def test_close_ends_every_process_also_after_a_failure(start):
+    envs = start(Odd, 3, workers=3, timeout=0.5)
+    pids = envs.get_attr("pid")
+    envs.reset(seed=0)
+    with pytest.raises(WorkerError):
+        envs.step(["raise x", "sleep 60", "exit 1"])
+    envs.close()
+    assert not any(map(runs, pids))
+    with pytest.raises(ClosedEnvironmentError):
+        envs.step(["a"] * 3)
+    envs.close()
+
+
+def test_close_waits_for_environments_to_close_but_not_for_ever(tmp_path, monkeypatch):
+    class Tidy(Odd):
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    monkeypatch.setattr(pool, "CLOSE_SECONDS", 0.5)
+    envs = make_vec([Tidy, partial(Odd, "stuck")], workers=2)
+    pids = envs.get_attr("pid")
+    envs.close()
+    assert (tmp_path / "closed").exists()
+    assert not any(map(runs, pids))
+
+
+def test_forgetting_the_vector_env_ends_its_processes():
+    envs = make_vec(Odd, 2, workers=2)
+    pids = envs.get_attr("pid")
+    del envs
+    gc.collect()
+    assert not any(map(runs, pids))
+
+
+SCRIPT = """
+import sys, threading
+from llm_gym.vector import make_vec
+from tests.vector.odd import Odd
+if __name__ == "__main__":
+    envs = make_vec(Odd, 2, workers=2)
+    envs.reset(seed=0)
+    print(*envs.get_attr("pid"), flush=True)
+    {ending}
+"""
+
+
+def run_script(folder, ending):
+    path = folder / "script.py"
+    path.write_text(SCRIPT.format(ending=ending))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, str(path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("pass", 0), ("1 / 0", 1), ("sys.exit(7)", 7)],
+    ids=["end", "error", "exit"],
+)
+def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
+    script = run_script(tmp_path, ending)
+    output, errors = script.communicate(timeout=60)
+    assert script.returncode == code, errors.decode()
+    assert not any(map(runs, output.split()[0:2]))
+    assert errors == b"" or code == 1
+
+
+@pytest.mark.slow
+def test_a_killed_program_takes_its_workers_along_even_one_that_hangs(tmp_path):
+    script = run_script(tmp_path, 'envs.step(["a", "sleep 60"])')
+    pids = [int(pid) for pid in script.stdout.readline().split()]
+    assert len(pids) == 2
+    pause(0.5)
+    script.kill()
+    script.communicate()
+    wait_until_gone(pids, 20)
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(f"from llm_gym.vector import make_vec\nmake_vec({GUESS!r}, 2, workers=1)\n")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert "a script must start workers under: if __name__ == '__main__'" in done.stderr
