@@ -2,7 +2,8 @@
 
 Contenders of one task are timed in turn, round after round, in one process and on one thread, so
 that a busy machine disturbs all alike; ratios are medians over rounds of ratios within a round.
-Slow contenders get fewer tokens; their time is scaled to a million, which favours them.
+Slow or wasteful contenders get fewer tokens and their time is scaled to a million; where their
+cost grows faster than the tokens, that favours them.
 
     OMP_NUM_THREADS=1 python benchmarks/algo.py
     OMP_NUM_THREADS=1 python benchmarks/algo.py --rounds 9 --only gae
@@ -210,6 +211,8 @@ def gae_contenders(tokens: int) -> list[Contender]:
         ("gae, one episode", one, 0.95),
     ):
         large, medium, small = (stream_of(shape(n)) for n in (tokens, some, few))
+        # Uneven rows of a million tokens would fill a grid of fifty million cells.
+        padded = large if shape is even else medium
 
         contenders += [
             Contender(
@@ -233,8 +236,8 @@ def gae_contenders(tokens: int) -> list[Contender]:
             Contender(
                 task,
                 "TorchRL loop, padded rows",
-                some,
-                lambda s=medium, x=lam: torchrl_padded(s, x),
+                len(padded.rewards_T),
+                lambda s=padded, x=lam: torchrl_padded(s, x),
             ),
         ]
     return contenders

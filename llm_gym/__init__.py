@@ -1,9 +1,6 @@
 """Gymnasium for language models: text environments that are true ``gymnasium.Env``s.
 
-    import gymnasium as gym
-    import llm_gym
-
-    env = gym.make("llm_gym/TextGame-v0")
+Importing it registers them: ``gym.make("llm_gym/TextGame-v0")``.
 """
 
 from importlib import import_module
@@ -13,30 +10,59 @@ from llm_gym.envs import register_envs
 
 __version__ = "0.1.0"
 
-# Where each public name lives. They are imported when first used: most programs import llm_gym
-# only to have its environments registered.
-_HOMES = {
-    "AnyText": "spaces",
-    "BaseEnvironment": "legacy",
-    "EnvironmentConfig": "legacy",
-    "EpisodeLimits": "wrappers",
-    "Outcome": "outcome",
-    "SimpleGameEnvironment": "legacy",
-    "StopReason": "outcome",
-    "TextEnv": "text_env",
-    "Trajectory": "episodes",
-    "as_gym": "legacy",
-    "check_text_env": "checker",
-    "go_on": "outcome",
-    "lose": "outcome",
-    "make_vec": "vector",
-    "play_episode": "episodes",
-    "read_episodes": "episodes",
-    "reject": "outcome",
-    "win": "outcome",
-    "write_episodes": "episodes",
+__all__ = [
+    "AnyText",
+    "BaseEnvironment",
+    "EnvironmentConfig",
+    "EpisodeLimits",
+    "Outcome",
+    "SimpleGameEnvironment",
+    "StopReason",
+    "TextEnv",
+    "Trajectory",
+    "as_gym",
+    "check_text_env",
+    "go_on",
+    "lose",
+    "make_vec",
+    "play_episode",
+    "read_episodes",
+    "register_envs",
+    "reject",
+    "win",
+    "write_episodes",
+]
+
+# Where each of them lives. They are imported when first used: most programs import llm_gym only
+# to have its environments registered.
+_MODULES = {
+    "spaces": ("AnyText",),
+    "legacy": (
+        "BaseEnvironment",
+        "EnvironmentConfig",
+        "SimpleGameEnvironment",
+        "as_gym",
+    ),
+    "wrappers": ("EpisodeLimits",),
+    "outcome": (
+        "Outcome",
+        "StopReason",
+        "go_on",
+        "lose",
+        "reject",
+        "win",
+    ),
+    "text_env": ("TextEnv",),
+    "episodes": (
+        "Trajectory",
+        "play_episode",
+        "read_episodes",
+        "write_episodes",
+    ),
+    "checker": ("check_text_env",),
+    "vector": ("make_vec",),
 }
-__all__ = ["register_envs", *_HOMES]
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from llm_gym.checker import check_text_env

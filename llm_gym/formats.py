@@ -43,7 +43,8 @@ def parse_plain(text: str) -> str | None:
     >>> parse_plain("I should leave.\n\n go north \n")
     'go north'
     """
-    return text.strip().rpartition("\n")[2].strip() or None
+    text = text.strip()
+    return (text.rpartition("\n")[2].strip() if "\n" in text else text) or None
 
 
 def parse_tag(text: str) -> str | None:

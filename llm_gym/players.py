@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from llm_gym.formats import ActionFormat
 
 # What belongs to the environment object rather than to the episode.
-_NOT_STATE = frozenset({"spec", "observation_space", "action_space", "render_mode", "_format"})
+_NOT_STATE = frozenset(
+    {"spec", "observation_space", "action_space", "render_mode", "_format", "_parse"}
+)
 
 
 class Players(Game):

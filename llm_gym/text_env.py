@@ -24,7 +24,9 @@ from llm_gym.players import Players
 from llm_gym.spaces import AnyText
 
 MAX_ACTION_CHARS = 1_000_000
-_PLAYING = StopReason.PLAYING  # looking a member up in its enum costs more than a whole move
+# Looking a member up in its enum costs more than a whole move.
+_PLAYING, _WON = StopReason.PLAYING, StopReason.WON
+_OPTIONS = {"split", "difficulty"}
 
 
 class CommonArgs(TypedDict, total=False):
@@ -62,7 +64,10 @@ class TextEnv(Players, Game, gym.Env[str, str]):
 
     metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
     _rules_cache: str | None
-    _active_knobs: Mapping[str, Any] | None
+    _knobs: Mapping[str, Any]
+    _active_knobs: Mapping[str, Any]
+    _observations: list[str]
+    _moves: list[str]
 
     def __init__(
         self,
@@ -92,6 +97,7 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
         self._format = get_format(action_format)
+        self._parse = self._format.parse
         self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
         self.render_mode = render_mode
@@ -101,6 +107,8 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
         self._stop: StopReason | None = None
         self._turn = 0
+        self._phi = 0.0
+        self._screen = ""
         self._player_seed: int | None = None
         self._player_rng: np.random.Generator | None = None
 
@@ -113,41 +121,35 @@ class TextEnv(Players, Game, gym.Env[str, str]):
 
         ``options`` may hold ``split`` (train, dev or test) and ``difficulty``, for this episode.
         """
-        super().reset(seed=seed)
         if seed is not None:
+            super().reset(seed=seed)
             self._player_seed, self._player_rng = seed, None
-        options = options or {}
-        if options and (unknown := options.keys() - {"split", "difficulty"}):
-            raise ConfigError(
-                f"reset options must be among split and difficulty, got {sorted(unknown)}"
-            )
-        self._apply_knobs(options.get("difficulty"))
-        self._draw(options.get("split"))
+        if options or self._active_knobs is not self._knobs:
+            self._apply_knobs(_checked(options).get("difficulty"))
+        self._draw((options or {}).get("split"))
         self._stop, self._turn, self._misses, self._invalid_actions = _PLAYING, 0, 0, 0
-        self._phi = self.potential() if self.shaping else 0.0
-        state = self.describe()
-        opening = f"{self._rules()}\n\n{state}"
-        self._observations, self._moves = [opening], list[str]()
-        self._last_action = ""
-        self._last_observation = opening if self.rules == "observation" else state
-        self._show()
-        info = self._info(True, {})
+        if self.shaping:
+            self._phi = self.potential()
+        rules, state = self._rules(), self.describe()
+        self._observations, self._moves = [f"{rules}\n\n{state}"], []
+        info = self._info(True, None, {})
         if self.rules == "system":
-            info["system_prompt"] = self._rules()  # for players at the other end of a process
-        return self._last_observation, info
+            info["system_prompt"] = rules  # for players at the other end of a process
+        else:
+            state = self._observations[0]
+        if self.render_mode is not None:
+            self._draw_screen("", state)
+        return state, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play the move that ``action`` holds."""
-        if not isinstance(action, str):
-            raise ActionTypeError(
-                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
-                "decode token ids before calling step"
-            )
-        if self._stop is not _PLAYING:
-            why = "has not begun" if self._stop is None else f"is over ({self._stop})"
-            raise ResetNeeded(f"the episode {why}; call reset() before step()")
-        move = self._format.parse(drop_thinking(action))
-        outcome = self._play(move)
+        if self._stop is not _PLAYING or not isinstance(action, str):
+            raise self._refusal(action)
+        move = self._parse(drop_thinking(action) if "think>" in action else action)
+        if move is None or len(move) > self.max_move_chars:
+            outcome = self._unreadable(move)
+        else:
+            outcome = self.apply(move)
         text, valid, stop, reward = outcome
         terms = {"success": reward}
         if valid:
@@ -159,27 +161,23 @@ class TextEnv(Players, Game, gym.Env[str, str]):
             stop = StopReason.LOST
             text = " ".join(filter(None, (text, "No turns left: you lost.", self.reveal())))
         self._stop = stop
-        over = stop is not _PLAYING
         if self.shaping:
-            # The potential of a terminal state is 0 by definition: that makes the sum over an
-            # episode a constant, so no behaviour can farm it.
-            phi = 0.0 if over else self.potential()
-            terms["shaping"] = self.shaping_gamma * phi - self._phi
-            self._phi = phi
-        if not over:
+            self._shape(terms)
+        if stop is _PLAYING:
             state = self.describe()
             text = f"{text}\n{state}" if text else state
         self._observations.append(text)
         self._moves.append(move or "")
-        self._last_action, self._last_observation = action, text
-        if self.render_mode == "human":
-            self._show()
-        return text, sum(terms.values()), over, False, self._info(valid, terms)
+        if self.render_mode is not None:
+            self._draw_screen(action, text)
+        if len(terms) > 1:
+            reward = sum(terms.values())
+        return text, reward, stop is not _PLAYING, False, self._info(valid, move, terms)
 
     def render(self) -> str | None:
         """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
         if self.render_mode == "ansi":
-            return self._screen()
+            return self._screen
         if self.render_mode is None:
             gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
         return None
@@ -219,23 +217,27 @@ class TextEnv(Players, Game, gym.Env[str, str]):
     def _how(self) -> str:
         return self._format.how.format(self._format.render(self.example_moves()[0]))
 
-    def _screen(self) -> str:
-        prompt = f"> {self._last_action}\n" if self._last_action else ""
-        return prompt + self._last_observation
-
-    def _show(self) -> None:
+    def _draw_screen(self, action: str, text: str) -> None:
+        self._screen = f"> {action}\n{text}" if action else text
         if self.render_mode == "human":
             # A lone surrogate in a model's text cannot be encoded for a terminal.
-            sys.stdout.write(self._screen().encode("utf-8", "replace").decode() + "\n")
+            sys.stdout.write(self._screen.encode("utf-8", "replace").decode() + "\n")
 
     # --- the turn ------------------------------------------------------------------------
 
-    def _play(self, move: str | None) -> Outcome:
+    def _refusal(self, action: object) -> Exception:
+        if not isinstance(action, str):
+            return ActionTypeError(
+                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
+                "decode token ids before calling step"
+            )
+        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
+        return ResetNeeded(f"the episode {why}; call reset() before step()")
+
+    def _unreadable(self, move: str | None) -> Outcome:
         if move is None:
             return reject(f"I found no move in your reply. {self._how()}")
-        if len(move) > self.max_move_chars:
-            return reject(f"A move has at most {self.max_move_chars} characters.")
-        return self.apply(move)
+        return reject(f"A move has at most {self.max_move_chars} characters.")
 
     def _charge_invalid(self, terms: dict[str, float]) -> StopReason:
         self._invalid_actions += 1
@@ -248,10 +250,18 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         self._turn += 1
         return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
 
-    def _info(self, valid: bool, terms: dict[str, float]) -> dict[str, Any]:
+    def _shape(self, terms: dict[str, float]) -> None:
+        # The potential of a terminal state is 0 by definition: that makes the sum over an episode
+        # a constant, so no behaviour can farm it.
+        phi = self.potential() if self._stop is _PLAYING else 0.0
+        terms["shaping"] = self.shaping_gamma * phi - self._phi
+        self._phi = phi
+
+    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
         return {
+            "move": move,
             "valid_action": valid,
-            "success": self._stop is StopReason.WON,
+            "success": self._stop is _WON,
             "stop_reason": self._stop,
             "reward_terms": terms,
             "turn": self._turn,
@@ -294,24 +304,33 @@ class TextEnv(Players, Game, gym.Env[str, str]):
                 raise ConfigError(
                     f"difficulty sets {', '.join(knobs)}; got difficulty={difficulty} and {given}"
                 )
-        self._knobs = {name: getattr(self, name) for name in knobs}
-        self._active_knobs = None
-        self._rules_cache = None
-        self._apply_knobs(difficulty)
         if difficulty is not None:
-            self._knobs = {name: getattr(self, name) for name in knobs}
+            knobs = self._knobs_at(difficulty)
+            vars(self).update(knobs)
+        self.check_settings()
+        self._knobs = self._active_knobs = {name: getattr(self, name) for name in knobs}
+        self._rules_cache = None
 
     def _apply_knobs(self, difficulty: float | None) -> None:
-        knobs: Mapping[str, Any] = self._knobs
-        if difficulty is not None:
-            if not self._knobs:
-                raise ConfigError(f"{type(self).__name__} has no difficulty setting")
-            if not 0.0 <= difficulty <= 1.0:
-                raise ConfigError(f"difficulty must be in [0, 1], got {difficulty}")
-            knobs = self.at_difficulty(difficulty)
-        if knobs == self._active_knobs:
-            return
-        for name, value in knobs.items():
-            setattr(self, name, value)
+        """Set the settings of one episode's difficulty, or go back to the environment's own."""
+        self._active_knobs = self._knobs if difficulty is None else self._knobs_at(difficulty)
+        vars(self).update(self._active_knobs)
+        self._rules_cache = None
         self.check_settings()
-        self._active_knobs, self._rules_cache = knobs, None
+
+    def _knobs_at(self, difficulty: float) -> Mapping[str, Any]:
+        if not 0.0 <= difficulty <= 1.0:
+            raise ConfigError(f"difficulty must be in [0, 1], got {difficulty}")
+        knobs = self.at_difficulty(difficulty)
+        if not knobs:
+            raise ConfigError(f"{type(self).__name__} has no difficulty setting")
+        return knobs
+
+
+def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
+    options = options or {}
+    if unknown := options.keys() - _OPTIONS:
+        raise ConfigError(
+            f"reset options must be among split and difficulty, got {sorted(unknown)}"
+        )
+    return options

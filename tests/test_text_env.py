@@ -67,6 +67,7 @@ def test_winning_pays_one_and_terminates():
     obs, reward, terminated, truncated, info = make().step("in")
     assert (obs, reward, terminated, truncated) == ("You are in.", 1.0, True, False)
     assert info == {
+        "move": "in",
         "valid_action": True,
         "success": True,
         "stop_reason": StopReason.WON,

@@ -21,14 +21,16 @@ _PROMPT = "\n>"  # no space behind it: a word token of most vocabularies begins 
 
 
 class _Stretch(NamedTuple):
-    """Part of a conversation in two writers, so that a long head is tokenised once."""
+    """Part of a conversation, cut at control tokens: only the body is tokenised every turn."""
 
     head: Writer
     body: Writer
+    tail: Writer
 
-    def ids(self, *contents: str) -> Iterable[int]:
+    def ids(self, *contents: str) -> list[int]:
         at = len(self.head)
-        return [*self.head(*contents[:at]), *self.body(*contents[at:])]
+        head = self.head.ids(*contents[:at])
+        return [*head, *self.body.ids(*contents[at:]), *self.tail.ids()]
 
 
 class ChatFormat:
@@ -84,8 +86,8 @@ class ChatFormat:
         Args:
             tokenizer: Any transformers tokenizer; it is copied, not changed.
             kind: ``chat`` needs a chat template, ``plain`` ignores it, ``auto`` takes it if any.
-            template_options: Variables of the chat template, such as ``{"enable_thinking": False}``.
-                What the template reads from elsewhere, such as the date, is fixed here.
+            template_options: Variables of the chat template, as ``{"enable_thinking": False}``. What
+                the template reads from elsewhere, such as the date, is fixed here.
         """
         if kind not in ("auto", "chat", "plain"):
             raise ConfigError(f"kind must be 'auto', 'chat' or 'plain', got {kind!r}")
@@ -163,11 +165,11 @@ class ChatFormat:
             "plain",
             codec,
             first=_first_ids(tokenizer),
-            opening=_Stretch(none, turn),
-            prompted=_Stretch(rules, later),
+            opening=_Stretch(none, turn, none),
+            prompted=_Stretch(rules, later, none),
             close=newline or eos,
             closed_by=[at for at, text in enumerate(texts) if text.endswith("\n")] or eos,
-            next_turn=_Stretch(none, later),
+            next_turn=_Stretch(none, later, none),
             stop_ids=[*eos, *(at for at, text in enumerate(texts) if "\n" in text)],
             cut_at=eos,
         )
@@ -178,17 +180,15 @@ class ChatFormat:
         pieces = (template.opening, template.prompted or Piece(), template.after_reply)
         fixed = [text for piece in pieces for text in piece.fixed]
         codec = Codec(tokenizer, [*fixed, template.after_last])
-        tokens = list(codec.tokens)
         writers: dict[Piece, Writer] = {}
 
         def stretch(piece: Piece) -> _Stretch:
-            found = find_token(piece.fixed[-2], tokens, last=True)
-            head, body = piece.split(found.start()) if found else (Piece(), piece)
-            return _Stretch(*(writers.setdefault(part, Writer(codec, part)) for part in (head, body)))
+            parts = piece.split(codec.cuts)
+            return _Stretch(*(writers.setdefault(part, Writer(codec, part)) for part in parts))
 
         after, tail = template.after_reply.fixed
-        end = find_token(after, tokens)
-        last_end = find_token(template.after_last, tokens) or end
+        end = find_token(after, codec.tokens)
+        last_end = find_token(template.after_last, codec.tokens) or end
         eos = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         if end is None and not eos:
             raise ConfigError(
@@ -204,7 +204,7 @@ class ChatFormat:
         return cls(
             "chat",
             codec,
-            first=[] if list(opening.ids("x"))[: len(first)] == first else first,
+            first=[] if opening.ids("x")[: len(first)] == first else first,
             opening=opening,
             prompted=stretch(template.prompted) if template.prompted else None,
             close=codec.encode(after[: end.end()]) if end else [],

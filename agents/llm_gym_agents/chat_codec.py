@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise, zip_longest
 
 from tokenizers import Tokenizer
@@ -30,8 +31,7 @@ class Codec:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, fixed: Iterable[str]) -> None:
-        self._slow = tokenizer
-        self._fast: Tokenizer | None = None
+        self._slow, self._fast = tokenizer, None
         if tokenizer.is_fast:
             self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
             self._fast.no_truncation()
@@ -39,18 +39,26 @@ class Codec:
             self._fast.encode_special_tokens = False
         added = tokenizer.added_tokens_decoder
         self.tokens: dict[str, int] = {token.content: at for at, token in added.items()}
-        """Added tokens, special or not: where they are written, a text can be cut."""
+        """Added tokens, special or not."""
+        self.cuts = [
+            token.content for token in added.values() if not (token.lstrip or token.single_word)
+        ]
+        """Tokens in front of which a text can be cut without changing its ids."""
         text = "\0".join(fixed)
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
-        special = {at for at, token in added.items() if token.special} - {tokenizer.unk_token_id}
+        unknown = tokenizer.unk_token_id  # any strange word gives it, so it proves nothing
+        special = {at for at, token in added.items() if token.special} - {unknown}
         self.control = frozenset(
             {at for token, at in self.tokens.items() if token and token in text}
             | special
             | {at for at in ends if at is not None}
         )
         """Ids that a content must never produce."""
-        words = [re.escape(word) for word, at in self.tokens.items() if word and at in self.control]
-        self._lookalike = re.compile(f"(?={'|'.join(words)})" if words else r"(?!)")
+        self.unknown = tokenizer.unk_token if unknown not in self.control else None
+        """The unknown token where it is not control; typed as a word it is kept from being one."""
+        words = [word for word, at in self.tokens.items() if at in {*self.control, unknown}]
+        pattern = "|".join(map(re.escape, filter(None, words)))
+        self._lookalike = re.compile(f"(?={pattern})" if pattern else r"(?!)")
         plain = [
             token.content
             for at, token in added.items()
@@ -78,7 +86,7 @@ class Codec:
         return [at for at in ids if at not in self.control]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids`` without special tokens; bytes that are no text become U+FFFD."""
+        """Return the text of ``ids`` without special tokens; bytes of no text become U+FFFD."""
         if self._fast is not None:
             return self._fast.decode(ids, skip_special_tokens=True)
         text = self._slow.decode(
@@ -94,28 +102,26 @@ class Writer:
     def __init__(self, codec: Codec, piece: Piece) -> None:
         self._codec, self._piece = codec, piece
         self._skip = bool(piece.anchor)
-        self._cache: dict[tuple[str, ...], list[int]] = {}
         self._expected = self._controls(codec.encode(self._join(["x"] * len(piece))))
+        self.ids = lru_cache(CACHED_CONTENTS)(self._write)
+        """Gives the ids for contents. They stay the writer's own: do not change them."""
+
+    def __reduce__(self) -> tuple[type[Writer], tuple[Codec, Piece]]:
+        return Writer, (self._codec, self._piece)
 
     def __len__(self) -> int:
         """How many contents the piece takes."""
         return len(self._piece)
 
-    def __call__(self, *contents: str) -> list[int]:
-        """Return the ids, which stay the writer's own: do not change them."""
-        ids = self._cache.get(contents)
-        if ids is None:
-            if len(self._cache) >= CACHED_CONTENTS:
-                del self._cache[next(iter(self._cache))]
-            ids = self._cache[contents] = self._write(contents)
-        return ids
-
-    def _write(self, contents: Sequence[str]) -> list[int]:
+    def _write(self, *contents: str) -> list[int]:
         trimmed = [trim(text) for trim, text in zip(self._piece.trims, contents, strict=True)]
         ids = self._codec.encode(self._join(trimmed))
-        if self._controls(ids) == self._expected:
-            return ids[self._skip :]
-        return self._write_inert(trimmed)
+        unknown = self._codec.unknown
+        if self._controls(ids) != self._expected or (
+            unknown and any(unknown in text for text in trimmed)
+        ):
+            return self._write_inert(trimmed)
+        return ids[self._skip :]
 
     def _write_inert(self, contents: Sequence[str]) -> list[int]:
         first, *rest = self._piece.fixed

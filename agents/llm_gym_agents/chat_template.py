@@ -7,7 +7,7 @@ What it does to a content (trimming) is seen from white space put around the mar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -40,12 +40,22 @@ class Piece:
     def __len__(self) -> int:
         return len(self.trims)
 
-    def split(self, start: int) -> tuple[Piece, Piece]:
-        """Return this piece in two, cut in the text before its last slot."""
-        *head, text, tail = self.fixed
+    def split(self, tokens: Collection[str]) -> tuple[Piece, Piece, Piece]:
+        """Return this piece in three, the last slot in the middle one, cut in front of ``tokens``.
+
+        The middle one is as short as they allow.
+        """
+        *head, before, after = self.fixed
+        start, end = find_token(before, tokens, last=True), find_token(after, tokens)
+        stop = end.start() if end else len(after)
+        tail = Piece((after[stop:],))
+        if start is None:
+            return Piece(), Piece((*self.fixed[:-1], after[:stop]), self.trims, self.anchor), tail
+        at = start.start()
         return (
-            Piece((*head, text[:start]), self.trims[:-1], self.anchor),
-            Piece((text[start:], tail), self.trims[-1:]),
+            Piece((*head, before[:at]), self.trims[:-1], self.anchor),
+            Piece((before[at:], after[:stop]), self.trims[-1:]),
+            tail,
         )
 
 
@@ -114,7 +124,7 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
     return Template(opening, prompted, after_reply, after_last)
 
 
-def find_token(text: str, tokens: Sequence[str], *, last: bool = False) -> re.Match[str] | None:
+def find_token(text: str, tokens: Collection[str], *, last: bool = False) -> re.Match[str] | None:
     """Return the first or last place in ``text`` where one of ``tokens`` is written."""
     pattern = "|".join(map(re.escape, sorted(filter(None, tokens), key=len, reverse=True)))
     found = list(re.finditer(pattern, text)) if pattern else []

@@ -22,6 +22,7 @@ class EnvRow(NamedTuple):
 
 _GUESS = "llm_gym.envs.guess_the_number:GuessTheNumberEnv"
 
+_LAKE = "llm_gym.envs.frozen_lake:FrozenLakeEnv"
 _GAME = "llm_gym.envs.text_game.env:TextGameEnv"
 
 ENVS: tuple[EnvRow, ...] = (
@@ -49,6 +50,13 @@ ENVS: tuple[EnvRow, ...] = (
     # The presets Easy and Hard have the parameters of GEM's, so that results compare.
     EnvRow("llm_gym/GuessTheNumberEasy-v0", _GUESS, {"low": 1, "high": 10, "max_turns": 4}),
     EnvRow("llm_gym/GuessTheNumberHard-v0", _GUESS, {"low": 1, "high": 50, "max_turns": 7}),
+    # FrozenLake and Hard have the parameters of TextArena's; Slippery those of Gymnasium's.
+    EnvRow("llm_gym/FrozenLake-v0", _LAKE, {"size": 4, "holes": 3, "max_turns": 100}),
+    EnvRow("llm_gym/FrozenLakeHard-v0", _LAKE, {"size": 5, "holes": 6, "max_turns": 100}),
+    EnvRow("llm_gym/FrozenLakeSlippery-v0", _LAKE, {"slip": 2 / 3, "max_turns": 100}),
+    EnvRow("llm_gym/Echo-v0", "llm_gym.envs.echo:EchoEnv"),
+    EnvRow("llm_gym/Count-v0", "llm_gym.envs.count:CountEnv"),
+    EnvRow("llm_gym/Memory-v0", "llm_gym.envs.memory:MemoryEnv"),
 )
 
 
@@ -56,4 +64,12 @@ def register_envs() -> None:
     """Add every row of ``ENVS`` to the Gymnasium registry. Safe to call twice."""
     for row in ENVS:
         if row.id not in gym.registry:
-            gym.register(id=row.id, entry_point=row.entry_point, kwargs=dict(row.kwargs))
+            gym.register(
+                id=row.id,
+                entry_point=row.entry_point,
+                kwargs=dict(row.kwargs),
+                # What these wrappers look for at every step, TextEnv refuses by itself and the
+                # tests have checked; without them a light game is a third faster.
+                order_enforce=False,
+                disable_env_checker=True,
+            )

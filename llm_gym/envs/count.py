@@ -52,8 +52,8 @@ class CountEnv(TextEnv):
         ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
         numbers: Numbers to count with, 2 to 1000.

@@ -54,8 +54,8 @@ class EchoEnv(TextEnv):
         Terminates after ``max_turns`` turns: won if every word was right, otherwise lost.
 
     Info:
-        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
         words: Size of the vocabulary, 2 to 16.

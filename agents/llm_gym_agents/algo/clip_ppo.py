@@ -19,6 +19,7 @@ from tensordict.nn import (
 from torch import Tensor
 from torchrl.objectives import ClipPPOLoss
 
+from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.dtypes import at_least_float32
 from llm_gym_agents.algo.ratio import LOG_RATIO_LIMIT, ClipRange, ClipRatio
 from llm_gym_agents.algo.value_loss import check_value_clip
@@ -75,6 +76,11 @@ def make_clip_ppo_loss(
     """
     check_value_clip(cliprange_value)
     clip = ClipRange.of(clip_ratio)
+    if clip.low >= 1.0:
+        raise ConfigError(
+            f"ClipPPOLoss needs a low end of clip_ratio below 1, got {clip_ratio}; "
+            "0.999 is as good as no lower bound"
+        )
     head = ProbabilisticTensorDictModule(
         in_keys={
             "log_prob": "token_log_prob",

@@ -5,6 +5,7 @@ Shapes: T sampled tokens of all episodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from llm_gym_agents.algo.dtypes import at_least_float32
 # e^20 is 5e8. Past it a float32 ratio soon overflows, and inf * 0 is NaN in the gradient.
 LOG_RATIO_LIMIT = 20.0
 
-ClipRatio = float | tuple[float, float]
+ClipRatio = float | Sequence[float]
 
 
 class ClipRange(NamedTuple):
@@ -32,13 +33,13 @@ class ClipRange(NamedTuple):
         >>> ClipRange.of(0.2)
         ClipRange(low=0.2, high=0.2)
         """
-        low, high = clip_ratio if isinstance(clip_ratio, tuple) else (clip_ratio, clip_ratio)
-        if not (0.0 <= low <= 1.0 and high >= 0.0):
+        ends = (clip_ratio,) * 2 if isinstance(clip_ratio, float | int) else tuple(clip_ratio)
+        if not (len(ends) == 2 and 0.0 <= ends[0] <= 1.0 and ends[1] >= 0.0):
             raise ConfigError(
-                "clip_ratio must have a low end in [0, 1] and a high end of at least 0, "
-                f"got low={low} and high={high}"
+                "clip_ratio must be one number or a low end in [0, 1] and a high end of at least "
+                f"0, got {clip_ratio}"
             )
-        return cls(low, high)
+        return cls(*ends)
 
     def clamp(self, ratio_T: Tensor) -> Tensor:
         """``ratio_T`` inside the range around 1."""

@@ -16,7 +16,14 @@ from enum import StrEnum
 
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, LLMGymError
+
+MIN_TEMPERATURE = 1e-5
+"""Below it logits overflow; 0 itself is greedy."""
+
+
+class EngineError(LLMGymError, RuntimeError):
+    """An engine cannot go on: its model or its process failed, or it was closed."""
 
 
 class FinishReason(StrEnum):
@@ -33,8 +40,8 @@ class Sampling:
 
     Log-probs are always those of ``softmax(logits / temperature)`` over the whole vocabulary:
     what a trainer can recompute. ``top_p``, ``top_k`` and ``min_p`` choose among its tokens and
-    do not renormalise it. At temperature 0 the most likely token is taken, and its log-prob is
-    that of temperature 1.
+    do not renormalise it; a token must pass all three. At temperature 0 the most likely token is
+    taken, and its log-prob is that of temperature 1.
     """
 
     max_tokens: int = 256
@@ -50,10 +57,17 @@ class Sampling:
 
     def __post_init__(self) -> None:
         _need(self.max_tokens >= 1, f"max_tokens must be at least 1, got {self.max_tokens}")
-        _need(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
+        _need(
+            self.temperature == 0 or MIN_TEMPERATURE <= self.temperature < float("inf"),
+            f"temperature must be 0 (greedy) or at least {MIN_TEMPERATURE}, got {self.temperature}",
+        )
         _need(0 < self.top_p <= 1, f"top_p must be in (0, 1], got {self.top_p}")
         _need(self.top_k >= 0, f"top_k must not be negative, got {self.top_k}")
         _need(0 <= self.min_p <= 1, f"min_p must be in [0, 1], got {self.min_p}")
+        _need(
+            not isinstance(self.stop_strings, str) and "" not in self.stop_strings,
+            f"stop_strings must be a tuple of strings, none empty, got {self.stop_strings!r}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,27 @@ def request_seed(run: int, episode: int, turn: int, sample: int = 0) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
 
 
+def sample_requests(
+    prompt: Sequence[int],
+    n: int,
+    sampling: Sampling,
+    *,
+    run: int = 0,
+    episode: int = 0,
+    turn: int = 0,
+    key: object = None,
+) -> list[Request]:
+    """Return ``n`` requests for different replies to one prompt.
+
+    >>> first, second = sample_requests([1, 2, 3], 2, Sampling())
+    >>> first.seed == request_seed(0, 0, 0, sample=0) != second.seed
+    True
+    """
+    _need(n >= 1, f"n must be at least 1, got {n}")
+    seeds = (request_seed(run, episode, turn, sample) for sample in range(n))
+    return [Request(prompt, sampling, seed, key) for seed in seeds]
+
+
 class Engine(ABC):
     """A model that samples replies."""
 
@@ -108,7 +143,8 @@ class Engine(ABC):
         """Return replies that have finished since the last call.
 
         Waits until there is at least one, or ``timeout`` seconds have passed, or nothing is
-        running. An engine that computes in this thread works while it waits.
+        running. An engine that computes in this thread works while it waits, and does at least
+        one step of work whatever the timeout.
         """
 
     @property
@@ -127,8 +163,8 @@ class Engine(ABC):
         """Replace the weights. Nothing may be running."""
 
     @abstractmethod
-    def cancel(self) -> None:
-        """Drop whatever is running."""
+    def cancel(self) -> list[Completion]:
+        """Drop whatever is running, and return it as far as it got. Nothing runs afterwards."""
 
     @abstractmethod
     def close(self) -> None:
@@ -143,8 +179,12 @@ class Engine(ABC):
         ]
         self.submit(tagged)
         found: dict[object, Completion] = {}
-        while len(found) < len(tagged):
-            found.update((done.key, done) for done in self.poll())
+        try:
+            while len(found) < len(tagged):
+                found.update((done.key, done) for done in self.poll())
+        except BaseException:  # also an interrupt must leave an engine that can be used again
+            self.cancel()
+            raise
         return [
             Completion(done.ids, done.log_probs, done.finish, done.version, request.key)
             for request, done in zip(

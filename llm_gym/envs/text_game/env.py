@@ -46,8 +46,8 @@ class TextGameEnv(TextEnv):
         Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
         rooms: Rooms of the map.
@@ -66,6 +66,7 @@ class TextGameEnv(TextEnv):
     """
 
     max_observation_chars = 8192
+    max_turns: int
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class TextGameEnv(TextEnv):
             raise ConfigError(f"hints must be from 0 to {MARK}, got {self.hints}")
         if self.style not in ("prose", "terse"):
             raise ConfigError(f"style must be 'prose' or 'terse', got {self.style!r}")
-        if self.max_turns is None or self.max_turns < 1:
+        if self.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
 
     @classmethod

@@ -243,6 +243,8 @@ def test_wrong_names_and_missing_lengths_are_refused(model, batch) -> None:
         TokenObjective(*model, policy_loss="gsbo")
     with pytest.raises(ConfigError, match="'gspo' has no setting 'dual_clip'"):
         TokenObjective(*model, policy_loss="gspo", policy_settings={"dual_clip": 3.0})
+    with pytest.raises(ConfigError, match="low end of clip_ratio below 1"):
+        TokenObjective(*model, policy_settings={"clip_ratio": (1.0, 0.2)})
     with pytest.raises(ConfigError, match=r"kl_kind must be one of k1, .*, got 'k4'"):
         TokenObjective(*model, kl_kind="k4")
     with pytest.raises(ConfigError, match="cliprange_value must be above 0"):

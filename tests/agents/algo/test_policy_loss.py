@@ -175,8 +175,9 @@ def test_bfloat16_log_probs_are_computed_in_float32() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"clip_ratio": (1.5, 0.2)}, "got low=1.5 and high=0.2"),
-        ({"clip_ratio": -0.1}, "got low=-0.1 and high=-0.1"),
+        ({"clip_ratio": (1.5, 0.2)}, r"a low end in \[0, 1\] .*, got \(1.5, 0.2\)"),
+        ({"clip_ratio": -0.1}, "clip_ratio must be one number .*, got -0.1"),
+        ({"clip_ratio": [0.1, 0.2, 0.3]}, r"got \[0.1, 0.2, 0.3\]"),
         ({"dual_clip": 1.0}, "dual_clip must be above 1, got 1.0"),
         ({"clip": 0.1}, "no setting 'clip'"),
     ],

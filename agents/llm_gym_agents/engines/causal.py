@@ -1,0 +1,172 @@
+"""A Hugging Face causal language model, taken apart into trunk and head.
+
+The trunk reads ids and gives hidden states; the head turns only those that are asked for into
+logits. ``CausalModel`` finds both, refuses what the engine could not sample from rightly, and
+says how long a context may be.
+
+Shapes: B rows, T tokens, L cached positions, C hidden channels, N hidden states, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+
+from llm_gym.errors import ConfigError
+
+Mask = Tensor | dict[str, Tensor]
+"""Additive, ``[B, 1, T, L]``; one for each kind of layer where a model has two."""
+
+_ARGUMENTS = ("input_ids", "attention_mask", "position_ids", "past_key_values")
+_LAYERS = {"full_attention", "sliding_attention"}
+_STRETCHED = {"dynamic", "longrope"}
+"""Rotary embeddings that change with the longest row of a batch once it passes the original length."""
+
+
+class CausalModel:
+    """Trunk and head of ``model``, which is shared and never copied.
+
+    Args:
+        model: A transformers causal language model, or a PEFT model around one.
+        context_length: Less than the model allows, or None for all of it.
+    """
+
+    def __init__(self, model: nn.Module, context_length: int | None = None) -> None:
+        inner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+        name = type(inner).__name__
+        trunk = getattr(inner, "base_model", None)
+        find_head = getattr(inner, "get_output_embeddings", lambda: None)
+        if trunk is None or trunk is inner or find_head() is None:
+            raise ConfigError(f"a model must be a transformers causal language model, got {name}")
+        taken = inspect.signature(trunk.forward).parameters
+        if missing := [argument for argument in _ARGUMENTS if argument not in taken]:
+            raise ConfigError(
+                f"{name} cannot be decoded in one batch: its forward takes no {missing[0]}"
+            )
+        self.model, self.config = model, inner.config
+        self._inner, self._trunk = inner, trunk
+        devices = {parameter.device for parameter in model.parameters()}
+        if len(devices) != 1:
+            raise ConfigError(
+                f"{name} must be on one device, got {', '.join(sorted(map(str, devices)))}"
+            )
+        self.device = devices.pop()
+        self.layers = int(self.config.num_hidden_layers)
+        self.vocabulary = int(inner.get_input_embeddings().weight.shape[0])
+        self.context_length = _context_length(self.config, name, context_length)
+        self._windows = _windows(self.config, name)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weights; the user may change it between calls."""
+        kind: torch.dtype = self._inner.get_input_embeddings().weight.dtype
+        return kind
+
+    def hidden(
+        self,
+        ids_BT: Tensor,
+        cache: Cache | None = None,
+        position_BT: Tensor | None = None,
+        mask: Mask | None = None,
+    ) -> Tensor:
+        """Return the trunk's hidden states ``[B, T, C]``.
+
+        Without positions and mask the rows begin at 0 and each token sees those before it.
+        """
+        states: Tensor = self._trunk(
+            input_ids=ids_BT,
+            attention_mask=mask,
+            position_ids=position_BT,
+            past_key_values=cache,
+            use_cache=cache is not None,
+        ).last_hidden_state
+        return states
+
+    def mask(self, position_BT: Tensor, length: int) -> Mask:
+        """Return the mask of tokens at ``position_BT`` over cached positions 0 to ``length``."""
+        ahead_B1TL = torch.arange(length, device=self.device) - position_BT[:, None, :, None]
+        kinds = {}
+        for kind, window in self._windows.items():
+            hidden_B1TL = ahead_B1TL > 0
+            if window is not None:
+                hidden_B1TL |= ahead_B1TL <= -window
+            mask_B1TL = torch.zeros(ahead_B1TL.shape, dtype=self.dtype, device=self.device)
+            kinds[kind] = mask_B1TL.masked_fill_(hidden_B1TL, float("-inf"))
+        return kinds if len(kinds) > 1 else next(iter(kinds.values()))
+
+    def logits(self, hidden_NC: Tensor) -> Tensor:
+        """Return the logits ``[N, V]`` in float32."""
+        logits_NV: Tensor = self._inner.get_output_embeddings()(hidden_NC).float()
+        scale, cap = logit_scaling(self.config)
+        if scale != 1.0:
+            logits_NV = logits_NV * scale
+        return logits_NV if cap is None else torch.tanh(logits_NV / cap) * cap
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let the model read without gradient, dropout or an attention that takes no mask.
+
+        Afterwards every submodule is in the mode it was in.
+        """
+        training = [module for module in self.model.modules() if module.training]
+        usual = self.config._attn_implementation
+        for module in training:
+            module.training = False
+        if usual not in ("sdpa", "eager"):
+            self.config._attn_implementation = "sdpa"
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.config._attn_implementation = usual
+            for module in training:
+                module.training = True
+
+
+def logit_scaling(config: Any) -> tuple[float, float | None]:
+    """Return what some families do to logits after the head: a factor, and a soft cap or None."""
+    scale = float(getattr(config, "logit_scale", None) or 1.0)
+    scale /= float(getattr(config, "logits_scaling", None) or 1.0)
+    return scale, getattr(config, "final_logit_softcapping", None)
+
+
+def _windows(config: Any, name: str) -> dict[str, int | None]:
+    """Return how far back each kind of attention layer sees; None for all the way."""
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
+    if not kinds:
+        return {"full_attention": window}
+    if strange := sorted(set(kinds) - _LAYERS):
+        raise ConfigError(f"{name} has {strange[0]} layers, whose state this engine cannot keep")
+    return {kind: window if kind == "sliding_attention" else None for kind in sorted(set(kinds))}
+
+
+def _context_length(config: Any, name: str, wanted: int | None) -> int:
+    limits = {"the model": getattr(config, "max_position_embeddings", None)}
+    if original := _stretched_from(getattr(config, "rope_parameters", None)):
+        limits["its rotary embedding"] = original
+    known = {reason: limit for reason, limit in limits.items() if limit is not None}
+    if not known and wanted is None:
+        raise ConfigError(f"{name} does not say how long its context is; pass context_length")
+    reason, limit = min(known.items(), key=lambda item: item[1], default=("nothing", wanted))
+    assert limit is not None
+    if wanted is None:
+        return int(limit)
+    if not 2 <= wanted <= limit:
+        raise ConfigError(f"context_length must be in [2, {limit}] ({reason}), got {wanted}")
+    return wanted
+
+
+def _stretched_from(rope: Mapping[str, Any] | None) -> int | None:
+    if rope is None:
+        return None
+    if rope.get("rope_type") in _STRETCHED:
+        return rope.get("original_max_position_embeddings")
+    nested = [_stretched_from(inner) for inner in rope.values() if isinstance(inner, Mapping)]
+    return min((length for length in nested if length is not None), default=None)

@@ -1,0 +1,140 @@
+"""Keys and values of many replies, in slots that outlive a batch.
+
+A slot is one row of a tensor per layer and holds one sequence from position 0 on. Rows of any
+length lie side by side without padding: a new token is written behind the last one of its own
+row, and the mask hides what lies beyond. So replies join and leave a running batch without
+anything being shifted, and a finished slot can go on as the beginning of the next prompt.
+
+Shapes: S slots, L positions, H heads, D of one head, B rows of a batch, T new tokens of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+ROUND = 16
+"""Positions are reserved and read in steps of this: GPU kernels want aligned masks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Which slots the next forward writes and reads."""
+
+    slot_B: Tensor
+    contiguous: slice | None
+    """The same slots, if they are neighbours: reading them then copies nothing."""
+    position_BT: Tensor | None
+    """Where the new tokens go; None where every row begins, and sees only itself."""
+    length: int
+    """Positions to read."""
+
+
+class SlotCache(Cache):  # type: ignore[misc] # transformers leaves it untyped
+    """A transformers cache whose rows are slots.
+
+    ``plan`` says what the next forward does. ``reserve`` makes room beforehand.
+    """
+
+    plan: Batch
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers=[_SlotLayer(self) for _ in range(layers)])
+        self.slots = self.length = 0
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Make room for ``slots`` sequences of ``length`` tokens, keeping what is there."""
+        length = -(-length // ROUND) * ROUND
+        if slots <= self.slots and length <= self.length:
+            return
+        if length > self.length > 0:  # grow by half at least: each time everything is copied
+            length = max(length, -(-(self.length * 3 // 2) // ROUND) * ROUND)
+        self.slots, self.length = max(slots, self.slots), max(length, self.length)
+        for layer in self.layers:
+            layer.grow(self.slots, self.length)
+
+    def copy(self, sources: list[int], targets: list[int], length: int) -> None:
+        """Copy the first ``length`` positions of slots, all read before any is written."""
+        for layer in self.layers:
+            for states_SLHD in layer.states:
+                states_SLHD[targets, :length] = states_SLHD[sources, :length]
+
+    def swap(self, first: list[int], second: list[int]) -> None:
+        """Exchange slots pairwise."""
+        for layer in self.layers:
+            for states_SLHD in layer.states:
+                states_SLHD[first + second] = states_SLHD[second + first]
+
+    def wipe(self) -> None:
+        """Set everything to 0: what is masked is still multiplied, and must be a number."""
+        for layer in self.layers:
+            for states_SLHD in layer.states:
+                states_SLHD.zero_()
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self.slots = self.length = 0
+        for layer in self.layers:
+            layer.states = []
+
+
+class _SlotLayer(CacheLayerMixin):  # type: ignore[misc] # transformers leaves it untyped
+    is_sliding = False
+
+    def __init__(self, cache: SlotCache) -> None:
+        super().__init__()
+        self.cache = cache
+        self.states: list[Tensor] = []
+        self.is_initialized = True
+
+    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Write ``[B, H, T, D]`` into the slots; return all that the rows may look at."""
+        plan = self.cache.plan
+        if not self.states:
+            self.states = [self._room(keys), self._room(values)]
+        slots = plan.slot_B if plan.contiguous is None else plan.contiguous
+        if plan.position_BT is None:
+            for states_SLHD, new_BHTD in zip(self.states, (keys, values), strict=True):
+                states_SLHD[slots, : keys.shape[2]] = new_BHTD.transpose(1, 2)
+            return keys, values
+        row_B1 = plan.slot_B.unsqueeze(1)
+        read = []
+        for states_SLHD, new_BHTD in zip(self.states, (keys, values), strict=True):
+            states_SLHD[row_B1, plan.position_BT] = new_BHTD.transpose(1, 2)
+            read.append(states_SLHD[:, : plan.length][slots].transpose(1, 2))
+        return read[0], read[1]
+
+    def grow(self, slots: int, length: int) -> None:
+        for at, old_SLHD in enumerate(self.states):
+            new_SLHD = old_SLHD.new_zeros(slots, length, *old_SLHD.shape[2:])
+            new_SLHD[: old_SLHD.shape[0], : old_SLHD.shape[1]] = old_SLHD
+            self.states[at] = new_SLHD
+
+    def _room(self, like_BHTD: Tensor) -> Tensor:
+        heads, channels = like_BHTD.shape[1], like_BHTD.shape[3]
+        return torch.zeros(
+            self.cache.slots,
+            self.cache.length,
+            heads,
+            channels,
+            dtype=like_BHTD.dtype,
+            device=like_BHTD.device,
+        )
+
+    # What transformers asks when it makes a mask or positions itself: only where rows begin.
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing: the first ``update`` makes room."""
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return query_length, 0
+
+    def get_seq_length(self) -> int:
+        return 0
+
+    def get_max_length(self) -> int:
+        return -1
