@@ -27,4 +27,4 @@ class RecordError(LLMGymError, ValueError):
 
 
 class WorkerError(LLMGymError, RuntimeError):
-    """An environment in a worker process raised, hung or died."""
+    """An environment among many raised, hung or died."""

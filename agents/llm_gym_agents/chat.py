@@ -39,8 +39,9 @@ class ChatFormat:
     With the whole history as context, a prompt begins with ``opening`` and grows by replies and
     ``following``. With the current observation alone as context, every turn is an ``opening``.
 
-    Whatever an observation or a system prompt says stays text: a special token typed there is
-    tokenised as the characters it is made of.
+    Whatever an observation or a system prompt says stays text: a control token typed there is
+    tokenised as the characters it is made of. (What a format writes in plain characters, such as
+    ``[INST]`` or the ``>`` of a plain transcript, anyone can write.)
     """
 
     kind: Literal["chat", "plain"]
@@ -86,8 +87,8 @@ class ChatFormat:
         Args:
             tokenizer: Any transformers tokenizer; it is copied, not changed.
             kind: ``chat`` needs a chat template, ``plain`` ignores it, ``auto`` takes it if any.
-            template_options: Variables of the chat template, as ``{"enable_thinking": False}``. What
-                the template reads from elsewhere, such as the date, is fixed here.
+            template_options: Variables of the chat template, as ``{"enable_thinking": False}``.
+                What the template reads from elsewhere, such as the date, is fixed here.
         """
         if kind not in ("auto", "chat", "plain"):
             raise ConfigError(f"kind must be 'auto', 'chat' or 'plain', got {kind!r}")

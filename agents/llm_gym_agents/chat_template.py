@@ -75,7 +75,7 @@ class Template:
 
 def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> Template:
     """Return the pieces of the tokenizer's chat template, or say why it cannot be cut."""
-    marks = [f"Zq{n}slot{n}qZ" for n in range(6)]
+    marks = [f'Zq{n}"<&\\\n é{n}qZ' for n in range(6)]  # a template that escapes loses them
     system, user, reply, user_2, reply_2, user_3 = marks
     talk = [_say("user", user), _say("assistant", reply), _say("user", user_2, pad=True)]
     longer = [
@@ -103,7 +103,8 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
         raise ConfigError(f"the chat template cannot write user and assistant: {error}") from error
     if opening is None or second is None or third is None:
         raise ConfigError(
-            "the chat template must write every user and assistant message once and in order; "
+            "the chat template must write every user and assistant message as it is, once and in "
+            "order; "
             "pass kind='plain' or a tokenizer with another chat_template"
         )
     after_reply = Piece(second.fixed[1:], second.trims[1:])
@@ -140,7 +141,7 @@ def _cut(text: str, *marks: str) -> Piece | None:
     places = [text.find(mark) for mark in marks]
     if any(text.count(mark) != 1 for mark in marks) or places != sorted(places):
         return None
-    parts = re.split("|".join(marks), text)
+    parts = re.split("|".join(map(re.escape, marks)), text)
     trims = []
     for at, (before, after) in enumerate(pairwise(list(parts))):
         kept = before.endswith(_PAD), after.startswith(_PAD)

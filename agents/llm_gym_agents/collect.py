@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import torch
 from tensordict import TensorDictBase
 from torchrl.collectors import Collector
 
@@ -67,7 +66,22 @@ class EpisodeCollector:
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 
     def collect(self, tasks: Sequence[EpisodeTask]) -> Rollout:
-        """Play ``tasks`` to their ends."""
+        """Play ``tasks`` to their ends and return them with their tokens."""
+        turns, episodes = self._play(tasks)
+        played = [episode for episode in episodes if turns[_id(episode)]]
+        return Rollout(
+            data=assemble([turns[_id(episode)] for episode in played], played, self.policy),
+            episodes=played,
+            unplayed=[episode for episode in episodes if not turns[_id(episode)]],
+        )
+
+    def play(self, tasks: Sequence[EpisodeTask]) -> tuple[list[Trajectory], int]:
+        """Play ``tasks`` to their ends; return the episodes and how many tokens were sampled."""
+        turns, episodes = self._play(tasks)
+        tokens = sum(len(turn.reply_ids) for own in turns.values() for turn in own)
+        return episodes, tokens
+
+    def _play(self, tasks: Sequence[EpisodeTask]) -> tuple[dict[int, list[Turn]], list[Trajectory]]:
         ids = [task.id for task in tasks]
         if len(set(ids)) < len(ids) or IDLE in ids:
             raise ConfigError("every episode of a batch must have an id of its own, from 0 on")
@@ -81,29 +95,17 @@ class EpisodeCollector:
             finished |= self.pool.take_finished()
             if self._on_end:
                 self._on_end(len(finished))
-        episodes = [finished[id] for id in sorted(ids)]
-        played = [episode for episode in episodes if turns[_id(episode)]]
-        return Rollout(
-            data=assemble([turns[_id(episode)] for episode in played], played, self.policy),
-            episodes=played,
-            unplayed=[episode for episode in episodes if not turns[_id(episode)]],
-        )
+        return turns, [finished[id] for id in sorted(ids)]
 
     def _gather(self, batch: TensorDictBase, turns: dict[int, list[Turn]]) -> None:
-        """Sort what moved into its episode; time runs along the last axis of ``batch``."""
-        handles = batch["turn"]
-        for handle in handles[handles > 0].tolist() if handles.ndim == 1 else _in_time(handles):
-            turn = self.policy.turns[handle]
+        """Sort what moved into its episode; rows run down ``batch``, time along it."""
+        handles = batch["turn"].T.reshape(-1)
+        for turn in self.policy.turns.read(handles[handles > 0].tolist()):
             turns[turn.episode].append(turn)
 
     def close(self) -> None:
         """End the collector, the pool and its workers."""
         self._collector.shutdown()
-
-
-def _in_time(handles: torch.Tensor) -> list[int]:
-    found: list[int] = handles.T.reshape(-1)[handles.T.reshape(-1) > 0].tolist()
-    return found
 
 
 def _id(episode: Trajectory) -> int:

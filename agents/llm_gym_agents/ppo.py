@@ -126,7 +126,11 @@ class PPO:
             return data.reward_T, {}
         used = self.kl_control.kl_coef
         rewards_T, kl = algo.kl_in_rewards(
-            data.reward_T, scores.log_prob_T, scores.ref_log_prob_T, data.lengths_E, used
+            data.reward_T,
+            scores.log_prob_T,
+            scores.ref_log_prob_T,
+            data.lengths_E,
+            kl_coef=used,
         )
         self.kl_control.update(kl, n_steps=len(data.lengths_E))
         return rewards_T, {"kl/reference": float(kl), "kl/coef": used}
@@ -155,8 +159,9 @@ class PPO:
 
     def _epochs(self, packer: Packer, batch: TensorDict, critic_only: bool) -> Metrics:
         sums: dict[str, float] = defaultdict(float)
-        steps = 0
-        for epoch in range(self.config.ppo_epochs):
+        steps = epochs = 0
+        for _ in range(self.config.ppo_epochs):
+            epochs += 1
             kl = 0.0
             for episodes in _mini_batches(len(packer.ids_E), self.config.mini_batch_size):
                 metrics = self._step(packer, batch, episodes, critic_only)
@@ -168,7 +173,7 @@ class PPO:
             if limit is not None and kl > limit:
                 break
         means = {name: value / steps for name, value in sums.items()}
-        return means | self._mismatch | {"train/epochs": float(epoch + 1), "train/steps": steps}
+        return means | self._mismatch | {"train/epochs": epochs, "train/steps": steps}
 
     def _step(
         self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool

@@ -1,0 +1,151 @@
+"""Which model, how it plays, where, and what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from llm_gym_agents.config.fields import (
+    Bounds,
+    Count,
+    Fraction,
+    NotNegative,
+    Pattern,
+    Positive,
+    Settings,
+    Text,
+    Whole,
+)
+from llm_gym_agents.config.section import Section
+
+Device = Annotated[
+    str, Pattern(r"auto|cpu|mps|cuda(:\d+)?", "auto, cpu, mps, cuda or cuda with a number (cuda:1)")
+]
+# A copy of ``engines.base.MIN_TEMPERATURE``, which lies behind torch; a test holds them equal.
+MIN_TEMPERATURE = 1e-5
+Temperature = Annotated[
+    float,
+    Pattern("", f"0 (greedy) or a number of at least {MIN_TEMPERATURE}"),
+]
+Split = Literal["train", "dev", "test"]
+
+
+@dataclass(kw_only=True)
+class ModelConfig(Section, section="model"):
+    """Which model is trained."""
+
+    model_name: Text = "tiny"
+    """Hugging Face id; tiny builds a small Llama and its tokenizer on the spot."""
+    local_path: Text | None = None
+    """Folder to load the model from instead."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Precision of the weights."""
+    device: Device = "auto"
+    """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
+    tensor_parallel_size: Count = 1
+    """GPUs that an inference engine spreads one model over."""
+    trust_remote_code: bool = False
+    """Run code that comes with the model."""
+    critic: Literal["shared", "separate"] = "shared"
+    """Value head on the policy's own trunk, or on a copy of it."""
+    lora_rank: Whole = 0
+    """Rank of LoRA adapters, which are then all that is trained; 0 trains every weight."""
+    lora_alpha: Positive = 16.0
+    """Scale of the adapters, divided by their rank."""
+    gradient_checkpointing: bool = False
+    """Compute activations again on the way back: slower, with less memory."""
+
+
+@dataclass(kw_only=True)
+class InferenceConfig(Section, section="inference"):
+    """How the model plays."""
+
+    backend: Literal["transformers", "vllm", "sglang"] = "transformers"
+    """Inference engine."""
+    num_envs: Count = 32
+    """Episodes played side by side."""
+    max_tokens: Count = 256
+    """Most tokens of a reply."""
+    temperature: NotNegative = 1.0
+    """Divides the logits; 0 is greedy, which cannot be trained on."""
+    top_p: Annotated[float, Bounds(above=0, most=1)] = 1.0
+    """Sample among the likeliest tokens that have this probability together."""
+    top_k: Whole = 0
+    """Sample among this many of the likeliest tokens; 0 for all."""
+    min_p: Fraction = 0.0
+    """Sample among tokens with at least this share of the likeliest one's probability."""
+    context: Literal["history", "observation"] = "history"
+    """What the model reads: the episode so far, or only the current observation."""
+    multi_turn: bool = True
+    """Play episodes to their ends; False cuts them after one reply."""
+    max_turns: Count | None = None
+    """Replies after which an episode is cut; None leaves it to the environment."""
+
+
+@dataclass(kw_only=True)
+class CheckpointConfig(Section, section="checkpoint"):
+    """What is kept of a run."""
+
+    output_dir: Text = "./checkpoints"
+    """Folder of the run: config, metrics, curve, episodes, checkpoints."""
+    save_interval: Whole = 1
+    """Epochs between two checkpoints; 0 for one at the end."""
+    keep_last_n: Count = 3
+    """Checkpoints kept besides the best."""
+    save_best: bool = True
+    """Keep the checkpoint with the highest held-out success as well."""
+    resume: bool = False
+    """Go on from the newest checkpoint in output_dir."""
+    wandb_project: Text | None = None
+    """Weights & Biases project to log to as well."""
+
+
+@dataclass(kw_only=True)
+class EnvironmentConfig(Section, section="environment"):
+    """What is played.
+
+    It is also what a ``BaseEnvironment`` is given as its config: such an environment finds
+    ``max_steps`` here, and its own parameters, which are in ``env_kwargs``, as attributes.
+    """
+
+    env_id: Text | None = None
+    """Registered id, such as llm_gym/TextGameEasy-v0."""
+    env_kwargs: Settings = field(default_factory=dict)
+    """Settings of the environment."""
+    max_steps: Count = 10
+    """Steps after which an episode of a BaseEnvironment is over."""
+    workers: Whole = 0
+    """Processes to spread slow environments over; 0 for none."""
+    timeout: Positive | None = None
+    """Seconds that a step in a worker may take before its episode is given up."""
+    train_split: Split | None = "train"
+    """Instances to train on; None for all."""
+    eval_split: Split | None = "test"
+    """Instances to evaluate on; None for all."""
+    eval_interval: Whole = 10
+    """Iterations between two evaluations; 0 for none."""
+    eval_episodes: Count = 64
+    """Episodes of an evaluation."""
+    curriculum: bool = False
+    """Raise the difficulty as success in training passes curriculum_target, lower it below."""
+    curriculum_target: Annotated[float, Bounds(above=0, below=1)] = 0.7
+    """Success that a curriculum aims at."""
+    curriculum_step: Annotated[float, Bounds(above=0, most=1)] = 0.05
+    """How far the difficulty, from 0 to 1, moves at a time."""
+
+    def __getattr__(self, name: str) -> Any:
+        # ``__dict__``, because a copy that is being made has no env_kwargs yet.
+        own = self.__dict__.get("env_kwargs", {})
+        return own[name] if name in own else super().__getattr__(name)
+
+
+@dataclass(kw_only=True)
+class RayConfig(Section, section="ray"):
+    """How a run is spread over machines."""
+
+    use_ray: bool = False
+    """Play on Ray actors."""
+    num_actors: Count = 1
+    """Actors that play."""
+    num_gpus_per_actor: NotNegative = 1.0
+    """GPUs of each actor; a share such as 0.5 puts two on one."""

@@ -1,0 +1,125 @@
+"""How the policy learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from llm_gym_agents.config.fields import (
+    Bounds,
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    Registered,
+    Whole,
+)
+from llm_gym_agents.config.section import Section
+
+# Copies of the names in ``algo``, which lies behind torch; a test holds them equal.
+Aggregation = Literal[
+    "token-mean",
+    "token-sum",
+    "seq-mean-token-sum",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum-norm",
+]
+KLKind = Literal["k1", "abs", "k2", "k3", "k1+", "abs+", "k2+", "k3+"]
+Beta = Annotated[float, Bounds(least=0, below=1)]
+
+
+@dataclass(kw_only=True)
+class TrainingConfig(Section, section="training"):
+    """How the policy learns."""
+
+    # --- how long and from how much -------------------------------------------------------
+    num_epochs: Count = 10
+    """Epochs, each of num_iters_per_epoch iterations."""
+    num_iters_per_epoch: Count = 10
+    """Iterations of an epoch: each plays a batch and learns from it."""
+    batch_size: Count = 32
+    """Episodes of an iteration."""
+    group_size: Count = 1
+    """Episodes that start from one seed, for estimators that compare them."""
+    ppo_epochs: Count = 2
+    """Passes over a batch."""
+    mini_batch_size: Count = 8
+    """Episodes of an optimizer step."""
+    micro_batch_tokens: Count = 16384
+    """Most tokens read in one forward pass; bounds memory and changes no gradient."""
+    shuffle: bool = True
+    """Deal the episodes of a batch into new mini-batches in every pass."""
+    seed: Whole = 0
+    """Decides episodes, sampling and initial weights."""
+
+    # --- advantages -----------------------------------------------------------------------
+    adv_estimator: Annotated[str, Registered("ADVANTAGES", "gae")] = "gae"
+    """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ..."""
+    gamma: Fraction = 1.0
+    """Discount of one step."""
+    lam: Fraction = 0.95
+    """Lambda of generalised advantage estimation, of one step."""
+    discount: Literal["token", "turn"] = "turn"
+    """What a step is; with turn a longer reply is not discounted more."""
+    whiten_advantages: bool = True
+    """Scale advantages to mean 0 and variance 1 over the tokens of a batch."""
+    reward_mode: Literal["replace", "add"] = "replace"
+    """Whether a reward function replaces the environment's rewards or adds to them."""
+
+    # --- losses ---------------------------------------------------------------------------
+    policy_loss: Annotated[str, Registered("POLICY_LOSSES", "ppo")] = "ppo"
+    """Policy loss: ppo, gspo, cispo or gpg."""
+    clip_ratio: Annotated[float, Bounds(above=0, most=1)] = 0.2
+    """How far the ratio of new to old policy may fall below 1, and rise above it."""
+    clip_ratio_high: Positive | None = None
+    """How far it may rise; None for clip_ratio."""
+    dual_clip: Annotated[float, Bounds(above=1)] | None = 3.0
+    """Bound on the loss of a token with a negative advantage, in advantages; None for none."""
+    loss_agg: Aggregation | None = None
+    """How token losses become one number; None for what the policy loss's authors use."""
+    importance_cap: Positive | None = 2.0
+    """Largest weight of a token that trainer and sampler rate differently; None for no weights."""
+    entropy_coef: NotNegative = 0.0
+    """Weight of the entropy bonus."""
+    value_coef: NotNegative = 0.5
+    """Weight of the critic's loss."""
+    value_clip: Positive | None = None
+    """How far a value may move from the old one; None for no clip."""
+
+    # --- the distance to the model that training began with -------------------------------
+    use_kl_in_reward: bool = False
+    """Subtract the KL to the reference from the rewards."""
+    use_kl_in_loss: bool = False
+    """Add the KL to the reference to the loss."""
+    kl_coef: NotNegative = 0.001
+    """Weight of the KL; the first one if adaptive_kl."""
+    kl_kind: KLKind = "k3+"
+    """Estimate of the KL in the loss; with + it has the gradient of the true KL."""
+    adaptive_kl: bool = False
+    """Move the weight until the KL is at target_kl."""
+    target_kl: Positive = 0.1
+    """The KL that adaptive_kl aims at."""
+    kl_horizon: Positive = 10000.0
+    """Episodes over which adaptive_kl changes the weight by at most 20 %."""
+    kl_early_stop: Positive | None = None
+    """End the passes over a batch when the policy has moved this far from the one that sampled."""
+
+    # --- the optimizer --------------------------------------------------------------------
+    learning_rate: Positive = 1e-5
+    """Step size of AdamW."""
+    value_learning_rate: Positive | None = None
+    """Step size of the critic; None for learning_rate."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the step size falls to 0 over the run, if it does."""
+    warmup_iters: Whole = 0
+    """Iterations over which the step size rises from 0."""
+    critic_warmup_iters: Whole = 0
+    """First iterations, in which only the critic learns."""
+    weight_decay: NotNegative = 0.0
+    """Weight decay of AdamW."""
+    adam_beta1: Beta = 0.9
+    """Decay of AdamW's mean of gradients."""
+    adam_beta2: Beta = 0.999
+    """Decay of AdamW's mean of squared gradients."""
+    max_grad_norm: Positive = 1.0
+    """Gradients with a larger norm are scaled down to it."""
