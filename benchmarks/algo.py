@@ -19,6 +19,7 @@ import argparse
 import dataclasses
 import importlib.metadata
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -320,6 +321,9 @@ def main() -> None:
         "commit": commit(),
         "machine": {
             "platform": f"{platform.system()} {platform.machine()}",
+            "cores": os.cpu_count(),
+            # Above the number of cores, seconds are too long; ratios still hold.
+            "load_average": round(os.getloadavg()[0], 1),
             "threads": torch.get_num_threads(),
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in ("torch", "torchrl")},

@@ -121,5 +121,8 @@ class Game(ABC):
         raise NotImplementedError("this game has no solver")
 
     def potential(self) -> float:
-        """Return how good this state is, for shaping: 0 at best, lower further away."""
+        """Return how far along this state is, for shaping: 0 at the start, 1 at the goal.
+
+        The end of an episode takes it all back, so that the terms of an episode add up to 0.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define potential()")

@@ -126,6 +126,11 @@ class ChatFormat:
         """
         return [*self._missing_close(reply_ids), *self._next.ids(observation)]
 
+    def reply(self, text: str) -> list[int]:
+        """Return the ids of a reply that says ``text``, for imitation: what a model would sample."""
+        written = f" {text}" if self.kind == "plain" and self._close != list(self._cut_at) else text
+        return [*self._codec.encode(written), *(self._close or self.stop_ids[:1])]
+
     def text_of(self, reply_ids: Sequence[int]) -> str:
         """Return the action that a reply says.
 

@@ -31,13 +31,14 @@ class Codec:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, fixed: Iterable[str]) -> None:
-        self._slow, self._fast = tokenizer, None
+        self._backend: Tokenizer | PreTrainedTokenizerBase = tokenizer
         if tokenizer.is_fast:
-            self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-            self._fast.no_truncation()
-            self._fast.no_padding()
-            self._fast.encode_special_tokens = False
-        added = tokenizer.added_tokens_decoder
+            self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            self._backend.no_truncation()
+            self._backend.no_padding()
+            self._backend.encode_special_tokens = False
+        # Some vocabularies add runs of spaces and line breaks, which are mere text.
+        added = {at: t for at, t in tokenizer.added_tokens_decoder.items() if t.content.strip()}
         self.tokens: dict[str, int] = {token.content: at for at, token in added.items()}
         """Added tokens, special or not."""
         self.cuts = [
@@ -49,7 +50,7 @@ class Codec:
         unknown = tokenizer.unk_token_id  # any strange word gives it, so it proves nothing
         special = {at for at, token in added.items() if token.special} - {unknown}
         self.control = frozenset(
-            {at for token, at in self.tokens.items() if token and token in text}
+            {at for token, at in self.tokens.items() if token in text}
             | special
             | {at for at in ends if at is not None}
         )
@@ -57,7 +58,7 @@ class Codec:
         self.unknown = tokenizer.unk_token if unknown not in self.control else None
         """The unknown token where it is not control; typed as a word it is kept from being one."""
         words = [word for word, at in self.tokens.items() if at in {*self.control, unknown}]
-        pattern = "|".join(map(re.escape, filter(None, words)))
+        pattern = "|".join(map(re.escape, words))
         self._lookalike = re.compile(f"(?={pattern})" if pattern else r"(?!)")
         plain = [
             token.content
@@ -69,13 +70,13 @@ class Codec:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text``, control tokens and all, with nothing added around it."""
-        if self._fast is None:
-            ids: list[int] = self._slow.encode(whole(text), add_special_tokens=False)
+        if not isinstance(self._backend, Tokenizer):
+            ids: list[int] = self._backend.encode(whole(text), add_special_tokens=False)
             return ids
         try:
-            return self._fast.encode(text, add_special_tokens=False).ids
+            return self._backend.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeEncodeError):  # half a surrogate pair has no utf-8 bytes
-            return self._fast.encode(whole(text), add_special_tokens=False).ids
+            return self._backend.encode(whole(text), add_special_tokens=False).ids
 
     def encode_inert(self, text: str) -> list[int]:
         """Return the ids of ``text`` in the middle of a text, without any control token."""
@@ -87,9 +88,9 @@ class Codec:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids`` without special tokens; bytes of no text become U+FFFD."""
-        if self._fast is not None:
-            return self._fast.decode(ids, skip_special_tokens=True)
-        text = self._slow.decode(
+        if isinstance(self._backend, Tokenizer):
+            return self._backend.decode(ids, skip_special_tokens=True)
+        text = self._backend.decode(
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         assert isinstance(text, str)

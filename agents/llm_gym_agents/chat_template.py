@@ -127,7 +127,7 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
 
 def find_token(text: str, tokens: Collection[str], *, last: bool = False) -> re.Match[str] | None:
     """Return the first or last place in ``text`` where one of ``tokens`` is written."""
-    pattern = "|".join(map(re.escape, sorted(filter(None, tokens), key=len, reverse=True)))
+    pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
     found = list(re.finditer(pattern, text)) if pattern else []
     return found[-1 if last else 0] if found else None
 

@@ -72,34 +72,27 @@ class PolicyValueModel(nn.Module):
         self, ids_S: Tensor, sequence_lengths_Q: Tensor, position_T: Tensor, action_T: Tensor
     ) -> TokenScores:
         """Score the tokens ``action_T`` that are predicted at ``position_T`` of the packed ids."""
-        hidden_TC = self._trunk(self.lm.base_model, ids_S, sequence_lengths_Q)[position_T]
-        log_prob_T, entropy_T = self._head(hidden_TC, action_T)
+        hidden_TC = self.read(ids_S, sequence_lengths_Q)[position_T]
+        log_prob_T, entropy_T = self.head(hidden_TC, action_T)
         return TokenScores(log_prob_T, entropy_T, hidden_TC)
+
+    def read(self, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
+        """Return the policy trunk's last hidden state at every id."""
+        return _read(self.lm.base_model, ids_S, sequence_lengths_Q)
+
+    def read_critic(self, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
+        """Return the hidden states that the critic reads, from its own trunk if it has one."""
+        trunk = self.lm.base_model if self.critic_lm is None else self.critic_lm
+        return _read(trunk, ids_S, sequence_lengths_Q)
 
     def value(self, hidden_TC: Tensor) -> Tensor:
         """Return the values ``[T, 1]`` at hidden states of the trunk that the critic reads."""
         assert self.value_head is not None, "this model was built without a critic"
-        return self.value_head(hidden_TC.float())
+        values_T1: Tensor = self.value_head(hidden_TC.float())
+        return values_T1
 
-    def critic_hidden(
-        self, ids_S: Tensor, sequence_lengths_Q: Tensor, position_T: Tensor
-    ) -> Tensor:
-        """Return the hidden states that the critic reads, from its own trunk if it has one."""
-        trunk = self.lm.base_model if self.critic_lm is None else self.critic_lm
-        return self._trunk(trunk, ids_S, sequence_lengths_Q)[position_T]
-
-    def _trunk(self, trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
-        packing = Packing.of(sequence_lengths_Q)
-        with packed(trunk, packing):
-            out = trunk(
-                input_ids=ids_S.unsqueeze(0),
-                position_ids=packing.position_S.unsqueeze(0),
-                use_cache=False,
-            )
-        hidden_SC: Tensor = out.last_hidden_state.squeeze(0)
-        return hidden_SC
-
-    def _head(self, hidden_TC: Tensor, action_T: Tensor) -> tuple[Tensor, Tensor]:
+    def head(self, hidden_TC: Tensor, action_T: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-prob and entropy of ``action_T`` at hidden states of the policy's trunk."""
         head = self.lm.get_output_embeddings()
         rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
         arguments = (head.weight, getattr(head, "bias", None), *_logit_scaling(self.lm.config))
@@ -114,6 +107,18 @@ class PolicyValueModel(nn.Module):
             )
         log_probs, entropies = zip(*parts, strict=True)
         return torch.cat(log_probs), torch.cat(entropies)
+
+
+def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
+    packing = Packing.of(sequence_lengths_Q)
+    with packed(trunk, packing):
+        out = trunk(
+            input_ids=ids_S.unsqueeze(0),
+            position_ids=packing.position_S.unsqueeze(0),
+            use_cache=False,
+        )
+    hidden_SC: Tensor = out.last_hidden_state.squeeze(0)
+    return hidden_SC
 
 
 def _score(

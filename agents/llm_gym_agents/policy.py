@@ -12,8 +12,9 @@ Shapes: N rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -61,6 +62,8 @@ class LLMPolicy(TensorDictModuleBase):
         chat: How a conversation becomes token ids.
         sampling: How to sample; the chat format's own end-of-turn ids are added.
         context: What the model reads: ``history`` or ``observation``.
+        system_prompt: Told instead of what the environment says; "" tells nothing, which suits a
+            model that is trained on one game from nothing.
         run_seed: With an episode's id and a turn's number it decides what is sampled.
         texts: The table that observation and action handles refer to: the pool's.
     """
@@ -73,6 +76,7 @@ class LLMPolicy(TensorDictModuleBase):
         sampling: Sampling | None = None,
         context: Context = "history",
         run_seed: int = 0,
+        system_prompt: str | None = None,
         texts: Table[str] | None = None,
     ) -> None:
         super().__init__()
@@ -81,7 +85,7 @@ class LLMPolicy(TensorDictModuleBase):
         self.in_keys = ["observation", "episode", "system"]
         self.out_keys = ["action", "cut", "turn"]
         self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
-        self.sampling = sampling or Sampling()
+        self.sampling, self.system_prompt = sampling or Sampling(), system_prompt
         self.texts: Table[str] = Table("") if texts is None else texts
         self.turns: Table[Turn] = Table(_NO_TURN)
         self._open: dict[int, _Conversation] = {}
@@ -133,6 +137,7 @@ class LLMPolicy(TensorDictModuleBase):
     def _read(self, episode: int, system: str, observation: str) -> list[int]:
         """Append the observation to the conversation; return the ids this added."""
         talk = self._open[episode]
+        system = self.rules_for(system)
         if self.context == "observation" or not talk.turns:
             talk.ids = self.chat.opening(system, observation)
             return talk.ids
@@ -150,12 +155,8 @@ class LLMPolicy(TensorDictModuleBase):
         return Request(talk.ids, self._sampling(min(room, self.sampling.max_tokens)), seed, row)
 
     def _sampling(self, max_tokens: int) -> Sampling:
-        given = self.sampling
-        stop_ids = tuple(dict.fromkeys((*given.stop_ids, *self.chat.stop_ids)))
-        return Sampling(
-            max_tokens, given.temperature, given.top_p, given.top_k, given.min_p, stop_ids,
-            given.stop_strings,
-        )  # fmt: skip
+        stop_ids = tuple(dict.fromkeys((*self.sampling.stop_ids, *self.chat.stop_ids)))
+        return replace(self.sampling, max_tokens=max_tokens, stop_ids=stop_ids)
 
     def _note(self, episode: int, prompt_ids: list[int], done: Completion) -> Turn:
         talk = self._open[episode]
@@ -166,6 +167,20 @@ class LLMPolicy(TensorDictModuleBase):
         return Turn(
             episode, number, prompt_ids, done.ids, done.log_probs, str(done.finish), done.version
         )
+
+    def rules_for(self, system: str) -> str:
+        """Return the system prompt of an episode whose environment says ``system``."""
+        return system if self.system_prompt is None else self.system_prompt
+
+    @contextmanager
+    def greedily(self) -> Iterator[None]:
+        """Take the most likely token within this block."""
+        usual = self.sampling
+        self.sampling = replace(usual, temperature=0.0)
+        try:
+            yield
+        finally:
+            self.sampling = usual
 
     # --- without TorchRL -----------------------------------------------------------------
 

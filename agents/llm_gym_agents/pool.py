@@ -65,6 +65,7 @@ class TextEnvPool(EnvBase):
             env_source(env), n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
         )
         self.env_id = self._rows.spec.id if self._rows.spec else None
+        self.has_splits = self._ask_for_splits()
         self.texts: Table[str] = Table("")
         self.failures: list[str] = []
         """What went wrong in environments, one sentence each."""
@@ -76,6 +77,12 @@ class TextEnvPool(EnvBase):
         self._observation_N = np.zeros(n, dtype=np.int64)
         self._system_N = np.zeros(n, dtype=np.int64)
         self._make_specs(n)
+
+    def _ask_for_splits(self) -> bool:
+        try:
+            return all(self._rows.get_attr("has_splits"))
+        except RowsError:  # somebody else's environment, which has never heard of them
+            return False
 
     def _make_specs(self, n: int) -> None:
         def number() -> Unbounded:

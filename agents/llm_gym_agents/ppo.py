@@ -17,11 +17,11 @@ import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
-from torchrl.data import LazyTensorStorage, ReplayBuffer, SamplerWithoutReplacement
+from torchrl.data import ReplayBuffer, SamplerWithoutReplacement, TensorStorage
 
 from llm_gym.errors import LLMGymError
 from llm_gym_agents import algo
-from llm_gym_agents.config import TrainingConfig
+from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.pack import Pack, Packer
 from llm_gym_agents.rollout_data import NO_POSITION, RolloutData
@@ -75,6 +75,7 @@ class PPO:
             kl_coef=config.kl_coef if config.use_kl_in_loss else 0.0,
             kl_kind=config.kl_kind,
         )
+        self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = _optimizer(model, config)
 
     def update(
@@ -112,12 +113,16 @@ class PPO:
             ref_T = torch.zeros(data.tokens)
         everything = range(len(data.lengths_E))
         for pack in packer.within(everything, self.config.micro_batch_tokens):
-            inputs = (pack.ids_S, pack.sequence_lengths_Q, pack.position_T, pack.action_T)
-            log_prob_T[pack.tokens_T] = model(*inputs).log_prob_T
+            hidden_SC = model.read(pack.ids_S, pack.sequence_lengths_Q)
+            log_prob_T[pack.tokens_T], _ = model.head(hidden_SC[pack.position_T], pack.action_T)
             if value_T is not None and bootstrap_E is not None:
-                value_T[pack.tokens_T], bootstrap_E[pack.episodes_M] = _values(model, pack)
+                if model.critic_kind == "separate":
+                    hidden_SC = model.read_critic(pack.ids_S, pack.sequence_lengths_Q)
+                value_T[pack.tokens_T], bootstrap_E[pack.episodes_M] = _values(
+                    model, hidden_SC, pack
+                )
             if self.reference is not None and ref_T is not None:
-                ref_T[pack.tokens_T] = self.reference(*inputs).log_prob_T
+                ref_T[pack.tokens_T] = self.reference(*pack[:4]).log_prob_T
         return Scores(log_prob_T, value_T, bootstrap_E, ref_T)
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
@@ -163,7 +168,7 @@ class PPO:
         for _ in range(self.config.ppo_epochs):
             epochs += 1
             kl = 0.0
-            for episodes in _mini_batches(len(packer.ids_E), self.config.mini_batch_size):
+            for episodes in self._mini_batches(len(packer.ids_E)):
                 metrics = self._step(packer, batch, episodes, critic_only)
                 for name, value in metrics.items():
                     sums[name] += value
@@ -175,6 +180,19 @@ class PPO:
         means = {name: value / steps for name, value in sums.items()}
         return means | self._mismatch | {"train/epochs": epochs, "train/steps": steps}
 
+    def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
+        """Yield every episode once, some at a time, in random order if they are shuffled."""
+        size = min(self.config.mini_batch_size, episodes)
+        sampler = SamplerWithoutReplacement(drop_last=False, shuffle=self.config.shuffle)
+        buffer = ReplayBuffer(
+            storage=TensorStorage(torch.arange(episodes)), sampler=sampler, batch_size=size
+        )
+        left = episodes
+        while left > 0:
+            sampled = buffer.sample().tolist()
+            left -= len(sampled)
+            yield sampled
+
     def _step(
         self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool
     ) -> Metrics:
@@ -184,7 +202,7 @@ class PPO:
         metrics: dict[str, float] = defaultdict(float)
         self.optimizer.zero_grad(set_to_none=True)
         for pack in packer.within(episodes, self.config.micro_batch_tokens):
-            weights_T = algo.token_weights(pack.lengths_M, self.config.loss_agg, counts=counts)
+            weights_T = algo.token_weights(pack.lengths_M, self._aggregation, counts=counts)
             micro = _micro(pack, batch, weights_T)
             loss, terms = self.objective(micro, tokens=counts.tokens)
             self._guard(loss, micro, "loss")
@@ -213,12 +231,11 @@ class PPO:
         raise error
 
 
-def _values(model: PolicyValueModel, pack: Pack) -> tuple[Tensor, Tensor]:
+def _values(model: PolicyValueModel, hidden_SC: Tensor, pack: Pack) -> tuple[Tensor, Tensor]:
     """Return the value at every token of a pack and after each episode that was cut."""
     cut_M = pack.bootstrap_M != NO_POSITION
     positions = torch.cat([pack.position_T, pack.bootstrap_M[cut_M]])
-    hidden = model.critic_hidden(pack.ids_S, pack.sequence_lengths_Q, positions)
-    values = model.value(hidden).squeeze(-1)
+    values = model.value(hidden_SC[positions]).squeeze(-1)
     tokens = pack.position_T.numel()
     bootstrap_M = torch.zeros(len(pack.lengths_M), device=values.device)
     bootstrap_M[cut_M] = values[tokens:]
@@ -227,7 +244,7 @@ def _values(model: PolicyValueModel, pack: Pack) -> tuple[Tensor, Tensor]:
 
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> TensorDict:
     fields: Mapping[str, Tensor] = {
-        **batch[pack.tokens_T].items(),
+        **dict(batch[pack.tokens_T].items()),
         "ids": pack.ids_S,
         "sequence_lengths": pack.sequence_lengths_Q,
         "position": pack.position_T,
@@ -236,21 +253,6 @@ def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> TensorDict:
         "loss_weight": weights_T,
     }
     return TensorDict(dict(fields), [])
-
-
-def _mini_batches(episodes: int, size: int) -> Iterator[list[int]]:
-    """Yield every episode once, in random order, ``size`` at a time."""
-    buffer = ReplayBuffer(
-        storage=LazyTensorStorage(episodes),
-        sampler=SamplerWithoutReplacement(drop_last=False),
-        batch_size=min(size, episodes),
-    )
-    buffer.extend(torch.arange(episodes))
-    left = episodes
-    while left > 0:
-        sampled = buffer.sample()
-        left -= len(sampled)
-        yield sampled.tolist()
 
 
 def _stream(
@@ -283,17 +285,22 @@ def _critic(model: PolicyValueModel) -> TensorDictModule | None:
     if model.critic_kind == "shared":
         return TensorDictModule(model.value, in_keys=["hidden"], out_keys=["state_value"])
     return TensorDictModule(
-        lambda ids, lengths, position: model.value(model.critic_hidden(ids, lengths, position)),
+        lambda ids, lengths, position: model.value(model.read_critic(ids, lengths)[position]),
         in_keys=["ids", "sequence_lengths", "position"],
         out_keys=["state_value"],
     )
 
 
 def _policy_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings of the policy loss that were asked for; the rest are its own."""
+    """Return the settings of the policy loss that were asked for; the rest are its own.
+
+    Losses other than PPO's clip in ranges of their own, so a clip ratio that nobody changed is
+    PPO's and not theirs.
+    """
     takes = algo.get_policy_loss(config.policy_loss).settings
     settings: dict[str, Any] = {}
-    if config.clip_ratio is not None:
+    chosen = config.clip_ratio != TrainingConfig().clip_ratio or config.clip_ratio_high is not None
+    if "clip_ratio" in takes and (config.policy_loss == "ppo" or chosen):
         high = config.clip_ratio if config.clip_ratio_high is None else config.clip_ratio_high
         settings["clip_ratio"] = (config.clip_ratio, high)
     if "dual_clip" in takes:

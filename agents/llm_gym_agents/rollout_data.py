@@ -137,7 +137,7 @@ def _episode(turns: list[Turn], episode: Trajectory, policy: LLMPolicy) -> _Part
             room = limit - part.sequence_lengths[-1]
             part.read(policy.chat.following(turns[-1].reply_ids, final)[:room], same_sequence=True)
         else:
-            system = (episode.reset_info or {}).get("system_prompt", "")
+            system = policy.rules_for((episode.reset_info or {}).get("system_prompt", ""))
             part.read(policy.chat.opening(system, final)[:limit], same_sequence=False)
         part.bootstrap = len(part.ids) - 1
     return part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -25,6 +26,12 @@ class Cut(IntEnum):
     NO = 0
     CONTEXT = 1
     TOKENS = 2
+
+
+def episode_seed(run: int, group: int) -> int:
+    """Return the seed of an environment: 63 bits that depend on run and group alone."""
+    name = f"episode {run}/{group}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
 
 
 def by_options(

@@ -20,6 +20,7 @@ from llm_gym.text_env import TextEnv
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
 PROMPT = ">"
 """What a plain transcript writes in front of a reply; always a word of the vocabulary."""
+_MAX_TURNS = 1_000  # for environments without an end
 _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
 
 
@@ -108,18 +109,19 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
     legal: Callable[[], list[str] | None] = getattr(game, "legal_actions", lambda: None)
     env.action_space.seed(seed)
     observation, _ = env.reset(seed=seed)
-    over, misplaced = False, list(_NONSENSE)  # what was a move once may be unusable later
     yield observation
-    while not over:
+    misplaced = list(_NONSENSE)  # what was a move once may be unusable later
+    for _ in range(_MAX_TURNS):
         action = oracle() if oracle and seed % 2 else sample()
         actions = [*(legal() or ()), action]
         yield from actions
         misplaced += actions
-        if seed % 2 == 0 and rng.random() < 0.2:
+        if isinstance(game, TextEnv) and seed % 2 == 0 and rng.random() < 0.2:
             action = misplaced[rng.integers(len(misplaced))]
         observation, _, terminated, truncated, _ = env.step(action)
-        over = terminated or truncated
         yield observation
+        if terminated or truncated:
+            break
 
 
 def _dress(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:

@@ -59,8 +59,8 @@ class FrozenLakeEnv(TextEnv):
         a hole and G is the goal.
 
     Rewards:
-        1 for reaching the goal, otherwise 0. With ``shaping``, the potential is minus the
-        shortest way over ice to the goal, as a share of the longest such way on this lake.
+        1 for reaching the goal, otherwise 0. With ``shaping``, the potential is the
+        share of the shortest way over ice that has been gone.
 
     Episode end:
         Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
@@ -208,4 +208,4 @@ class FrozenLakeEnv(TextEnv):
 
     def potential(self) -> float:
         away = distances(self._lake)
-        return -away[self._at] / max(away.values())
+        return 1 - away[self._at] / away[0]  # every lake begins in the first place

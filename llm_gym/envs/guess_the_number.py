@@ -47,8 +47,8 @@ class GuessTheNumberEnv(TextEnv):
         The answer to the last guess and the turns left. Earlier answers are not repeated.
 
     Rewards:
-        1 for the right number, otherwise 0. With ``shaping``, the potential is minus the share
-        of the numbers that are still possible (on a logarithmic scale).
+        1 for the right number, otherwise 0. With ``shaping``, the potential is the share of the
+        information that the answers have given so far.
 
     Episode end:
         Terminates on the right number (won) and after ``max_turns`` guesses (lost).
@@ -162,4 +162,4 @@ class GuessTheNumberEnv(TextEnv):
         return str((low + high) // 2)
 
     def potential(self) -> float:
-        return -math.log2(self._to - self._from + 1) / math.log2(self.high - self.low + 1)
+        return 1 - math.log(self._to - self._from + 1) / math.log(self.high - self.low + 1)

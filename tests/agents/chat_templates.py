@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cache
 
@@ -185,7 +186,8 @@ class Family:
     name: str
     template: str
     tokens: tuple[str, ...]
-    """Special tokens; those that end in ``!`` are added but not special (without the mark)."""
+    """Special tokens. A ``!`` behind one: it is added but not special, and the template writes it
+    as control. A ``?``: it is added, and a word like others."""
     end: str
     """What ends a reply, empty where nothing does."""
     eos: str
@@ -194,10 +196,20 @@ class Family:
     """What a reply begins with, before its content."""
     trail: str = ""
     """What a reply has between its content and its end."""
+    prefill: str = ""
+    """What the prompt says for the reply, and the history forgets."""
+    stops: tuple[str, ...] = ()
+    """What the engine must stop at; ``end`` and ``eos`` where empty."""
     system_role: bool = True
+    """Whether the system prompt has a place of its own, at the head of the conversation."""
     greedy: bool = False
     """Its tokens swallow the white space behind them."""
     adds_bos: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """Its control tokens, as somebody would type them."""
+        return [token.removesuffix("!") for token in self.tokens if not token.endswith("?")]
 
 
 FAMILIES = {
@@ -206,7 +218,7 @@ FAMILIES = {
         Family(
             "chatml",
             _CHATML,
-            ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>!", "</think>!"),
+            ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>?", "</think>?"),
             "<|im_end|>",
             "<|im_end|>",
         ),
@@ -257,6 +269,7 @@ FAMILIES = {
             "</s>",
             "<s>",
             " ",
+            system_role=False,
         ),
         Family(
             "phi-3",
@@ -275,11 +288,12 @@ FAMILIES = {
                 "<｜User｜>!",
                 "<｜Assistant｜>!",
                 "<think>!",
-                "</think>!",
+                "</think>?",
             ),
             "<｜end▁of▁sentence｜>",
             "<｜end▁of▁sentence｜>",
             "<｜begin▁of▁sentence｜>",
+            prefill="<think>\n",
         ),
         Family(
             "glm",
@@ -295,6 +309,7 @@ FAMILIES = {
             "<|end|>",
             "<|return|>",
             lead="<|channel|>final<|message|>",
+            stops=("<|return|>",),
         ),
         Family("alpaca", _ALPACA, ("</s>",), "", "</s>", system_role=False),
     )
@@ -308,24 +323,47 @@ _CORPUS = [
 
 
 @cache
-def _trained() -> str:
+def _bytes() -> str:
+    """Return byte-level BPE, as Qwen, Llama 3 and SmolLM have it."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(_CORPUS, trainer)
     return tokenizer.to_str()
 
 
-def build_tokenizer(family: Family) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer with the family's tokens and template."""
-    tokenizer = Tokenizer.from_str(_trained())
+@cache
+def _pieces(prepend: str) -> str:
+    """Return BPE over pieces with byte fallback, as Gemma, Llama 2 and Mistral have it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=prepend)
+    tokenizer.train_from_iterator(_CORPUS, trainers.BpeTrainer(vocab_size=300, show_progress=False))
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    parts = json.loads(tokenizer.to_str())
+    vocabulary = parts["model"]["vocab"]
+    for byte in range(256):
+        vocabulary[f"<0x{byte:02X}>"] = len(vocabulary)
+    parts["model"]["byte_fallback"] = True
+    return json.dumps(parts)
+
+
+def build_tokenizer(family: Family, prepend: str | None = None) -> PreTrainedTokenizerFast:
+    """Return a tokenizer with the family's tokens and template.
+
+    It is byte-level BPE, or one of pieces where ``prepend`` says which get a space in front.
+    """
+    tokenizer = Tokenizer.from_str(_bytes() if prepend is None else _pieces(prepend))
     for name in family.tokens:
-        word = name.removesuffix("!")
+        word = name.rstrip("!?")
         rstrip = family.greedy and word != family.eos
         token = AddedToken(word, special=word == name, normalized=False, rstrip=rstrip)
         (tokenizer.add_special_tokens if word == name else tokenizer.add_tokens)([token])
@@ -344,6 +382,6 @@ def build_tokenizer(family: Family) -> PreTrainedTokenizerFast:
 
 def base_tokenizer() -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer as a base model has it: no template, one end of text."""
-    tokenizer = Tokenizer.from_str(_trained())
+    tokenizer = Tokenizer.from_str(_bytes())
     tokenizer.add_special_tokens(["<|endoftext|>"])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")

@@ -58,7 +58,7 @@ def scan_advantages(
         rewards_LR=grid.fill(rewards_T),
         values_LR=grid.fill(values_T),
         next_values_LR=grid.fill(next_values_T),
-        done_LR=grid.fill(grid.last_T, empty=True),
+        done_LR=grid.fill(grid.last_T),
         terminated_LR=grid.fill(terminated_T),
         gamma_LR=grid.fill(gamma_T) if gamma_T.ndim else gamma_T,
         lam_LR=grid.fill(lam_T) if lam_T.ndim else lam_T,
@@ -66,8 +66,8 @@ def scan_advantages(
     if grid.rows == len(lengths_E):
         return grid.read(advantages_LR)
 
-    # The empty cells of a last block count as 1, so that they change no product.
-    decay_LR = grid.fill((gamma_T * lam_T).expand_as(rewards_T), empty=1.0)
+    # Only an episode's last block has empty cells, and nothing follows it: its products are unused.
+    decay_LR = grid.fill((gamma_T * lam_T).expand_as(rewards_T))
     decay_LR = decay_LR.flip(0).cumprod(0).flip(0)
     zeros_R = torch.zeros_like(advantages_LR[0])
     first_R = scan_advantages(
@@ -128,9 +128,9 @@ class _Grid:
             position_T %= length
         self._cell_T = position_T * self.rows + row_T
 
-    def fill(self, values_T: Tensor, *, empty: float = 0.0) -> Tensor:
-        """The grid of ``values_T``, with ``empty`` where no token lies."""
-        grid = values_T.new_full((self.length * self.rows,), empty)
+    def fill(self, values_T: Tensor) -> Tensor:
+        """The grid of ``values_T``, with 0 where no token lies."""
+        grid = values_T.new_zeros(self.length * self.rows)
         grid[self._cell_T] = values_T
         return grid.view(self.length, self.rows)
 

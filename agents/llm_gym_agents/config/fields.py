@@ -20,13 +20,15 @@ from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
+import numpy as np
+
 from llm_gym.errors import ConfigError
 
 
 class Constraint(Protocol):
     """What a type alone cannot say."""
 
-    def accepts(self, value: Any) -> bool: ...  # noqa: D102
+    def accepts(self, value: Any) -> bool: ...
 
     def words(self, kind: str) -> str:
         """Return what is accepted, as it stands after "must be"; ``kind`` names the type."""
@@ -200,7 +202,7 @@ def _accept(hint: Any, value: Any) -> tuple[bool, Any]:
         return accepted and constraint.accepts(found), found
     if get_origin(hint) is Literal:
         return isinstance(value, str) and value in get_args(hint), value
-    if isinstance(value, bool) or type(value).__name__ == "bool_":  # numpy's, which is no bool
+    if isinstance(value, bool | np.bool_):
         return hint is bool, bool(value)
     return _accept_plain(get_origin(hint) or hint, value)
 

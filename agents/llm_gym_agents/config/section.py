@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
@@ -25,16 +26,16 @@ class Section:
         Section.all_sections[section] = cls
 
     def __setattr__(self, name: str, value: Any) -> None:
-        hints = field_types(type(self))
+        hints = field_types(self.section)
         if name not in hints:
-            raise _unknown(type(self), name)
+            raise _unknown(self.section, name)
         object.__setattr__(self, name, checked(f"{self.section}.{name}", hints[name], value))
 
     def __getattr__(self, name: str) -> Any:
         # Only called for names that do not exist. Copying and pickling ask for such names too.
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _unknown(type(self), name)
+        raise _unknown(self.section, name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
@@ -42,10 +43,10 @@ class Section:
 
 
 @cache
-def field_types(section: type[Section]) -> dict[str, Any]:
-    """Return what each field of ``section`` takes, in the order of the class."""
-    hints = get_type_hints(section, include_extras=True)
-    fields = dataclasses.fields(section)  # type: ignore[arg-type]
+def field_types(section: str) -> dict[str, Any]:
+    """Return what each setting of ``section`` takes, in the order of the class."""
+    hints = get_type_hints(Section.all_sections[section], include_extras=True)
+    fields = dataclasses.fields(Section.all_sections[section])  # type: ignore[arg-type]
     return {field.name: hints[field.name] for field in fields}
 
 
@@ -55,20 +56,16 @@ def elsewhere(name: str) -> str:
     It looks in every section: the right name in the wrong section is the commonest mistake.
     """
     homes = {
-        setting: f"{section.section}.{setting}"
-        for section in Section.all_sections.values()
+        setting: f"{section}.{setting}"
+        for section in Section.all_sections
         for setting in field_types(section)
     }
-    if name in homes:
-        return f" (did you mean {homes[name]!r}?)"
-    meant = did_you_mean(name, homes)
-    for setting, home in homes.items():
-        meant = meant.replace(f"{setting!r}", f"{home!r}")
-    return meant
+    close = get_close_matches(name, homes, n=1)
+    return f" (did you mean {homes[close[0]]!r}?)" if close else ""
 
 
-def _unknown(section: type[Section], name: str) -> UnknownSettingError:
+def _unknown(section: str, name: str) -> UnknownSettingError:
     own = did_you_mean(name, field_types(section))
-    is_elsewhere = any(name in field_types(other) for other in Section.all_sections.values())
+    is_elsewhere = any(name in field_types(other) for other in Section.all_sections)
     meant = elsewhere(name) if is_elsewhere or not own else own
-    return UnknownSettingError(f"{section.section} has no setting {name!r}{meant}")
+    return UnknownSettingError(f"{section} has no setting {name!r}{meant}")

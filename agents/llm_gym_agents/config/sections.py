@@ -21,12 +21,6 @@ from llm_gym_agents.config.section import Section
 Device = Annotated[
     str, Pattern(r"auto|cpu|mps|cuda(:\d+)?", "auto, cpu, mps, cuda or cuda with a number (cuda:1)")
 ]
-# A copy of ``engines.base.MIN_TEMPERATURE``, which lies behind torch; a test holds them equal.
-MIN_TEMPERATURE = 1e-5
-Temperature = Annotated[
-    float,
-    Pattern("", f"0 (greedy) or a number of at least {MIN_TEMPERATURE}"),
-]
 Split = Literal["train", "dev", "test"]
 
 
@@ -102,11 +96,7 @@ class CheckpointConfig(Section, section="checkpoint"):
 
 @dataclass(kw_only=True)
 class EnvironmentConfig(Section, section="environment"):
-    """What is played.
-
-    It is also what a ``BaseEnvironment`` is given as its config: such an environment finds
-    ``max_steps`` here, and its own parameters, which are in ``env_kwargs``, as attributes.
-    """
+    """What is played."""
 
     env_id: Text | None = None
     """Registered id, such as llm_gym/TextGameEasy-v0."""
@@ -134,7 +124,8 @@ class EnvironmentConfig(Section, section="environment"):
     """How far the difficulty, from 0 to 1, moves at a time."""
 
     def __getattr__(self, name: str) -> Any:
-        # ``__dict__``, because a copy that is being made has no env_kwargs yet.
+        # A BaseEnvironment is given this section as its config, and looks in it for parameters
+        # of its own. ``__dict__``, because a copy that is being made has no env_kwargs yet.
         own = self.__dict__.get("env_kwargs", {})
         return own[name] if name in own else super().__getattr__(name)
 

@@ -70,7 +70,8 @@ class TrainingConfig(Section, section="training"):
     policy_loss: Annotated[str, Registered("POLICY_LOSSES", "ppo")] = "ppo"
     """Policy loss: ppo, gspo, cispo or gpg."""
     clip_ratio: Annotated[float, Bounds(above=0, most=1)] = 0.2
-    """How far the ratio of new to old policy may fall below 1, and rise above it."""
+    """How far the ratio of new to old policy may fall below 1 and rise above it. Losses other
+    than ppo have ranges of their own, which they use unless this is changed."""
     clip_ratio_high: Positive | None = None
     """How far it may rise; None for clip_ratio."""
     dual_clip: Annotated[float, Bounds(above=1)] | None = 3.0

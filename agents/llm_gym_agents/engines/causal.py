@@ -26,7 +26,7 @@ Mask = Tensor | dict[str, Tensor]
 _ARGUMENTS = ("input_ids", "attention_mask", "position_ids", "past_key_values")
 _LAYERS = {"full_attention", "sliding_attention"}
 _STRETCHED = {"dynamic", "longrope"}
-"""Rotary embeddings that change with the longest row of a batch once it passes the original length."""
+"""Rotary embeddings that change with the longest row of a batch, past the original length."""
 
 
 class CausalModel:
@@ -38,7 +38,9 @@ class CausalModel:
     """
 
     def __init__(self, model: nn.Module, context_length: int | None = None) -> None:
-        inner: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+        inner: Any = model
+        if hasattr(inner, "get_base_model"):
+            inner = inner.get_base_model()
         name = type(inner).__name__
         trunk = getattr(inner, "base_model", None)
         find_head = getattr(inner, "get_output_embeddings", lambda: None)
@@ -119,7 +121,8 @@ class CausalModel:
         for module in training:
             module.training = False
         if usual not in ("sdpa", "eager"):
-            self.config._attn_implementation = "sdpa"
+            takes_sdpa = getattr(self._inner, "_supports_sdpa", False)
+            self.config._attn_implementation = "sdpa" if takes_sdpa else "eager"
         try:
             with torch.no_grad():
                 yield
@@ -140,6 +143,8 @@ def _windows(config: Any, name: str) -> dict[str, int | None]:
     """Return how far back each kind of attention layer sees; None for all the way."""
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)
+    if "local" in (getattr(config, "attention_layers", None) or ()):  # GPT-Neo has its own way
+        raise ConfigError(f"{name} has local attention layers, which this engine cannot mask")
     if not kinds:
         return {"full_attention": window}
     if strange := sorted(set(kinds) - _LAYERS):

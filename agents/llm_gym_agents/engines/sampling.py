@@ -89,7 +89,7 @@ def _choose(probs_BV: Tensor, settings: RowSettings) -> Tensor:
     if settings.top_p_B1 is None and settings.top_k_B1 is None:
         return chosen_BV
     # Stable: of equally likely tokens the one with the lower id comes first, on every device.
-    sorted_BV, order_BV = probs_BV.sort(-1, descending=True, stable=True)
+    sorted_BV, order_BV = probs_BV.sort(stable=True, dim=-1, descending=True)
     drop_BV = torch.zeros_like(sorted_BV, dtype=torch.bool)
     if settings.top_p_B1 is not None:
         before_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV

@@ -2,12 +2,14 @@
 
 Sequences of like length are read together, padded on the right: a causal model never looks there.
 
-Shapes: B sequences of a group, T tokens, N scored tokens of a chunk, V vocabulary, C hidden channels.
+Shapes: B sequences of a group, T tokens, N scored tokens, M of a chunk, V vocabulary, C hidden
+channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -47,16 +49,18 @@ def _score_group(
     scores: list[list[float]],
 ) -> None:
     longest = max(len(sequences[at]) for at in group)
-    padded = [[*sequences[at], *[sequences[at][-1]] * (longest - len(sequences[at]))] for at in group]
+    padded = [
+        [*sequences[at], *[sequences[at][-1]] * (longest - len(sequences[at]))] for at in group
+    ]
     ids_BT = torch.tensor(padded, device=model.device)
     length_B1 = torch.tensor([[len(sequences[at])] for at in group], device=model.device)
     real_BT = torch.arange(1, longest, device=model.device) < length_B1
     # The last token predicts nothing that is asked for.
     hidden_NC = model.hidden(ids_BT[:, :-1])[real_BT]
     log_prob_N = token_log_probs(model, hidden_NC, ids_BT[:, 1:][real_BT], temperature)
-    lengths = [len(sequences[at]) - 1 for at in group]
-    for at, found in zip(group, log_prob_N.split(lengths), strict=True):
-        scores[at] = found.tolist()
+    found = iter(log_prob_N.tolist())
+    for at in group:
+        scores[at] = list(islice(found, len(sequences[at]) - 1))
 
 
 def token_log_probs(
@@ -65,10 +69,10 @@ def token_log_probs(
     """Return the log-prob of each token given the hidden state before it, a chunk at a time."""
     rows = max(1, CHUNK_ELEMENTS // model.vocabulary)
     found = []
-    for hidden_MC, token_M in zip(hidden_NC.split(rows), token_N.split(rows), strict=True):
-        logits_MV = model.logits(hidden_MC)
+    for begin in range(0, len(token_N), rows):
+        logits_MV = model.logits(hidden_NC[begin : begin + rows])
         if temperature != 1.0:
             logits_MV = logits_MV / temperature
-        chosen_M1 = logits_MV.gather(1, token_M.unsqueeze(1))
+        chosen_M1 = logits_MV.gather(1, token_N[begin : begin + rows, None])
         found.append(chosen_M1.squeeze(1) - logits_MV.logsumexp(1))
     return torch.cat(found)

@@ -18,25 +18,35 @@ from llm_gym_agents.engines.slots import Batch, SlotCache
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}
 """Largest error of a logit, in standard deviations of the logits."""
 _COARSE = 0.25
+_NOTHING = 1e-6  # a model whose logits are all alike has no spread
 _LONGEST = 7
 
 
 def check_decoding(model: CausalModel) -> None:
     """Raise ``ConfigError`` if two short prompts are not continued as the model would."""
     rows = [min(length, model.context_length - 1) for length in (_LONGEST, 4)]
-    ids = [[(7 * at + 3 * row + 1) % model.vocabulary for at in range(n + 1)] for row, n in enumerate(rows)]
-    with model.reading():
-        wanted = [model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids]
-        found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
+    ids = [
+        [(7 * at + 3 * row + 1) % model.vocabulary for at in range(n + 1)]
+        for row, n in enumerate(rows)
+    ]
     name = type(model.model).__name__
+    with model.reading():
+        wanted = [
+            model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
+        ]
+        try:
+            found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{name} cannot be decoded by this engine: {error}") from error
     for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
         if not bool(wanted_TV.isfinite().all()):
             raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
-        error = torch.stack([first_V - wanted_TV[-2], second_V - wanted_TV[-1]]).abs().max()
-        if not float(error / wanted_TV.std()) <= TOLERANCE.get(model.dtype, _COARSE):
+        gaps_2V = torch.stack([first_V, second_V]) - wanted_TV[-2:]
+        gap, spread = float(gaps_2V.abs().max()), float(wanted_TV.std())
+        if not gap <= TOLERANCE.get(model.dtype, _COARSE) * spread + _NOTHING:
             raise ConfigError(
                 f"{name} does not decode as it reads: logits with a cache are off by up to "
-                f"{float(error):.2g}; this engine cannot sample from it rightly"
+                f"{gap:.2g}; this engine cannot sample from it rightly"
             )
 
 

@@ -34,7 +34,7 @@ class Batch:
     """Positions to read."""
 
 
-class SlotCache(Cache):  # type: ignore[misc] # transformers leaves it untyped
+class SlotCache(Cache):
     """A transformers cache whose rows are slots.
 
     ``plan`` says what the next forward does. ``reserve`` makes room beforehand.
@@ -43,7 +43,8 @@ class SlotCache(Cache):  # type: ignore[misc] # transformers leaves it untyped
     plan: Batch
 
     def __init__(self, layers: int) -> None:
-        super().__init__(layers=[_SlotLayer(self) for _ in range(layers)])
+        self._own = [_SlotLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self._own])
         self.slots = self.length = 0
 
     def reserve(self, slots: int, length: int) -> None:
@@ -54,56 +55,59 @@ class SlotCache(Cache):  # type: ignore[misc] # transformers leaves it untyped
         if length > self.length > 0:  # grow by half at least: each time everything is copied
             length = max(length, -(-(self.length * 3 // 2) // ROUND) * ROUND)
         self.slots, self.length = max(slots, self.slots), max(length, self.length)
-        for layer in self.layers:
+        for layer in self._own:
             layer.grow(self.slots, self.length)
 
     def copy(self, sources: list[int], targets: list[int], length: int) -> None:
         """Copy the first ``length`` positions of slots, all read before any is written."""
-        for layer in self.layers:
+        for layer in self._own:
             for states_SLHD in layer.states:
                 states_SLHD[targets, :length] = states_SLHD[sources, :length]
 
     def swap(self, first: list[int], second: list[int]) -> None:
         """Exchange slots pairwise."""
-        for layer in self.layers:
+        for layer in self._own:
             for states_SLHD in layer.states:
                 states_SLHD[first + second] = states_SLHD[second + first]
 
     def wipe(self) -> None:
         """Set everything to 0: what is masked is still multiplied, and must be a number."""
-        for layer in self.layers:
+        for layer in self._own:
             for states_SLHD in layer.states:
                 states_SLHD.zero_()
 
     def free(self) -> None:
         """Give the memory back."""
         self.slots = self.length = 0
-        for layer in self.layers:
+        for layer in self._own:
             layer.states = []
 
 
-class _SlotLayer(CacheLayerMixin):  # type: ignore[misc] # transformers leaves it untyped
+class _SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     is_sliding = False
 
     def __init__(self, cache: SlotCache) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.cache = cache
         self.states: list[Tensor] = []
         self.is_initialized = True
 
-    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
         """Write ``[B, H, T, D]`` into the slots; return all that the rows may look at."""
         plan = self.cache.plan
+        new = (key_states, value_states)
         if not self.states:
-            self.states = [self._room(keys), self._room(values)]
+            self.states = [self._room(one) for one in new]
         slots = plan.slot_B if plan.contiguous is None else plan.contiguous
         if plan.position_BT is None:
-            for states_SLHD, new_BHTD in zip(self.states, (keys, values), strict=True):
-                states_SLHD[slots, : keys.shape[2]] = new_BHTD.transpose(1, 2)
-            return keys, values
+            for states_SLHD, new_BHTD in zip(self.states, new, strict=True):
+                states_SLHD[slots, : new_BHTD.shape[2]] = new_BHTD.transpose(1, 2)
+            return new
         row_B1 = plan.slot_B.unsqueeze(1)
         read = []
-        for states_SLHD, new_BHTD in zip(self.states, (keys, values), strict=True):
+        for states_SLHD, new_BHTD in zip(self.states, new, strict=True):
             states_SLHD[row_B1, plan.position_BT] = new_BHTD.transpose(1, 2)
             read.append(states_SLHD[:, : plan.length][slots].transpose(1, 2))
         return read[0], read[1]

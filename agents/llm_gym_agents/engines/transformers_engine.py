@@ -6,7 +6,7 @@ calling thread, while ``poll`` waits.
 
 from __future__ import annotations
 
-import time  # noqa: TID251 - a timeout is about the wall clock
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -74,7 +74,7 @@ class TransformersEngine(Engine):
         *,
         dtype: str | None = None,
         device: str | None = None,
-        attn_implementation: str = "sdpa",
+        attn_implementation: str | None = None,
         trust_remote_code: bool = False,
         **kwargs: Any,
     ) -> TransformersEngine:
@@ -85,7 +85,8 @@ class TransformersEngine(Engine):
             dtype: float32, bfloat16, float16 or auto (as saved): by default float32 on a CPU and
                 auto elsewhere.
             device: By default cuda if there is one, else cpu.
-            attn_implementation: As in transformers.
+            attn_implementation: As in transformers, which chooses one by itself. Where it is
+                neither sdpa nor eager, one of these is used to generate.
             trust_remote_code: Whether to run Python code that comes with the model.
             **kwargs: Those of ``TransformersEngine``.
         """

@@ -25,21 +25,20 @@ _ROUNDS = 10
 _SEED_MASK = 2**64 - 1
 
 
-def uniforms(
-    seeds: Sequence[int], starts: Sequence[int], count: int
-) -> npt.NDArray[np.float64]:
+def uniforms(seeds: Sequence[int], starts: Sequence[int], count: int) -> npt.NDArray[np.float64]:
     """Return ``[N, K]``: for each seed its numbers ``start`` to ``start + count``, in [0, 1).
 
     >>> first = uniforms([7, 8], [0, 0], 4)
     >>> bool((uniforms([8], [2], 2) == first[1:, 2:]).all())
     True
     """
-    seeds_N = np.array([seed & _SEED_MASK for seed in seeds], dtype=np.uint64)
-    starts_N = np.array(starts, dtype=np.uint64)
+    seeds_N: Words = np.array([seed & _SEED_MASK for seed in seeds], dtype=np.uint64)
+    starts_N: Words = np.array(starts, dtype=np.uint64)
     # A counter gives four words, hence two numbers of 53 bits: begin at an even one.
     pairs = count // 2 + 1
-    pair_NP = (starts_N >> np.uint64(1))[:, None] + np.arange(pairs, dtype=np.uint64)
-    zero = np.zeros_like(pair_NP)
+    ahead_P: Words = np.arange(pairs, dtype=np.uint64)
+    pair_NP: Words = (starts_N >> np.uint64(1))[:, None] + ahead_P
+    zero: Words = np.zeros_like(pair_NP)
     words = philox(
         (pair_NP & _LOW, pair_NP >> _SHIFT, zero, zero),
         ((seeds_N & _LOW)[:, None], (seeds_N >> _SHIFT)[:, None]),

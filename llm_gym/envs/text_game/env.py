@@ -39,8 +39,8 @@ class TextGameEnv(TextEnv):
         it is here or next door. ``style="terse"`` says the same in few words.
 
     Rewards:
-        1 when the quest is done, otherwise 0. With ``shaping``, the potential is minus the share
-        of the planner's way that is still to go.
+        1 when the quest is done, otherwise 0. With ``shaping``, the potential is the share of the
+        planner's way that has been gone.
 
     Episode end:
         Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
@@ -191,7 +191,7 @@ class TextGameEnv(TextEnv):
     def potential(self) -> float:
         if not self._way:  # only shaping asks, and only once per episode for the whole way
             self._way = distance(self._start, self._quest)
-        return -distance(self._world, self._quest) / self._way
+        return 1 - distance(self._world, self._quest) / self._way
 
 
 def _feedback(command: Command) -> str:

@@ -1,0 +1,159 @@
+"""From a config to the parts of a run: model, tokenizer, engine, policy, environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from llm_gym.errors import ConfigError
+from llm_gym.text_env import TextEnv
+from llm_gym.wrappers import EpisodeLimits
+from llm_gym_agents.chat import ChatFormat
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.engines.base import Engine, Sampling
+from llm_gym_agents.engines.load import MissingExtraError, load_model, load_tokenizer
+from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.policy import LLMPolicy
+from llm_gym_agents.pool import TextEnvPool
+from llm_gym_agents.sources import EnvSource, env_source
+from llm_gym_agents.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
+
+TINY = "tiny"
+
+
+def build_lm(
+    config: ConfigStore, env: EnvSource, tokenizer: PreTrainedTokenizerBase | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model that is trained, and its tokenizer."""
+    settings = config.model
+    path = settings.local_path or settings.model_name
+    if path == TINY:
+        tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
+        lm: PreTrainedModel = tiny_llama(tokenizer, seed=config.training.seed)
+    else:
+        device = None if settings.device == "auto" else settings.device
+        trust = settings.trust_remote_code
+        lm = load_model(path, dtype=settings.dtype, device=device, trust_remote_code=trust)
+        tokenizer = tokenizer or load_tokenizer(path, trust_remote_code=trust)
+    return prepare_lm(config, lm), tokenizer
+
+
+def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
+    """Return ``lm`` with the adapters and the memory savings that the config asks for."""
+    if config.model.lora_rank:
+        lm = _add_lora(lm, config.model.lora_rank, config.model.lora_alpha)
+    if config.model.gradient_checkpointing:
+        lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        lm.enable_input_require_grads()
+    return lm.train()
+
+
+def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise MissingExtraError(
+            'model.lora_rank needs peft. Install it with: pip install "llm-gym[lora]"'
+        ) from error
+    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
+    adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)
+    for name, parameter in adapted.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    return adapted
+
+
+def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedTokenizerBase:
+    """Return a tokenizer of the words that an environment uses, or of bytes for a foreign one."""
+    made = gym.make(env, **env_kwargs) if isinstance(env, str) else None
+    if made is None or not isinstance(made.unwrapped, TextEnv):
+        return byte_tokenizer()
+    return word_tokenizer(collect_vocabulary([made]))
+
+
+def tiny_llama(
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden_size: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    context_length: int = 1024,
+    seed: int = 0,
+) -> LlamaForCausalLM:
+    """Return a small Llama with random weights, for a laptop."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=hidden_size,
+                intermediate_size=2 * hidden_size,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                num_key_value_heads=heads,
+                max_position_embeddings=context_length,
+                tie_word_embeddings=False,
+                pad_token_id=tokenizer.pad_token_id,
+                bos_token_id=tokenizer.bos_token_id,
+                eos_token_id=tokenizer.eos_token_id,
+            )
+        )
+
+
+def build_engine(
+    config: ConfigStore, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> Engine:
+    """Return the engine that samples with ``lm``."""
+    if config.inference.backend != "transformers":
+        raise ConfigError(
+            f"inference.backend must be 'transformers' in this version, got "
+            f"{config.inference.backend!r}"
+        )
+    return TransformersEngine(lm, tokenizer=tokenizer)
+
+
+def build_policy(
+    config: ConfigStore, engine: Engine, tokenizer: PreTrainedTokenizerBase
+) -> LLMPolicy:
+    """Return the policy that plays with ``engine``."""
+    settings = config.inference
+    return LLMPolicy(
+        engine,
+        ChatFormat.from_tokenizer(tokenizer),
+        sampling=Sampling(
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            min_p=settings.min_p,
+        ),
+        context=settings.context,
+        system_prompt=settings.system_prompt,
+        run_seed=config.training.seed,
+    )
+
+
+def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
+    """Return ``rows`` environments, cut after as many turns as the config says."""
+    limit = config.inference.max_turns if config.inference.multi_turn else 1
+    wrappers: list[Callable[[Any], Any]] = []
+    if limit is not None:
+        wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
+    source = env_source(env)
+    settings = config.environment.env_kwargs if isinstance(source, str) else {}
+    return TextEnvPool(
+        source,
+        rows,
+        workers=min(config.environment.workers, rows),
+        timeout=config.environment.timeout,
+        wrappers=wrappers,
+        **settings,
+    )

@@ -1,0 +1,141 @@
+"""The language model of a checkpoint: a Hugging Face folder that any tool can load.
+
+With LoRA the folder holds the *merged* model, and the adapters are kept as they are beside it:
+merging rounds, so adapters and base could not be told apart again bit by bit. The base is not
+kept, because it is what ``model.model_name`` names; a fingerprint notices when it is another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from llm_gym_agents.checkpoint.modules import set_module_state
+from llm_gym_agents.checkpoint.part import CheckpointError, Part
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_SAMPLE = 256
+
+
+def save_lm(folder: Path, lm: PreTrainedModel, tokenizer: Any = None) -> Part | None:
+    """Write ``lm`` and its tokenizer to ``folder``; return its adapters, if it has any."""
+    plain = _plain(lm)
+    layers = _adapted(plain)
+    with _quiet(), _as_plain(plain):
+        plain.save_pretrained(folder, state_dict=_merged(plain, layers) if layers else None)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+    return _adapters(plain) if layers else None
+
+
+def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> None:
+    """Copy the weights in ``folder``, or the ``adapters`` of a checkpoint, into ``lm`` in place."""
+    plain = _plain(lm)
+    has_adapters = bool(_adapted(plain))
+    if has_adapters != (adapters is not None):
+        have, want = ("LoRA adapters", "none") if adapters is not None else ("none", "some")
+        raise CheckpointError(
+            f"the checkpoint has {have}, got a model with {want}; "
+            "model.lora_rank must be as it was when the checkpoint was written"
+        )
+    if adapters is not None:
+        _set_adapters(plain, adapters)
+        return
+    with _quiet():
+        fresh = type(lm).from_pretrained(folder, dtype=lm.dtype, local_files_only=True)
+    set_module_state(lm, Part(tensors=fresh.state_dict()))
+
+
+# --- LoRA ----------------------------------------------------------------------------------
+
+
+def _plain(lm: Any) -> Any:
+    """Return the Hugging Face model inside peft's wrapper, if there is one around it."""
+    return lm.get_base_model() if hasattr(lm, "get_base_model") else lm
+
+
+def _adapted(plain: nn.Module) -> dict[str, Any]:
+    """Return the layers that have adapters, by name."""
+    return {name: m for name, m in plain.named_modules() if hasattr(m, "get_delta_weight")}
+
+
+@torch.no_grad()
+def _merged(plain: nn.Module, layers: dict[str, Any]) -> dict[str, Tensor]:
+    """Return the weights with adapters added, named as if there had never been any."""
+    merged = {}
+    for name, tensor in plain.state_dict().items():
+        if ".lora_" in name:
+            continue
+        owner, found, rest = name.rpartition(".base_layer.")
+        if found and rest == "weight":
+            layer = layers[owner]
+            if any(layer.use_dora.get(each) for each in layer.active_adapters):
+                raise CheckpointError(f"only plain LoRA can be saved, got DoRA in {owner}")
+            for adapter in layer.active_adapters:
+                tensor = tensor + layer.get_delta_weight(adapter).to(tensor.dtype)
+        merged[f"{owner}.{rest}" if found else name] = tensor
+    return merged
+
+
+def _adapters(plain: nn.Module) -> Part:
+    state = plain.state_dict()
+    tensors = {name: tensor for name, tensor in state.items() if ".lora_" in name}
+    return Part(tensors=tensors, values={"base": _fingerprint(state)})
+
+
+def _set_adapters(plain: nn.Module, adapters: Part) -> None:
+    state = plain.state_dict()
+    if adapters.values["base"] != _fingerprint(state):
+        raise CheckpointError(
+            "the adapters of the checkpoint must go onto the model they were trained on, got "
+            "another one; model.model_name must be as it was"
+        )
+    base = tuple(name for name in state if ".lora_" not in name)
+    set_module_state(plain, adapters, skip=base)
+
+
+def _fingerprint(state: dict[str, Tensor]) -> str:
+    """Return a digest of the base: names, shapes and a sample of each weight."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in state.items():
+        if ".lora_" not in name:
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            flat = tensor.detach().flatten()
+            step = max(1, flat.numel() // _SAMPLE)
+            digest.update(flat[::step].float().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _as_plain(plain: Any) -> Iterator[None]:
+    """Let transformers save a whole model although adapters were injected into it."""
+    injected = getattr(plain, "_hf_peft_config_loaded", False)
+    if injected:
+        plain._hf_peft_config_loaded = False
+    try:
+        yield
+    finally:
+        if injected:
+            plain._hf_peft_config_loaded = True
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars of transformers: they would tear the trainer's own display."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,26 @@
+"""The settings of a run: ``ConfigStore`` and its sections. Start reading at ``store``."""
+
+from llm_gym_agents.config.cli import parse_args
+from llm_gym_agents.config.section import Section, UnknownSettingError
+from llm_gym_agents.config.sections import (
+    CheckpointConfig,
+    EnvironmentConfig,
+    InferenceConfig,
+    ModelConfig,
+    RayConfig,
+)
+from llm_gym_agents.config.store import ConfigStore
+from llm_gym_agents.config.training import TrainingConfig
+
+__all__ = [
+    "CheckpointConfig",
+    "ConfigStore",
+    "EnvironmentConfig",
+    "InferenceConfig",
+    "ModelConfig",
+    "RayConfig",
+    "Section",
+    "TrainingConfig",
+    "UnknownSettingError",
+    "parse_args",
+]

@@ -1,0 +1,141 @@
+"""Which settings go together: the rules that ``ConfigStore.check`` applies before a run.
+
+Each rule is a generator of the sentences it has to say. Rules may ask the registries of
+``algo`` what an estimator needs, so an estimator of your own is held to its own needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from llm_gym_agents.algo import get_advantage, get_policy_loss
+from llm_gym_agents.config.fields import checked
+from llm_gym_agents.config.section import Section, field_types
+from llm_gym_agents.engines.base import MIN_TEMPERATURE
+
+if TYPE_CHECKING:
+    from llm_gym_agents.config.store import ConfigStore
+
+# GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
+_WIDEST_GSPO_CLIP = 0.01
+
+
+def first_problem(config: ConfigStore) -> str | None:
+    """Return what must change before ``config`` can be trained with, or None."""
+    _check_again(config)
+    return next(chain.from_iterable(rule(config) for rule in _RULES), None)
+
+
+def _check_again(config: ConfigStore) -> None:
+    """Check every setting once more: a dictionary may have changed since it was assigned."""
+    for section in Section.all_sections:
+        for name, hint in field_types(section).items():
+            checked(f"{section}.{name}", hint, getattr(getattr(config, section), name))
+
+
+def _batches(config: ConfigStore) -> Iterator[str]:
+    training = config.training
+    if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
+        yield (
+            f"training.group_size must be at least 2 for the estimator {training.adv_estimator!r}, "
+            f"which compares episodes of one start, got {training.group_size}; 8 is usual"
+        )
+    if training.batch_size % training.group_size:
+        yield (
+            "training.batch_size must be a multiple of training.group_size, "
+            f"got {training.batch_size} and {training.group_size}"
+        )
+    if training.mini_batch_size > training.batch_size:
+        yield (
+            "training.mini_batch_size must be at most training.batch_size, "
+            f"got {training.mini_batch_size} and {training.batch_size}"
+        )
+
+
+def _schedule(config: ConfigStore) -> Iterator[str]:
+    training = config.training
+    iterations = training.num_epochs * training.num_iters_per_epoch
+    for name in ("warmup_iters", "critic_warmup_iters"):
+        if getattr(training, name) >= iterations:
+            yield (
+                f"training.{name} must be below the {iterations} iterations of the run "
+                f"(num_epochs times num_iters_per_epoch), got {getattr(training, name)}"
+            )
+
+
+def _losses(config: ConfigStore) -> Iterator[str]:
+    training = config.training
+    widest = max(training.clip_ratio, training.clip_ratio_high or 0.0)
+    # A clip ratio that nobody changed is PPO's; another loss then takes its own.
+    chosen = {"clip_ratio", "clip_ratio_high"} & config.diff().get("training", {}).keys()
+    if training.policy_loss == "gspo" and chosen and widest > _WIDEST_GSPO_CLIP:
+        yield (
+            f"training.clip_ratio must be at most {_WIDEST_GSPO_CLIP} for the policy loss 'gspo', "
+            f"whose ratio is a mean over an episode, got {widest}; its authors use 0.0003 with a "
+            "clip_ratio_high of 0.0004"
+        )
+    aggregation = training.loss_agg or get_policy_loss(training.policy_loss).aggregation
+    unbounded = config.inference.multi_turn and config.inference.max_turns is None
+    if aggregation == "seq-mean-token-sum-norm" and unbounded:
+        yield (
+            "inference.max_turns must be set for the aggregation 'seq-mean-token-sum-norm', which "
+            "divides by the most tokens an episode may have, got None"
+        )
+
+
+def _kl(config: ConfigStore) -> Iterator[str]:
+    training = config.training
+    if (training.use_kl_in_reward or training.use_kl_in_loss) and training.kl_coef == 0:
+        used = "use_kl_in_reward" if training.use_kl_in_reward else "use_kl_in_loss"
+        yield f"training.kl_coef must be above 0 with training.{used}, got 0.0"
+
+
+def _play(config: ConfigStore) -> Iterator[str]:
+    temperature = config.inference.temperature
+    if temperature < MIN_TEMPERATURE:
+        yield (
+            f"inference.temperature must be at least {MIN_TEMPERATURE} to train, got "
+            f"{temperature}; greedy play has nothing to learn from"
+        )
+    environment = config.environment
+    if environment.workers > config.inference.num_envs:
+        yield (
+            "environment.workers must be at most inference.num_envs, "
+            f"got {environment.workers} and {config.inference.num_envs}"
+        )
+    if environment.timeout is not None and not environment.workers:
+        yield (
+            f"environment.timeout needs environment.workers, got {environment.timeout} and 0; "
+            "a step in the trainer's own process cannot be given up"
+        )
+
+
+def _machine(config: ConfigStore) -> Iterator[str]:
+    model = config.model
+    if model.dtype == "float16":
+        yield (
+            "model.dtype must be float32 or bfloat16 to train, got 'float16', in which small "
+            "gradients vanish"
+        )
+    if model.tensor_parallel_size > 1 and config.inference.backend == "transformers":
+        yield (
+            "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang, "
+            f"got {model.tensor_parallel_size} and 'transformers'"
+        )
+    if config.ray.use_ray:
+        yield (
+            "ray.use_ray must be False, got True: training on several machines is not built yet; "
+            "train in one process"
+        )
+
+
+_RULES: tuple[Callable[[ConfigStore], Iterator[str]], ...] = (
+    _batches,
+    _schedule,
+    _losses,
+    _kl,
+    _play,
+    _machine,
+)

@@ -1,0 +1,275 @@
+"""Text in, text out: the engines for people who want replies to a list of prompts.
+
+engine = create_inference_engine("path/to/model")
+output = engine.generate(["Hello, how are you?"], max_tokens=64, temperature=0.7)
+output.sequences, output.tokens
+
+This is a thin layer over ``llm_gym_agents.engines``: prompts are tokenised as they are, without a
+chat template. Conversations are in ``multi_turn``.
+
+Shapes: B replies, S tokens of the longest.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from rich.progress import Progress
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, request_seed
+from llm_gym_agents.engines.load import BACKENDS, load_engine, with_padding
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceOutput:
+    """Replies, in the order of the prompts."""
+
+    sequences: list[str]
+    """Their text, without the prompt and without special tokens."""
+    tokens: npt.NDArray[np.int64]
+    """Their ids ``[B, S]``, padded on the right with the tokenizer's padding id."""
+    log_probs: npt.NDArray[np.float32]
+    """Of each token when it was sampled ``[B, S]``; 0 where ``tokens`` is padded."""
+    lengths: npt.NDArray[np.int64]
+    """How many of the tokens are real ``[B]``. A sampled end of text is real, whatever its id."""
+    finish_reasons: list[str]
+    """``stop`` or ``length``."""
+
+
+class BaseInferenceEngine:
+    """Text convenience over an engine.
+
+    Args:
+        engine: Samples.
+        tokenizer: Of the engine's model; it is given a padding token if it has none.
+    """
+
+    def __init__(self, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.engine = engine
+        self.tokenizer = with_padding(tokenizer)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        max_tokens: int = 256,
+        temperature: float = 0.7,
+        top_p: float = 0.9,
+        *,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        stop: Sequence[str] = (),
+        n: int = 1,
+        seed: int | None = None,
+    ) -> InferenceOutput:
+        """Return a reply to each prompt.
+
+        Args:
+            prompts: Texts. One that leaves no room for a reply is refused, never cut.
+            max_tokens: Most tokens of a reply.
+            temperature: 0 takes the most likely token.
+            top_p: Sample among the likeliest tokens that have this much probability together.
+            top_k: Sample among this many likeliest tokens; 0 for no limit.
+            min_p: Sample among tokens at least this likely, relative to the likeliest.
+            stop: Strings that end a reply and remain part of it.
+            n: Replies to each prompt, one after another in the output.
+            seed: The same seed gives the same replies, however the prompts are batched; None
+                draws one.
+        """
+        sampling = _sampling(max_tokens, temperature, top_p, top_k, min_p, stop)
+        return self.output(self.engine.generate(self.requests(prompts, sampling, n, seed)))
+
+    def compute_log_probs(
+        self, prompts: Sequence[str], responses: Sequence[str] | Sequence[Sequence[int]]
+    ) -> Tensor:
+        """Return the log-prob of each response after its prompt, summed over its tokens: ``[B]``.
+
+        A response is a text, or token ids as in ``InferenceOutput.tokens``. A text is tokenised
+        apart from its prompt, as a reply is sampled; it does not contain the end of text unless
+        it says so. Log-probs are those of temperature 1.
+        """
+        if len(prompts) != len(responses):
+            raise ConfigError(
+                f"prompts and responses must be as many, got {len(prompts)} and {len(responses)}"
+            )
+        before = [self._encode(prompt) for prompt in prompts]
+        after = [
+            self.tokenizer.encode(response, add_special_tokens=False)
+            if isinstance(response, str)
+            else [int(token) for token in response]
+            for response in responses
+        ]
+        scores = self.engine.score([[*one, *two] for one, two in zip(before, after, strict=True)])
+        sums = [
+            float(np.sum(score[len(ids) - 1 :], dtype=np.float64))
+            for score, ids in zip(scores, before, strict=True)
+        ]
+        return torch.tensor(sums, dtype=torch.float32)
+
+    def requests(
+        self, prompts: Sequence[str], sampling: Sampling, n: int = 1, seed: int | None = None
+    ) -> list[Request]:
+        """Return the requests for ``n`` replies to each prompt."""
+        if isinstance(prompts, str):
+            raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
+        if n < 1:
+            raise ConfigError(f"n must be at least 1, got {n}")
+        run = secrets.randbits(63) if seed is None else seed
+        return [
+            Request(ids, sampling, request_seed(run, at, 0, sample))
+            for at, ids in enumerate(map(self._encode, prompts))
+            for sample in range(n)
+        ]
+
+    def output(self, completions: Sequence[Completion]) -> InferenceOutput:
+        """Return completions as text and padded arrays."""
+        lengths = np.array([len(done.ids) for done in completions], dtype=np.int64)
+        shape = (len(completions), int(lengths.max(initial=0)))
+        tokens = np.full(shape, self.tokenizer.pad_token_id or 0, dtype=np.int64)
+        log_probs = np.zeros(shape, dtype=np.float32)
+        for row, done in enumerate(completions):
+            tokens[row, : len(done.ids)] = done.ids
+            log_probs[row, : len(done.ids)] = done.log_probs
+        texts = [
+            str(self.tokenizer.decode(done.ids, skip_special_tokens=True)) for done in completions
+        ]
+        return InferenceOutput(
+            texts, tokens, log_probs, lengths, [str(done.finish) for done in completions]
+        )
+
+    def close(self) -> None:
+        """Free the engine's memory and processes."""
+        self.engine.close()
+
+    def _encode(self, prompt: str) -> list[int]:
+        if not isinstance(prompt, str):
+            raise ConfigError(f"a prompt must be a text, got {type(prompt).__name__}")
+        ids = list(self.tokenizer.encode(prompt))
+        if not ids:
+            raise ConfigError(f"a prompt must have at least one token, got {prompt!r}")
+        return ids
+
+
+class TransformersInferenceEngine(BaseInferenceEngine):
+    """Runs the model in this process; nothing but transformers is needed."""
+
+    def __init__(self, model_path: str, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__(*load_engine(model_path, "transformers", config))
+
+
+class VLLMInferenceEngine(BaseInferenceEngine):
+    """Runs the model with vLLM."""
+
+    def __init__(self, model_path: str, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__(*load_engine(model_path, "vllm", config))
+
+
+class SGLangInferenceEngine(BaseInferenceEngine):
+    """Runs the model with SGLang."""
+
+    def __init__(self, model_path: str, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__(*load_engine(model_path, "sglang", config))
+
+
+_ENGINES: dict[str, Callable[[str, Mapping[str, Any] | None], BaseInferenceEngine]] = {
+    "transformers": TransformersInferenceEngine,
+    "vllm": VLLMInferenceEngine,
+    "sglang": SGLangInferenceEngine,
+}
+
+
+def create_inference_engine(
+    model_path: str, backend: str = "transformers", config: Mapping[str, Any] | None = None
+) -> BaseInferenceEngine:
+    """Return an engine for the model at ``model_path``.
+
+    Args:
+        model_path: A model folder or a hub name.
+        backend: transformers, vllm or sglang.
+        config: Settings of the engine, as in ``llm_gym_agents.engines.load.load_engine``.
+    """
+    if backend not in _ENGINES:
+        raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    return _ENGINES[backend](model_path, config)
+
+
+class BatchInferenceManager:
+    """Replies to many prompts, a bounded number at a time, with a progress bar.
+
+    A new prompt begins whenever a reply has finished: nobody waits for the longest of a batch.
+
+    Args:
+        engine: Samples.
+        batch_size: Most replies that are in work at once.
+        progress: Whether to show the bar.
+    """
+
+    def __init__(
+        self, engine: BaseInferenceEngine, batch_size: int = 32, *, progress: bool = True
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
+        self.engine, self.batch_size, self.progress = engine, batch_size, progress
+
+    def generate_batch(
+        self,
+        prompts: Sequence[str],
+        max_tokens: int = 256,
+        temperature: float = 0.7,
+        top_p: float = 0.9,
+        *,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        stop: Sequence[str] = (),
+        n: int = 1,
+        seed: int | None = None,
+    ) -> InferenceOutput:
+        """Return what ``BaseInferenceEngine.generate`` would, whatever the batch size."""
+        sampling = _sampling(max_tokens, temperature, top_p, top_k, min_p, stop)
+        requests = self.engine.requests(prompts, sampling, n, seed)
+        done: dict[int, Completion] = {}
+        with Progress(disable=not self.progress) as bar:
+            task = bar.add_task("Generating", total=len(requests))
+            for at, completion in self._run(requests):
+                done[at] = completion
+                bar.advance(task)
+        return self.engine.output([done[at] for at in range(len(requests))])
+
+    def _run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
+        engine = self.engine.engine
+        if engine.running:
+            raise ConfigError(f"generate_batch needs an idle engine, got {engine.running} running")
+        begun = 0
+        try:
+            while begun < len(requests) or engine.running:
+                room = self.batch_size - engine.running
+                new = enumerate(requests[begun : begun + room], begun)
+                tagged = [Request(r.prompt, r.sampling, r.seed, at) for at, r in new]
+                engine.submit(tagged)
+                begun += len(tagged)
+                for done in engine.poll():
+                    assert isinstance(done.key, int)
+                    yield done.key, done
+        except BaseException:  # also an interrupt must leave an engine that can be used again
+            engine.cancel()
+            raise
+
+
+def _sampling(
+    max_tokens: int,
+    temperature: float,
+    top_p: float,
+    top_k: int,
+    min_p: float,
+    stop: Sequence[str],
+) -> Sampling:
+    strings = (stop,) if isinstance(stop, str) else tuple(stop)
+    return Sampling(max_tokens, temperature, top_p, top_k, min_p, stop_strings=strings)

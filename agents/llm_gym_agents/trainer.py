@@ -1,0 +1,397 @@
+"""``PPOTrainer``: a config, an environment, and ``fit``.
+
+An iteration plays named episodes with the current weights, trains on them (``ppo``) and hands
+the new weights to the engine. Around that loop this file keeps the run's folder: config,
+metrics, episode records, checkpoints. Everything that decides what comes next is either in the
+checkpoint or a function of the iteration, so a run that was killed goes on to the same numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
+from llm_gym_agents import algo, metrics
+from llm_gym_agents.build import build_engine, build_lm, build_policy, build_pool, prepare_lm
+from llm_gym_agents.checkpoint import (
+    Checkpoints,
+    Part,
+    TrainerState,
+    load_checkpoint,
+    module_state,
+    optimizer_state,
+    restore_lm,
+    rng_state,
+    save_checkpoint,
+    set_module_state,
+    set_optimizer_state,
+    set_rng_state,
+)
+from llm_gym_agents.collect import EpisodeCollector, Rollout
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.episode_metrics import episode_metrics
+from llm_gym_agents.model import PolicyValueModel
+from llm_gym_agents.ppo import PPO, NotFiniteError
+from llm_gym_agents.rewards import apply_reward_fn
+from llm_gym_agents.rollout import Evaluation, evaluate
+from llm_gym_agents.schedule import Curriculum, learning_rate_factor
+from llm_gym_agents.sources import EnvSource
+from llm_gym_agents.tasks import EpisodeTask, episode_seed
+
+Callback = Callable[["PPOTrainer", dict[str, float]], None]
+EVAL_IDS, GREEDY_IDS = 2**40, 2**41
+"""Where the ids of episodes begin that are not trained on: ids decide what is sampled."""
+
+
+class PPOTrainer:
+    """Trains a language model to play an environment.
+
+    Args:
+        config: Every setting of the run.
+        environment: What is played: an id, a spec, a class, a function that makes one, an
+            environment (``BaseEnvironment`` included). None takes ``config.environment.env_id``.
+        reward_fn: ``(trajectory)`` or ``(trajectory, environment)``, sync or async: the reward of
+            an episode, instead of the environment's own or added to it (``reward_mode``).
+        dataset: Prompts with answers to train on instead of an environment.
+        val_dataset: The same, for held-out evaluation.
+        collate_fn: Turns a row of the data set into ``{"prompt": ..., "answer": ...}``.
+        tokenizer: Instead of the model's own.
+        model: A model that is trained in place instead of the one that the config names.
+        callbacks: Called with the trainer and the metrics after every iteration.
+    """
+
+    def __init__(
+        self,
+        config: ConfigStore,
+        environment: EnvSource | None = None,
+        reward_fn: Callable[..., Any] | None = None,
+        dataset: Any = None,
+        val_dataset: Any = None,
+        collate_fn: Callable[[Any], dict[str, Any]] | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        model: PreTrainedModel | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        config.check()
+        self.config, self.reward_fn, self.callbacks = config, reward_fn, list(callbacks)
+        self.environment = _environment(config, environment, dataset, collate_fn)
+        torch.manual_seed(config.training.seed)
+        if model is None:
+            lm, tokenizer = build_lm(config, self.environment, tokenizer)
+        else:
+            if tokenizer is None:
+                raise ConfigError("a model that is passed in needs its tokenizer as well")
+            lm = prepare_lm(config, model)
+        self.lm, self.tokenizer = lm, tokenizer
+        self._estimator = algo.get_advantage(config.training.adv_estimator)
+        critic = config.model.critic if self._estimator.needs_critic else "none"
+        temperature = config.inference.temperature
+        self.model = PolicyValueModel(lm, critic=critic, temperature=temperature)
+        self.ppo = PPO(self.model, config.training, self._reference())
+        self.engine = build_engine(config, lm, tokenizer)
+        self.policy = build_policy(config, self.engine, tokenizer)
+        self.collector = self._collector(self.environment)
+        self._val = None if val_dataset is None else _as_env(val_dataset, collate_fn)
+        self._val_collector = None if self._val is None else self._collector(self._val)
+        self.curriculum = Curriculum(
+            config.environment.curriculum_target, config.environment.curriculum_step
+        )
+        self.iteration = 0
+        """Iterations that are done."""
+        self.metrics_history: list[dict[str, float]] = []
+        self.folder = Path(config.checkpoint.output_dir)
+        self.checkpoints = Checkpoints(
+            self.folder / "checkpoints",
+            keep_last_n=config.checkpoint.keep_last_n,
+            save_best=config.checkpoint.save_best,
+        )
+        self._elapsed = 0.0
+        self._success: float | None = None
+
+    # --- training ------------------------------------------------------------------------
+
+    def fit(
+        self, num_epochs: int | None = None, num_iters_per_epoch: int | None = None
+    ) -> list[dict[str, float]]:
+        """Train, and return the metrics of every iteration. A second call goes on."""
+        settings = self.config.training
+        per_epoch = num_iters_per_epoch or settings.num_iters_per_epoch
+        total = (num_epochs or settings.num_epochs) * per_epoch
+        if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
+            self.load_checkpoint(latest)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.config.save(self.folder / "config.json")
+        with self._open_log() as log:
+            while self.iteration < total:
+                row = self._iterate(total)
+                row |= self._evaluate_now(total)
+                self.iteration += 1
+                log.log(self.iteration, row)
+                self._remember(row, per_epoch)
+                for callback in self.callbacks:
+                    callback(self, row)
+                if self._is_due(per_epoch, total):
+                    self._save()
+        return self.metrics_history
+
+    def _iterate(self, total: int) -> dict[str, float]:
+        """Play, learn, publish; return what is to be known about it."""
+        start, settings = time.perf_counter(), self.config.training
+        rollout = self.collector.collect(self._tasks())
+        if not rollout.episodes:
+            raise ConfigError(
+                f"no episode of iteration {self.iteration} could be played: "
+                f"{'; '.join(self.collector.pool.failures[-3:]) or 'no prompt fits the context'}"
+            )
+        greedy_E = self._greedy_scores(rollout)
+        rewards = self._reward(rollout)
+        played = time.perf_counter()
+        kind, warmup = settings.lr_schedule, settings.warmup_iters
+        try:
+            learned = self.ppo.update(
+                rollout.data,
+                rate=learning_rate_factor(kind, self.iteration, total, warmup),
+                critic_only=self.iteration < settings.critic_warmup_iters,
+                greedy_scores_E=greedy_E,
+            )
+        except NotFiniteError as error:
+            raise self._with_batch(error) from error
+        self.engine.update_weights(self.lm.named_parameters(), self.iteration + 1)
+        end = time.perf_counter()
+        self._elapsed += end - start
+        row = episode_metrics(rollout) | rewards | learned
+        if self.config.environment.curriculum:
+            row["env/difficulty"] = self.curriculum.difficulty
+            self.curriculum.update(row[metrics.TRAIN_SUCCESS])
+        return row | {
+            "time/collect_s": played - start,
+            "time/update_s": end - played,
+            metrics.TOKENS_PER_SECOND: rollout.data.tokens / (end - start),
+            metrics.ELAPSED: self._elapsed,
+        }
+
+    def _tasks(self) -> list[EpisodeTask]:
+        settings, environment = self.config.training, self.config.environment
+        options: dict[str, Any] = {}
+        if environment.train_split and self._has_splits():
+            options["split"] = environment.train_split
+        if environment.curriculum:
+            options["difficulty"] = self.curriculum.difficulty
+        first = self.iteration * settings.batch_size
+        tasks = []
+        for id in range(first, first + settings.batch_size):
+            group = id // settings.group_size
+            seed = episode_seed(settings.seed, group)
+            tasks.append(EpisodeTask(id, seed, group, options or None))
+        return tasks
+
+    def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
+        """Play every start once more, greedily, if the estimator compares with that."""
+        if not self._estimator.needs_greedy_rollout:
+            return None
+        starts = {episode.seed: episode for episode in rollout.episodes}
+        tasks = [
+            EpisodeTask(GREEDY_IDS + at, episode.seed or 0, at, episode.options)
+            for at, episode in enumerate(starts.values())
+        ]
+        with self.policy.greedily():
+            greedy, _ = self.collector.play(tasks)
+        if self.reward_fn is not None:
+            self._apply_reward_fn(greedy)
+        score = {episode.seed: episode.total_reward for episode in greedy}
+        return torch.tensor([score[episode.seed] for episode in rollout.episodes])
+
+    def _reward(self, rollout: Rollout) -> dict[str, float]:
+        """Let the reward function, if there is one, say what the episodes were worth."""
+        if self.reward_fn is None:
+            return {}
+        self._apply_reward_fn(rollout.episodes)
+        turns = [reward for episode in rollout.episodes for reward in episode.rewards]
+        rollout.data.reward_T[rollout.data.turn_ends_T] = torch.tensor(turns)
+        terms = getattr(self.reward_fn, "metrics", None)
+        return dict(terms()) if callable(terms) else {}
+
+    def _apply_reward_fn(self, episodes: list[Trajectory]) -> None:
+        assert self.reward_fn is not None
+        mode = self.config.training.reward_mode
+        apply_reward_fn(self.reward_fn, episodes, self.environment, mode=mode)
+
+    # --- evaluation ----------------------------------------------------------------------
+
+    def evaluate(self, episodes: int | None = None, records: str | None = None) -> Evaluation:
+        """Play held-out episodes greedily; the same ones every time."""
+        settings = self.config.environment
+        collector = self._val_collector or self.collector
+        split = settings.eval_split if self._val is None and self._has_splits() else None
+        options = {"split": split} if split else None
+        if settings.curriculum:
+            options = {**(options or {}), "difficulty": 1.0}
+        todo = [
+            EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options)
+            for at in range(episodes or settings.eval_episodes)
+        ]
+        with self.policy.greedily():
+            return evaluate(collector, todo, records)
+
+    def _evaluate_now(self, total: int) -> dict[str, float]:
+        every, done = self.config.environment.eval_interval, self.iteration + 1
+        self._success = None
+        if not every or (done % every and done != total):
+            return {}
+        place = self.folder / "episodes"
+        place.mkdir(parents=True, exist_ok=True)
+        result = self.evaluate(records=str(place / f"eval-{done:06d}.jsonl"))
+        self._success = result.success
+        return {
+            metrics.EVAL_SUCCESS: result.success,
+            metrics.EVAL_RETURN: result.mean_return,
+            "eval/turns": result.mean_turns,
+            "eval/invalid": result.invalid,
+        }
+
+    # --- checkpoints ---------------------------------------------------------------------
+
+    def save_checkpoint(self, path: str | Path) -> Path:
+        """Write everything that the run needs to go on to the folder ``path``."""
+        return save_checkpoint(path, self._state(), lm=self.lm, tokenizer=self.tokenizer)
+
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Go on from the checkpoint in the folder ``path``."""
+        state = load_checkpoint(path)
+        restore_lm(self.lm, state)
+        set_module_state(self.model, state.parts["critic"], skip=("lm.",))
+        set_optimizer_state(self.ppo.optimizer, self.model, state.parts["optimizer"])
+        if self.ppo.reference is not None:
+            set_module_state(self.ppo.reference, state.parts["reference"])
+        run = state.parts["run"].values
+        self.ppo.kl_control.load_state_dict(run["kl"])
+        self.curriculum.difficulty = run["difficulty"]
+        self._elapsed = run["elapsed_s"]
+        self.iteration = state.iteration
+        set_rng_state(state.parts["rng"])
+        self.engine.update_weights(self.lm.named_parameters(), self.iteration)
+
+    def _state(self) -> TrainerState:
+        parts = {
+            "critic": module_state(self.model, skip=("lm.",)),
+            "optimizer": optimizer_state(self.ppo.optimizer, self.model),
+            "rng": rng_state(),
+            "run": Part(
+                values={
+                    "kl": self.ppo.kl_control.state_dict(),
+                    "difficulty": self.curriculum.difficulty,
+                    "elapsed_s": self._elapsed,
+                }
+            ),
+        }
+        if self.ppo.reference is not None:
+            parts["reference"] = module_state(self.ppo.reference)
+        return TrainerState(
+            iteration=self.iteration,
+            config=self.config.to_dict(),
+            parts=parts,
+            success=self._success,
+        )
+
+    def _save(self) -> None:
+        self.checkpoints.save(self._state(), lm=self.lm, tokenizer=self.tokenizer)
+
+    def _is_due(self, per_epoch: int, total: int) -> bool:
+        every = self.config.checkpoint.save_interval * per_epoch
+        due = bool(every) and self.iteration % every == 0
+        best = self.config.checkpoint.save_best and self.checkpoints.is_best(self._success)
+        return due or best or self.iteration == total
+
+    # --- the rest ------------------------------------------------------------------------
+
+    def cleanup(self) -> None:
+        """End environments and engine and free their memory. Safe to call twice."""
+        for collector in (self.collector, self._val_collector):
+            if collector is not None:
+                collector.close()
+        self.engine.close()
+
+    def _open_log(self) -> metrics.MetricsLog:
+        return metrics.MetricsLog(
+            self.folder,
+            resume_after=self.iteration if self.iteration else None,
+            wandb_project=self.config.checkpoint.wandb_project,
+            config=self.config.to_dict(),
+        )
+
+    def _remember(self, row: dict[str, float], per_epoch: int) -> None:
+        names = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
+        seed_names = {ours: row[name] for ours, name in names.items() if name in row}
+        epoch = (self.iteration - 1) // per_epoch
+        self.metrics_history.append({"epoch": epoch, **seed_names, **row})
+
+    def _reference(self) -> PolicyValueModel | None:
+        settings = self.config.training
+        if not (settings.use_kl_in_reward or settings.use_kl_in_loss):
+            return None
+        frozen = copy.deepcopy(self.lm).requires_grad_(False).eval()
+        return PolicyValueModel(
+            frozen, critic="none", temperature=self.config.inference.temperature
+        )
+
+    def _collector(self, env: EnvSource) -> EpisodeCollector:
+        settings = self.config
+        rows = min(settings.inference.num_envs, settings.training.batch_size)
+        return EpisodeCollector(build_pool(settings, env, rows), self.policy)
+
+    def _has_splits(self) -> bool:
+        return self.collector.pool.has_splits
+
+    def _with_batch(self, error: NotFiniteError) -> NotFiniteError:
+        """Return the error with the place where the batch that caused it was saved."""
+        assert error.batch is not None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in error.batch.items()}, place)
+        told = NotFiniteError(f"{error}; the batch is in {place}")
+        told.batch = error.batch
+        return told
+
+
+def create_trainer(
+    config: ConfigStore, environment: EnvSource | None = None, **kwargs: Any
+) -> PPOTrainer:
+    """Return the trainer that ``config`` asks for."""
+    return PPOTrainer(config, environment, **kwargs)
+
+
+class RayPPOTrainer(PPOTrainer):
+    """``PPOTrainer`` with ``config.ray.use_ray``, which says what is missing until it is built."""
+
+
+def _environment(
+    config: ConfigStore,
+    environment: EnvSource | None,
+    dataset: Any,
+    collate_fn: Callable[[Any], dict[str, Any]] | None,
+) -> EnvSource:
+    if environment is not None and dataset is not None:
+        raise ConfigError("pass an environment or a dataset, got both")
+    if dataset is not None:
+        return _as_env(dataset, collate_fn)
+    found = environment if environment is not None else config.environment.env_id
+    if found is None:
+        raise ConfigError("pass an environment or set config.environment.env_id, got neither")
+    return found
+
+
+def _as_env(dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None) -> EnvSource:
+    from llm_gym.envs.dataset import as_dataset_env
+
+    rows = dataset if collate_fn is None else [collate_fn(row) for row in dataset]
+    return as_dataset_env(rows)

@@ -1,0 +1,98 @@
+r"""The number in a text, as people and models write it.
+
+Exactly one number has to be there: of two candidates the grader would have to choose one, and a
+model would learn to list them. What leads up to a result does not count: with ``####``, a
+``\boxed{}``, "the answer is" or an equals sign, only what follows the last of them is read.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from itertools import islice
+
+from llm_gym.formats import parse_boxed
+
+_DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
+MOST = 10 ** (_DIGITS // 2)
+"""What is below this, above and below the line, is written in few enough digits to be read."""
+_FRAC = re.compile(r"([-\u2212]?)\\[dt]?frac\{(\d{1,40})\}\{(\d{1,40})\}")
+_RESULT = re.compile(r"\banswer\s{0,9}(?:is|:|=)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?<!\w)(?:(?P<sign>[-+\u2212]?)[$\u20ac\u00a3\u00a5]\s?)?(?P<own_sign>[-+\u2212]?)"
+    r"(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
+    r"(?:\s?/\s?(?P<under>\d+))?"
+    r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?",
+    re.IGNORECASE,
+)
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+|\d+")
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+
+
+def final_part(text: str) -> str:
+    r"""Return what ``text`` gives as its result.
+
+    >>> final_part("12 + 30 = 42"), final_part("So 6 boxes.\n#### 42"), final_part("42")
+    (' 42', ' 42', '42')
+    """
+    _, mark, rest = text.rpartition("####")
+    if mark:
+        return rest
+    if (boxed := parse_boxed(text)) is not None:
+        return boxed
+    start = max((found.end() for found in _RESULT.finditer(text)), default=0)
+    return text[start:].rpartition("=")[2]
+
+
+def parse_number(text: str) -> Fraction | None:
+    r"""Return the one number that ``text`` gives, or None where there is none or more than one.
+
+    Commas between thousands, currency signs, a percent sign, units and a full stop are passed
+    over. Fractions, exponents and "million" count.
+
+    >>> [str(parse_number(text)) for text in ("1,000", "$3.50", "42.", "-3/4", r"\boxed{5 km}")]
+    ['1000', '7/2', '42', '-3/4', '5']
+    >>> [parse_number(text) for text in ("12 or 13", "1,5", "3/0", "a dozen", "H2O")]
+    [None, None, None, None, None]
+    """
+    text = final_part(text)
+    if "\\" in text or "{" in text:
+        text = _FRAC.sub(r" \1\2/\3", text.replace("{,}", ","))
+    found = list(islice(_NUMBER.finditer(text), 2))
+    return _value(found[0]) if len(found) == 1 else None
+
+
+def write_number(number: Fraction) -> str:
+    """Return ``number`` in digits: whole, with a decimal point, or as a fraction.
+
+    >>> write_number(Fraction(-7)), write_number(Fraction(7, 20)), write_number(Fraction(2, 3))
+    ('-7', '0.35', '2/3')
+    """
+    if number.denominator == 1:
+        return str(number.numerator)
+    for decimals in range(1, _DIGITS):
+        scaled = number * 10**decimals
+        if scaled.denominator == 1:
+            sign, digits = "-" * (number < 0), str(abs(scaled.numerator)).zfill(decimals + 1)
+            return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}"
+    return f"{number.numerator}/{number.denominator}"
+
+
+def _value(found: re.Match[str]) -> Fraction | None:
+    whole, _, decimals = found["digits"].partition(".")
+    whole, under = whole if decimals else whole.rstrip(","), found["under"] or "1"
+    if whole and not _GROUPED.fullmatch(whole):
+        return None
+    if max(len(whole), len(decimals), len(under)) > _DIGITS or int(under) == 0:
+        return None
+    number = Fraction(int(whole.replace(",", "") + decimals or "0"))
+    if shift := int((found["power"] or "e0")[1:]) - len(decimals):
+        number *= Fraction(10) ** shift
+    if found["under"]:
+        number /= int(under)
+    if found["scale"]:
+        number *= _SCALES[found["scale"].lower()]
+    signs = (found["sign"] or "") + found["own_sign"]
+    if len(signs) > 1:
+        return None
+    return number if signs in ("", "+") else -number

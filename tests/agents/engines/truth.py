@@ -1,0 +1,25 @@
+"""What a model says of a reply by itself: one plain forward, nothing cached, nothing batched."""
+
+import torch
+
+
+def log_probs(model, prompt, ids, temperature=1.0):
+    """Return the log-prob of each of ``ids`` after ``prompt``."""
+    sequence = torch.tensor([[*prompt, *ids]], device=model.device)
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        logits = model(sequence).logits[0].float() / temperature
+    model.train(training)
+    rows = logits.log_softmax(-1)[len(prompt) - 1 : -1]
+    return [row[token].item() for row, token in zip(rows, ids, strict=True)]
+
+
+def worst_error(model, requests, completions):
+    """Return the largest difference between recorded log-probs and the model's own."""
+    errors = [0.0]
+    for request, done in zip(requests, completions, strict=True):
+        assert len(done.ids) == len(done.log_probs) > 0
+        wanted = log_probs(model, request.prompt, done.ids, request.sampling.temperature or 1.0)
+        errors += [abs(a - b) for a, b in zip(wanted, done.log_probs, strict=True)]
+    return max(errors)

@@ -1,0 +1,193 @@
+"""Settings that contradict each other are found before the run; those without effect are named."""
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
+from llm_gym_agents.config import ConfigStore
+
+
+def config_with(**changes):
+    config = ConfigStore()
+    for path, value in changes.items():
+        section, _, name = path.partition("__")
+        setattr(getattr(config, section), name, value)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"training__adv_estimator": "grpo"},
+            "training.group_size must be at least 2 for the estimator 'grpo', which compares",
+        ),
+        (
+            {"training__group_size": 5},
+            "training.batch_size must be a multiple of training.group_size, got 32 and 5",
+        ),
+        (
+            {"training__mini_batch_size": 33},
+            "training.mini_batch_size must be at most training.batch_size, got 33 and 32",
+        ),
+        (
+            {"training__warmup_iters": 100},
+            "training.warmup_iters must be below the 100 iterations of the run",
+        ),
+        (
+            {"training__critic_warmup_iters": 6, "training__num_epochs": 2,
+             "training__num_iters_per_epoch": 3},
+            "training.critic_warmup_iters must be below the 6 iterations of the run",
+        ),
+        (
+            {"training__policy_loss": "gspo", "training__clip_ratio": 0.1},
+            "training.clip_ratio must be at most 0.01 for the policy loss 'gspo'",
+        ),
+        (
+            {"training__policy_loss": "gspo", "training__clip_ratio": 0.0003,
+             "training__clip_ratio_high": 0.4},
+            "training.clip_ratio must be at most 0.01 for the policy loss 'gspo'",
+        ),
+        (
+            {"training__loss_agg": "seq-mean-token-sum-norm"},
+            "inference.max_turns must be set for the aggregation 'seq-mean-token-sum-norm'",
+        ),
+        (
+            {"training__use_kl_in_reward": True, "training__kl_coef": 0},
+            "training.kl_coef must be above 0 with training.use_kl_in_reward, got 0.0",
+        ),
+        (
+            {"inference__temperature": 0},
+            "inference.temperature must be at least 1e-05 to train, got 0.0; greedy play",
+        ),
+        (
+            {"environment__workers": 33},
+            "environment.workers must be at most inference.num_envs, got 33 and 32",
+        ),
+        (
+            {"environment__timeout": 3},
+            "environment.timeout needs environment.workers, got 3.0 and 0",
+        ),
+        ({"model__dtype": "float16"}, "model.dtype must be float32 or bfloat16 to train"),
+        (
+            {"model__tensor_parallel_size": 2},
+            "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang",
+        ),
+        ({"ray__use_ray": True}, "ray.use_ray must be False, got True"),
+    ],
+)  # fmt: skip
+def test_settings_that_contradict_each_other_are_refused(changes, sentence):
+    config = config_with(**changes)
+    with pytest.raises(ConfigError) as caught:
+        config.check()
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training__policy_loss": "gspo"},
+        {"training__policy_loss": "gspo", "training__clip_ratio": 0.0003},
+        {"training__loss_agg": "seq-mean-token-sum-norm", "inference__max_turns": 4},
+        {"training__loss_agg": "seq-mean-token-sum-norm", "inference__multi_turn": False},
+        {"environment__timeout": 3, "environment__workers": 2},
+        {"model__tensor_parallel_size": 2, "inference__backend": "vllm"},
+        {"training__use_kl_in_loss": True, "training__kl_coef": 0.1, "training__kl_kind": "k1"},
+        {"training__mini_batch_size": 32},
+    ],
+)
+def test_settings_that_agree_are_taken(changes):
+    config = config_with(**changes)
+    config.check()
+    assert config.idle() == []
+
+
+@pytest.mark.parametrize("name", ADVANTAGES.names())
+def test_every_estimator_can_be_chosen(name):
+    size = 8 if ADVANTAGES.get(name).needs_groups else 1
+    config_with(training__adv_estimator=name, training__group_size=size).check()
+
+
+@pytest.mark.parametrize("name", POLICY_LOSSES.names())
+def test_every_policy_loss_can_be_chosen(name):
+    config_with(training__policy_loss=name).check()
+
+
+def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
+    monkeypatch.setattr(ADVANTAGES, "_specs", dict(ADVANTAGES._specs))
+
+    @register_advantage("in_pairs", needs_groups=True)
+    def in_pairs(stream) -> Advantages:
+        raise NotImplementedError
+
+    with pytest.raises(
+        ConfigError, match="group_size must be at least 2 for the estimator 'in_pai"
+    ):
+        config_with(training__adv_estimator="in_pairs").check()
+    config_with(training__adv_estimator="in_pairs", training__group_size=2).check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "idle"),
+    [
+        (
+            {"training__adv_estimator": "grpo", "training__group_size": 8, "training__lam": 0.5,
+             "training__value_coef": 1, "model__critic": "separate"},
+            ["training.lam=0.5 has no effect with training.adv_estimator='grpo'",
+             "model.critic='separate' has no effect with training.adv_estimator='grpo'",
+             "training.value_coef=1.0 has no effect with training.adv_estimator='grpo'"],
+        ),
+        (
+            {"training__adv_estimator": "gae_turn", "training__discount": "token"},
+            ["training.discount='token' has no effect with training.adv_estimator='gae_turn'"],
+        ),
+        (
+            {"training__group_size": 4},
+            ["training.group_size=4 has no effect with training.adv_estimator='gae'"],
+        ),
+        (
+            {"training__policy_loss": "gpg", "training__clip_ratio": 0.1},
+            ["training.clip_ratio=0.1 has no effect with training.policy_loss='gpg'"],
+        ),
+        (
+            {"training__policy_loss": "cispo", "training__dual_clip": None},
+            ["training.dual_clip=None has no effect with training.policy_loss='cispo'"],
+        ),
+        (
+            {"training__kl_coef": 0.5},
+            ["training.kl_coef=0.5 has no effect with training.use_kl_in_reward=False and "
+             "training.use_kl_in_loss=False"],
+        ),
+        (
+            {"training__use_kl_in_reward": True, "training__kl_kind": "k1"},
+            ["training.kl_kind='k1' has no effect with training.use_kl_in_loss=False"],
+        ),
+        (
+            {"training__use_kl_in_reward": True, "training__target_kl": 1},
+            ["training.target_kl=1.0 has no effect with training.adaptive_kl=False"],
+        ),
+        ({"model__lora_alpha": 8}, ["model.lora_alpha=8.0 has no effect with model.lora_rank=0"]),
+        (
+            {"model__model_name": "a/b", "model__local_path": "c"},
+            ["model.model_name='a/b' has no effect with model.local_path='c'"],
+        ),
+        (
+            {"inference__multi_turn": False, "inference__max_turns": 3},
+            ["inference.max_turns=3 has no effect with inference.multi_turn=False"],
+        ),
+        (
+            {"environment__curriculum_step": 0.5},
+            ["environment.curriculum_step=0.5 has no effect with environment.curriculum=False"],
+        ),
+        (
+            {"environment__eval_interval": 0, "environment__eval_episodes": 3},
+            ["environment.eval_episodes=3 has no effect with environment.eval_interval=0"],
+        ),
+        ({"ray__num_actors": 2}, ["ray.num_actors=2 has no effect with ray.use_ray=False"]),
+    ],
+)  # fmt: skip
+def test_settings_that_were_changed_and_do_nothing_are_named(changes, idle):
+    config = config_with(**changes)
+    config.check()
+    assert config.idle() == idle

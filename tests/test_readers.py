@@ -1,0 +1,456 @@
+"""Readers: every kind of file and object, streaming, and a name for every bad row."""
+
+import csv
+import gc
+import gzip
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tracemalloc
+import types
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.data import readers
+from llm_gym.data.graders import get_grader
+from llm_gym.data.order import shuffled
+from llm_gym.data.readers import open_source
+from llm_gym.data.rows import Columns, read_row
+from llm_gym.data.table import Plan, open_table
+from llm_gym.errors import ConfigError, RecordError
+
+ROWS = [{"prompt": f"Say {n}.", "answer": str(n)} for n in range(7)]
+PLAN = Plan(Columns(), get_grader("exact"))
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def as_jsonl(path, rows=ROWS):
+    return write(path, map(json.dumps, rows))
+
+
+def as_csv(path, rows=ROWS, delimiter=","):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def everything(source):
+    return [found.data for found in source.scan()]
+
+
+def fetched(source):
+    return [source.fetch(found.place) for found in source.scan()]
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_file_gives_the_same_rows(tmp_path):
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in ROWS)
+    paths = [
+        as_jsonl(tmp_path / "a.jsonl"),
+        as_jsonl(tmp_path / "a.ndjson"),
+        tmp_path / "a.jsonl.gz",
+        as_csv(tmp_path / "a.csv"),
+        as_csv(tmp_path / "A.TSV", delimiter="\t"),
+    ]
+    for path in paths:
+        assert everything(open_source(path)) == ROWS, path
+        assert fetched(open_source(str(path))) == ROWS, path
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1)
+
+
+@given(st.lists(st.fixed_dictionaries({"a": TEXTS, "b": TEXTS}), min_size=1, max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_any_text_comes_back_from_its_place(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("rows")
+    for path in (as_jsonl(folder / "a.jsonl", rows), as_csv(folder / "a.csv", rows)):
+        source = open_source(path)
+        assert everything(source) == rows
+        assert fetched(source) == rows
+
+
+def test_a_cell_may_span_lines_and_the_next_row_keeps_its_number(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('prompt,answer\n"one\ntwo, ""three""\n",1\n\nfour,4\n')
+    found = list(open_source(path).scan())
+    assert [row.number for row in found] == [2, 6]
+    assert found[0].data == {"prompt": 'one\ntwo, "three"\n', "answer": "1"}
+    source = open_source(path)
+    assert source.number(found[1].place) == 6
+
+
+def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}')
+    source = open_source(path)
+    assert everything(source) == fetched(source) == [{"a": 1}, {"a": 2}]
+    assert [source.number(found.place) for found in source.scan()] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            b'{"a": 1}\n{"a": \n',
+            r"a\.jsonl, line 2: this is not JSON: Expecting value at character",
+        ),
+        (b'{"a": 1}\n\n\xff\n', r"a\.jsonl, line 3: this is not JSON: .*utf-8"),
+        (b"[" * 100_000 + b"\n", r"a\.jsonl, line 1: this is not JSON: .*recursion"),
+        (b'{"a": ' + b"9" * 5000 + b"}\n", r"a\.jsonl, line 1: this is not JSON: "),
+    ],
+)
+def test_a_bad_line_of_jsonl_is_named(tmp_path, text, message):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text)
+    with pytest.raises(RecordError, match=message):
+        everything(open_source(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "line 1: the file must begin with the names of its columns"),
+        (b"a,a\n1,2\n", "line 1: the column 'a' is there twice"),
+        (b"a,b\n1,2\n3\n", "line 3: the row has 1 cells for 2 columns"),
+        (b'a,b\n1,2\n3,"4\n5,6\n', "line 3: this is not CSV: unexpected end of data"),
+        (b'a,b\n1,2\n"3"x,4\n', "line 3: this is not CSV: ',' expected after '\"'"),
+        (b"a,b\n1,\xff\n", "line 2: this is not CSV: .*utf-8"),
+        (b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: this is not CSV: field larger"),
+    ],
+)
+def test_a_bad_row_of_csv_is_named(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text)
+    with pytest.raises(RecordError, match=message):
+        everything(open_source(path))
+
+
+def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n"' + b"x" * (2 << 20) + b'"\n')
+    with pytest.raises(RecordError, match="line 2: a line must have at most 1 MiB"):
+        everything(open_source(path))
+
+
+def test_damaged_gzip_is_named(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20])
+    with pytest.raises(RecordError, match=r"a\.jsonl\.gz: the gzip data is damaged"):
+        open_source(path)
+
+
+def test_a_bad_line_inside_gzip_is_named_with_its_own_number(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\nnope\n'))
+    with pytest.raises(RecordError, match=r"a\.jsonl\.gz, line 2: this is not JSON"):
+        everything(open_source(path))
+
+
+@pytest.mark.parametrize("name", ["openai/gsm8k", "rows.json", "rows"])
+def test_what_is_no_file_of_ours_is_told_what_to_do(name):
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl.*load_dataset"):
+        open_source(name)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ConfigError, match=r"there is no file 'nowhere\.jsonl'"):
+        open_source("nowhere.jsonl")
+
+
+def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
+    source = open_source(tmp_path / "a.jsonl.gz")
+    copy = source.path
+    assert copy.exists()
+    if hasattr(os, "fork"):
+        code = f"""
+import os, sys
+from llm_gym.data.readers import open_source
+source = open_source({str(tmp_path / "a.jsonl.gz")!r})
+if os.fork() == 0:
+    del source
+    os._exit(0)
+os.wait()
+print(source.path.exists())
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == "True\n", done.stderr
+    del source
+    gc.collect()
+    assert not copy.exists()
+
+
+def test_opening_a_large_file_keeps_a_few_bytes_per_row(tmp_path):
+    path, count = tmp_path / "a.jsonl", 4000
+    with path.open("w") as file:
+        for n in range(count):
+            file.write(json.dumps({"prompt": f"{n} {'x' * 500}", "answer": str(n)}) + "\n")
+    tracemalloc.start()
+    table = open_table(path, PLAN)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(table) == count
+    assert kept < 40 * count < path.stat().st_size / 10
+    assert table.fetch(count - 1).answers == (str(count - 1),)
+
+
+# --- Parquet -----------------------------------------------------------------------------------
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match="pip install pyarrow"):
+        open_source(tmp_path / "a.parquet")
+
+
+class FakeParquetFile:
+    """Reads JSON lines, with the interface of pyarrow's."""
+
+    def __init__(self, path):
+        self.rows = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def iter_batches(self, batch_size):
+        assert batch_size > 1
+        for at in range(0, len(self.rows), 2):
+            yield types.SimpleNamespace(to_pylist=lambda at=at: self.rows[at : at + 2])
+
+
+@pytest.fixture
+def fake_pyarrow(monkeypatch):
+    pyarrow, parquet = types.ModuleType("pyarrow"), types.ModuleType("pyarrow.parquet")
+    pyarrow.ArrowException = type("ArrowException", (Exception,), {})
+    pyarrow.parquet, parquet.ParquetFile = parquet, FakeParquetFile
+    monkeypatch.setitem(sys.modules, "pyarrow", pyarrow)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
+
+
+def test_parquet_rows_come_in_batches_and_are_named_from_zero(tmp_path, fake_pyarrow):
+    path = as_jsonl(tmp_path / "a.parquet", [*ROWS, {"prompt": "", "answer": "x"}])
+    source = open_source(path)
+    assert fetched(source)[:-1] == ROWS
+    with pytest.raises(RecordError, match=r"a\.parquet, row 7: 'prompt' is empty"):
+        open_table(path, PLAN)
+
+
+def test_real_parquet_is_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [{"prompt": [{"role": "user", "content": row["prompt"]}], **row} for row in ROWS]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=3)
+    assert fetched(open_source(tmp_path / "a.parquet")) == rows
+    (tmp_path / "b.parquet").write_bytes(b"no")
+    with pytest.raises(RecordError, match=r"b\.parquet: this is not Parquet"):
+        open_source(tmp_path / "b.parquet")
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+class LikeADataset:
+    """What ``datasets.Dataset`` and ``torch.utils.data.Dataset`` have in common."""
+
+    def __len__(self):
+        return len(ROWS)
+
+    def __getitem__(self, at):
+        return ROWS[range(len(ROWS))[at]]
+
+
+@pytest.mark.parametrize("rows", [ROWS, tuple(ROWS), LikeADataset(), iter(ROWS), (r for r in ROWS)])
+def test_rows_may_come_as_any_object(rows):
+    source = open_source(rows)
+    assert everything(source) == ROWS
+    assert fetched(source) == ROWS
+
+
+def test_a_real_dataset_object_is_read(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    assert fetched(open_source(datasets.Dataset.from_list(ROWS))) == ROWS
+    splits = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
+    assert len(open_table(splits, PLAN)) == len(ROWS)
+    stream = datasets.Dataset.from_list(ROWS).to_iterable_dataset()
+    assert everything(open_source(stream, limit=3)) == ROWS[:3]
+
+
+def test_an_endless_iterable_is_read_up_to_the_limit():
+    def endless():
+        n = 0
+        while True:
+            yield {"prompt": f"{n}?", "answer": n}
+            n += 1
+
+    table = open_table(endless(), Plan(Columns(), get_grader("exact"), limit=4))
+    assert [table.fetch(n).answers[0] for n in range(len(table))] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("dataset", [3, object(), {}, {"prompt": ["a"], "answer": ["b"]}])
+def test_what_holds_no_rows_is_refused(dataset):
+    with pytest.raises(ConfigError, match=r"must be a path, rows|must have splits as keys"):
+        open_source(dataset, split_column="split")
+
+
+def test_a_bad_row_of_an_object_is_named_with_its_index():
+    with pytest.raises(RecordError, match="the data set, row 1: the row has no column 'answer'"):
+        open_table([ROWS[0], {"prompt": "x"}], PLAN)
+    with pytest.raises(RecordError, match="the dev rows, row 0: a row must have named columns"):
+        open_table({"train": ROWS, "dev": [3]}, PLAN)
+
+
+# --- one row -----------------------------------------------------------------------------------
+
+
+def chat(*turns):
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def test_a_conversation_is_written_out_with_its_speakers():
+    prompt = chat(("user", "Hi."), ("assistant", "Hello."), ("user", "2 + 2?"))
+    row = read_row({"prompt": prompt, "answer": 4}, Columns())
+    assert row.prompt == "User: Hi.\n\nAssistant: Hello.\n\nUser: 2 + 2?"
+
+
+def test_the_assistants_last_word_is_the_answer_where_there_is_no_column():
+    prompt = chat(("system", "Be brief."), ("user", "2 + 2?"), ("assistant", "4"))
+    row = read_row({"messages": prompt}, Columns(prompt="messages"))
+    assert (row.system, row.prompt, row.answers) == ("Be brief.", "2 + 2?", ("4",))
+
+
+def test_parts_of_a_message_are_joined():
+    parts = [{"type": "text", "text": "2 + "}, {"type": "text", "text": "2?"}]
+    assert read_row({"prompt": chat(("user", parts)), "answer": 4}, Columns()).prompt == "2 + 2?"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "no column 'prompt', it has none; say which one holds the prompt with prompt="),
+        ({"question": "?", "answer": 1}, "no column 'prompt', it has 'question', 'answer'"),
+        ({"prompt": "?"}, "no column 'answer'"),
+        ({"prompt": " \n", "answer": 1}, "'prompt' is empty"),
+        ({"prompt": 3, "answer": 1}, "text or chat messages, got 3"),
+        ({"prompt": [], "answer": 1}, r"text or chat messages, got \[\]"),
+        ({"prompt": ["hi"], "answer": 1}, "role and content, got 'hi'"),
+        ({"prompt": chat(("king", "hi")), "answer": 1}, "got 'king'"),
+        ({"prompt": chat(("user", None)), "answer": 1}, "must hold text"),
+        ({"prompt": chat(("user", [{"type": "image"}])), "answer": 1}, "must hold text"),
+        ({"prompt": chat(("system", "hi")), "answer": 1}, "must hold one from the user"),
+        ({"prompt": chat(("user", "a"), ("assistant", "b")), "answer": 1}, "not be the assistant"),
+        ({"prompt": "?", "answer": None}, "must be text or a number, got None"),
+        ({"prompt": "?", "answer": " "}, "the answer is empty"),
+        ({"prompt": "?", "answer": []}, "accepted answers is empty"),
+        ({"prompt": "?", "answer": {"a": 1}}, "must be text or a number"),
+        ({"prompt": "?", "answer": 1, "split": "tain"}, "train, dev or test, got 'tain'"),
+        ({"prompt": "?", "answer": 1, "options": "AB"}, "choices must be a list"),
+        ({"prompt": "?", "answer": 1, "options": ["a"]}, "2 to 26 choices, got 1"),
+        ([1], "a row must have named columns, got list"),
+    ],
+)
+def test_a_bad_row_says_what_is_wrong(row, message):
+    with pytest.raises(ValueError, match=message):
+        read_row(row, Columns(choices="options"))
+
+
+def test_the_same_question_has_one_name_whatever_its_spaces_and_answer():
+    rows = [read_row({"prompt": p, "answer": a}, Columns()) for p, a in [("a b", 1), ("a  b\n", 2)]]
+    assert rows[0].question_id() == rows[1].question_id()
+    assert rows[0].row_id() != rows[1].row_id()
+    assert rows[0].row_id()[:8] == rows[1].row_id()[:8]
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_once_for_all_and_again_when_it_changes(tmp_path):
+    path = as_jsonl(tmp_path / "a.jsonl")
+    table = open_table(path, PLAN)
+    assert open_table(str(path), PLAN) is table
+    assert open_table(path, Plan(Columns(), get_grader("number"))) is not table
+    as_jsonl(path, ROWS[:3])
+    assert len(open_table(path, PLAN)) == 3
+
+
+def test_a_row_that_changes_under_us_is_noticed(tmp_path):
+    path = as_jsonl(tmp_path / "a.jsonl")
+    table = open_table(path, PLAN)
+    path.write_text(path.read_text().replace("Say 3.", "Sag 3."))
+    assert table.fetch(2).prompt == "Say 2."
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 4: the row has changed since"):
+        table.fetch(3)
+    path.write_text("")
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 1: "):
+        table.fetch(3)
+
+
+def test_a_table_pickles_as_a_reference_and_copies_as_itself(tmp_path):
+    import copy
+
+    rows = [{"prompt": f"{n}?", "answer": n} for n in range(2000)]
+    table = open_table(as_jsonl(tmp_path / "a.jsonl", rows), PLAN)
+    data = pickle.dumps(table)
+    assert len(data) < 1000
+    assert pickle.loads(data).fetch(1999) == table.fetch(1999)
+    assert copy.deepcopy(table) is table
+    kept = open_table(iter(rows), PLAN)
+    assert pickle.loads(pickle.dumps(kept)).fetch(1999) == table.fetch(1999)
+
+
+@pytest.mark.parametrize("answer", ["two\nlines", "<think>x</think>"])
+def test_an_answer_that_its_format_cannot_write_is_named(answer):
+    rows = [*ROWS, {"prompt": "?", "answer": answer}]
+    with pytest.raises(RecordError, match=r"row 7: the answer .* cannot be written in .*'plain'"):
+        open_table(rows, PLAN)
+
+
+def test_an_answer_that_is_too_long_is_named():
+    with pytest.raises(RecordError, match="row 0: an answer must have at most 4000 characters"):
+        open_table([{"prompt": "?", "answer": "x" * 4001}], PLAN)
+
+
+def test_no_rows_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"a\.jsonl has no rows"):
+        open_table(write(tmp_path / "a.jsonl", []), PLAN)
+
+
+# --- order -------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 300), st.integers(0, 50), st.integers())
+def test_a_pass_visits_every_row_once(size, turn, key):
+    visited = [shuffled(turn * size + at, size, key) for at in range(size)]
+    assert sorted(visited) == list(range(size))
+
+
+def test_passes_and_keys_differ_and_every_row_comes_first_now_and_then():
+    orders = {tuple(shuffled(turn * 20 + at, 20) for at in range(20)) for turn in range(30)}
+    assert len(orders) == 30
+    assert [shuffled(at, 20, 1) for at in range(20)] != [shuffled(at, 20, 2) for at in range(20)]
+    first = [shuffled(5 * turn, 5) for turn in range(2000)]
+    assert all(330 < first.count(row) < 470 for row in range(5))  # 400 expected, sigma 18
+
+
+def test_an_order_needs_no_list_of_rows():
+    assert len({shuffled(at, 10**12) for at in range(100)}) == 100
