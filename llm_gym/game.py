@@ -87,7 +87,7 @@ class Game(ABC):
     # --- optional: players ---------------------------------------------------------------
 
     def legal_moves(self) -> Sequence[str] | None:
-        """Return every usable move in this state, or None where there are too many to list."""
+        """Return the moves that do something in this state, or None where they are too many."""
         return None
 
     def random_move(self, rng: np.random.Generator) -> str:

@@ -127,7 +127,7 @@ class ChatFormat:
         return [*self._missing_close(reply_ids), *self._next.ids(observation)]
 
     def reply(self, text: str) -> list[int]:
-        """Return the ids of a reply that says ``text``, for imitation: what a model would sample."""
+        """Return the ids that a model would sample to say ``text``, for imitation."""
         written = f" {text}" if self.kind == "plain" and self._close != list(self._cut_at) else text
         return [*self._codec.encode(written), *(self._close or self.stop_ids[:1])]
 

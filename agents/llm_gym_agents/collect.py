@@ -62,6 +62,7 @@ class EpisodeCollector:
             # The policy must not run to find out its keys: that would play a turn of nobody's.
             use_buffers=False,
             trust_policy=True,
+            auto_register_policy_transforms=False,
         )
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 

@@ -68,6 +68,12 @@ class PolicyValueModel(nn.Module):
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the policy's weights are."""
+        found: torch.device = self.lm.device
+        return found
+
     def forward(
         self, ids_S: Tensor, sequence_lengths_Q: Tensor, position_T: Tensor, action_T: Tensor
     ) -> TokenScores:

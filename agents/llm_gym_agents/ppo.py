@@ -90,7 +90,8 @@ class PPO:
             critic_only: Leave the policy alone, while a fresh critic warms up.
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
         """
-        packer = Packer(data)
+        packer = Packer(data.to(self.model.device))
+        data = packer.data
         scores = self.score(packer)
         rewards_T, kl_metrics = self._rewards(data, scores)
         stream = _stream(data, rewards_T, scores, greedy_scores_E)
@@ -105,12 +106,13 @@ class PPO:
     def score(self, packer: Packer) -> Scores:
         """Read the whole batch once with the current weights."""
         data, model = packer.data, self.model
-        log_prob_T = torch.zeros(data.tokens)
+        log_prob_T = torch.zeros_like(data.reward_T)
         value_T, bootstrap_E, ref_T = None, None, None
         if model.value_head is not None:
-            value_T, bootstrap_E = torch.zeros(data.tokens), torch.zeros(len(data.lengths_E))
+            value_T = torch.zeros_like(log_prob_T)
+            bootstrap_E = value_T.new_zeros(data.lengths_E.shape)
         if self.reference is not None:
-            ref_T = torch.zeros(data.tokens)
+            ref_T = torch.zeros_like(log_prob_T)
         everything = range(len(data.lengths_E))
         for pack in packer.within(everything, self.config.micro_batch_tokens):
             hidden_SC = model.read(pack.ids_S, pack.sequence_lengths_Q)

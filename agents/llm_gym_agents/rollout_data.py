@@ -9,7 +9,7 @@ Shapes: S ids of all sequences, Q sequences, T sampled tokens, K turns, E episod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym.outcome import TERMINAL
+from llm_gym_agents.algo.segments import segment_starts, spread
 from llm_gym_agents.policy import LLMPolicy, Turn
 
 NO_POSITION = -1
@@ -68,40 +69,39 @@ def assemble(
         _episode(list(own), episode, policy) for own, episode in zip(turns, episodes, strict=True)
     ]
     flat = [turn for own in turns for turn in own]
-    counts = [len(turn.reply_ids) for turn in flat]
-    ends_T = torch.zeros(sum(counts), dtype=torch.bool)
-    ends_T[torch.tensor(counts).cumsum(0) - 1] = True
-    reward_T = torch.zeros(sum(counts))
-    reward_T[ends_T] = torch.tensor([r for episode in episodes for r in episode.rewards])
-    starts = torch.tensor([0, *(len(part.ids) for part in parts)]).cumsum(0)[:-1].tolist()
+    counts_K = _whole(len(turn.reply_ids) for turn in flat)
+    tokens = int(counts_K.sum())
+    ends_T = torch.zeros(tokens, dtype=torch.bool)
+    ends_T[counts_K.cumsum(0) - 1] = True
+    reward_T = torch.zeros(tokens)
+    reward_T[ends_T] = torch.tensor([r for e in episodes for r in e.rewards], dtype=torch.float32)
+    first_E = segment_starts(_whole(len(part.ids) for part in parts))
+    lengths_E = _whole(len(part.positions) for part in parts)
+    bootstrap_E = _whole(part.bootstrap for part in parts)
     return RolloutData(
-        ids_S=torch.tensor(list(chain.from_iterable(part.ids for part in parts))),
-        sequence_lengths_Q=torch.tensor([n for part in parts for n in part.sequence_lengths]),
-        position_T=torch.tensor(
-            [s + at for s, part in zip(starts, parts, strict=True) for at in part.positions]
-        ),
-        action_T=torch.tensor(list(chain.from_iterable(turn.reply_ids for turn in flat))),
+        ids_S=_whole(chain.from_iterable(part.ids for part in parts)),
+        sequence_lengths_Q=_whole(n for part in parts for n in part.sequence_lengths),
+        position_T=_whole(chain.from_iterable(part.positions for part in parts))
+        + spread(first_E, lengths_E),
+        action_T=_whole(chain.from_iterable(turn.reply_ids for turn in flat)),
         sampler_log_prob_T=torch.tensor(
             list(chain.from_iterable(turn.log_probs for turn in flat)), dtype=torch.float32
         ),
-        version_T=torch.tensor([turn.version for turn in flat]).repeat_interleave(
-            torch.tensor(counts)
-        ),
+        version_T=spread(_whole(turn.version for turn in flat), counts_K),
         turn_ends_T=ends_T,
         reward_T=reward_T,
-        lengths_E=torch.tensor([len(part.positions) for part in parts]),
-        sequences_E=torch.tensor([len(part.sequence_lengths) for part in parts]),
-        terminated_E=torch.tensor([e.stop_reason in TERMINAL for e in episodes]),
-        bootstrap_E=torch.tensor(
-            [
-                NO_POSITION if part.bootstrap == NO_POSITION else s + part.bootstrap
-                for s, part in zip(starts, parts, strict=True)
-            ]
-        ),
-        group_E=torch.tensor([episode.group or 0 for episode in episodes]),
-        episode_E=torch.tensor([episode.episode_id for episode in episodes]),
+        lengths_E=lengths_E,
+        sequences_E=_whole(len(part.sequence_lengths) for part in parts),
+        terminated_E=torch.tensor([e.stop_reason in TERMINAL for e in episodes], dtype=torch.bool),
+        bootstrap_E=torch.where(bootstrap_E == NO_POSITION, NO_POSITION, bootstrap_E + first_E),
+        group_E=_whole(int(episode.group or 0) for episode in episodes),
+        episode_E=_whole(int(episode.episode_id or 0) for episode in episodes),
         batch_size=[],
     )
+
+
+def _whole(numbers: Iterable[int]) -> Tensor:
+    return torch.tensor(list(numbers), dtype=torch.int64)
 
 
 class _Part:

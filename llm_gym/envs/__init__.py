@@ -36,9 +36,9 @@ ENVS: tuple[EnvRow, ...] = (
             "quest_length": 2,
             "locks": 0,
             "hints": 4,
-            "names": 12,
+            "names": 8,
             "style": "terse",
-            "max_turns": 12,
+            "max_turns": 16,
         },
     ),
     EnvRow(

@@ -32,6 +32,7 @@ from llm_gym_agents.checkpoint import (
     optimizer_state,
     restore_lm,
     rng_state,
+    save_checkpoint,
     set_module_state,
     set_optimizer_state,
     set_rng_state,
@@ -39,6 +40,7 @@ from llm_gym_agents.checkpoint import (
 from llm_gym_agents.metrics import MetricsLog
 
 ITERATIONS = 5
+CHANGES = {"os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir", "os.chmod"}
 SUCCESSES = (0.1, 0.4, 0.3, 0.6, 0.2)
 
 
@@ -156,7 +158,8 @@ def die_at(folder, number):
 
     def hook(event, arguments):
         nonlocal touched
-        if event.startswith(("open", "os.", "shutil.")) and str(folder) in str(arguments):
+        # Inside a tree that is being removed, names are told without their folder.
+        if event in CHANGES or (event == "open" and str(folder) in str(arguments)):
             touched += 1
             if touched == number:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -167,13 +170,11 @@ def die_at(folder, number):
 def kill_everywhere(folder, step):
     """Kill runs at every ``step``-th touch of the disk in one save; each must end as the whole.
 
-    The save is one that replaces the best, removes an old checkpoint and rewrites one that an
-    earlier, lost run had left.
+    The save is one that also replaces the best and removes an old checkpoint.
     """
     whole, base = folder / "whole", folder / "base"
     in_fork(lambda: Run(whole).fit())
-    in_fork(lambda: Run(base).fit(4))
-    Checkpoints(base / "checkpoints").drop_after(3)
+    in_fork(lambda: Run(base).fit(3))
     kills = 0
     for number in range(1, 10_000, step):
         run = folder / f"run-{number}"
@@ -195,6 +196,28 @@ def kill_everywhere(folder, step):
         shutil.rmtree(run)
         if ended == 0:
             return {"kills": kills}
+        assert ended == -signal.SIGKILL, ended
+    return None
+
+
+def kill_replacing(folder, step):
+    """Kill saves to a place where a checkpoint is; there must always be the old or the new one."""
+    place = folder / "here"
+    seen = []
+    for number in range(1, 10_000, step):
+        in_fork(lambda: save_checkpoint(place, TrainerState(iteration=1), lm=tiny_lm()))
+
+        def replace(number=number):
+            lm = tiny_lm(1)
+            die_at(folder, number)
+            save_checkpoint(place, TrainerState(iteration=2), lm=lm)
+
+        ended = in_fork(replace)
+        seen.append(load_checkpoint(place).iteration)
+        if ended == 0:
+            in_fork(lambda: save_checkpoint(place, TrainerState(iteration=3), lm=tiny_lm()))
+            assert [path.name for path in folder.iterdir()] == ["here"]
+            return {"kills": len(seen) - 1, "seen": sorted(set(seen))}
         assert ended == -signal.SIGKILL, ended
     return None
 

@@ -22,7 +22,7 @@ pytestmark = [
 def found(tmp_path_factory):
     """What ``checkpoint_run`` found in a process of its own, by mode."""
     path = os.pathsep.join(map(str, (ROOT / "agents", ROOT)))
-    modes = ("kill_everywhere=11", "kill_any_time=12", "fill_disk=5")
+    modes = ("kill_everywhere=11", "kill_replacing=3", "kill_any_time=12", "fill_disk=5")
     done = subprocess.run(
         [sys.executable, checkpoint_run.__file__, tmp_path_factory.mktemp("runs"), *modes],
         env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
@@ -39,6 +39,12 @@ def test_killed_at_any_touch_of_the_disk_during_a_save(found):
     # Every touch: ``python tests/agents/checkpoint_run.py FOLDER kill_everywhere=1``.
     assert isinstance(found["kill_everywhere"], dict), found["kill_everywhere"]
     assert found["kill_everywhere"]["kills"] >= 9
+
+
+def test_killed_while_one_checkpoint_replaces_another(found):
+    assert isinstance(found["kill_replacing"], dict), found["kill_replacing"]
+    assert found["kill_replacing"]["kills"] >= 9
+    assert found["kill_replacing"]["seen"] == [1, 2]
 
 
 def test_killed_at_any_time_again_and_again(found):

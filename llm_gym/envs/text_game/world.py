@@ -110,7 +110,11 @@ class World:
     # --- acting --------------------------------------------------------------------------
 
     def usable(self) -> list[Command]:
-        """Return every command that can be used here and now."""
+        """Return every command that changes something here and now.
+
+        ``look`` and ``inventory`` are always understood and never listed: every observation
+        already says what they would.
+        """
         commands = [
             Command("go", direction)
             for direction, other in self.exits[self.here].items()
@@ -133,7 +137,7 @@ class World:
             for door, ends in self.doors.items()
             if self.here in ends and self.locked[door] and self.place[self.keys[door]] == CARRIED
         ]
-        return [*commands, Command("look"), Command("inventory")]
+        return commands
 
     def do(self, command: Command) -> None:
         """Carry out a command that ``usable`` lists."""
