@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test lint types demo golden scores bench clean
+.PHONY: help test lint types demo smoke golden scores bench clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,8 +29,13 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-demo: $(INSTALLED)  ## Play every environment with random, solver and oracle players.
-	$(BIN)/llm-gym list --measure 100
+demo: $(INSTALLED)  ## Train a small model from chance to a good player, in minutes.
+	rm -rf runs/text-game-easy
+	$(BIN)/llm-gym train text-game-easy
+
+smoke: $(INSTALLED)  ## One tiny iteration of a whole training run.
+	rm -rf runs/text-game-easy-smoke
+	$(BIN)/llm-gym train text-game-easy --smoke
 
 golden: $(INSTALLED)  ## Rewrite the golden transcripts (a change that can move a score needs -vN).
 	$(BIN)/python tests/golden.py

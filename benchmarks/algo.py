@@ -17,18 +17,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.metadata
 import json
-import os
-import platform
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from timeit import default_timer
 
 import torch
+from machine import provenance
 from tensordict import TensorDict
 from torch import Tensor
 from torchrl.objectives.value import GAE
@@ -285,12 +281,6 @@ def measure(contenders: list[Contender], rounds: int) -> list[dict[str, object]]
     return rows
 
 
-def commit() -> str | None:
-    """The commit that is checked out, or None outside a repository."""
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip() if found.returncode == 0 else None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=1_000_000, help="tokens of our runs")
@@ -316,20 +306,8 @@ def main() -> None:
             f"{row['task']:<31}{row['name']:<31}{row['tokens']:>10,}"
             f"{row['s_per_million']:>15.3f}{row['times_ours']:>12.1f}"
         )
-    result = {
-        "command": " ".join(["python", "benchmarks/algo.py", *sys.argv[1:]]),
-        "commit": commit(),
-        "machine": {
-            "platform": f"{platform.system()} {platform.machine()}",
-            "cores": os.cpu_count(),
-            # Above the number of cores, seconds are too long; ratios still hold.
-            "load_average": round(os.getloadavg()[0], 1),
-            "threads": torch.get_num_threads(),
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in ("torch", "torchrl")},
-        },
-        "rows": rows,
-    }
+    about = provenance(__file__, ("torch", "torchrl"))
+    result = {**about, "threads": torch.get_num_threads(), "rows": rows}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 from typing import Any
 
 import numpy as np
+from machine import provenance
 from peers.games import GAMES, OURS, PEERS, Game
 from peers.suites import ROOT, Suite
 
@@ -101,21 +100,6 @@ def import_seconds(repeats: int) -> dict[str, float]:
     return {"gymnasium_s": gymnasium_s, "llm_gym_on_top_s": on_top_s}
 
 
-def git(*arguments: str) -> str:
-    command = ["git", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return done.stdout.strip()
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "load_before": round(os.getloadavg()[0], 2),
-    }
-
-
 def print_row(row: dict[str, Any]) -> None:
     for name, figure in row["suites"].items():
         print(
@@ -147,7 +131,7 @@ def main() -> None:
     if not games:
         parser.error(f"no game has {args.only!r} in its name")
 
-    about, imports = machine(), import_seconds(args.repeats)
+    about, imports = provenance(__file__), import_seconds(args.repeats)
     suites = [Suite(name) for name in (OURS, *args.peers)]
     print(LINE.format(*HEADER))
     packages: dict[str, str] = {}
@@ -162,14 +146,8 @@ def main() -> None:
     for suite in suites:
         suite.close()
     print(f"import llm_gym, on top of gymnasium: {imports['llm_gym_on_top_s']:.3f} s")
-    result = {
-        "command": "python " + " ".join(["benchmarks/env_throughput.py", *sys.argv[1:]]),
-        "commit": git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(git("status", "--porcelain")),
-        "machine": about | {"packages": packages},
-        "import": imports,
-        "rows": rows,
-    }
+    about["machine"]["packages"] = packages
+    result = {**about, "import": imports, "rows": rows}
     if len(games) == len(GAMES) and set(args.peers) == set(PEERS):
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))

@@ -23,7 +23,7 @@ class ContractError(LLMGymError, AssertionError):
 
 
 class RecordError(LLMGymError, ValueError):
-    """An episode file holds something that is not an episode record."""
+    """A file of episodes or questions holds something that is neither."""
 
 
 class WorkerError(LLMGymError, RuntimeError):

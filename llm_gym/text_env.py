@@ -202,7 +202,7 @@ class TextEnv(Players, Game, gym.Env[str, str]):
     def _write_rules(self) -> str:
         parts = [self.rules_text()]
         if self.max_turns is not None:
-            parts.append(f"You have {self.max_turns} turns.")
+            parts.append(f"You have {self.max_turns} turn{'s' * (self.max_turns != 1)}.")
         if self.retries:
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
         parts.append(

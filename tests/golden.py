@@ -17,7 +17,9 @@ def transcript(env_id: str, seed: int = 7) -> str:
     """Return one unusable reply and then the solver's episode, as text."""
     env = gym.make(env_id)
     obs, _ = env.reset(seed=seed)
-    lines, done, action = [obs], False, "???"
+    # A game of one turn is over after an unusable reply.
+    lines, done = [obs], False
+    action = env.unwrapped.solver_action() if env.unwrapped.max_turns == 1 else "???"
     while not done:
         obs, reward, terminated, truncated, info = env.step(action)
         done = terminated or truncated

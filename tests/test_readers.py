@@ -307,6 +307,13 @@ def test_an_endless_iterable_is_read_up_to_the_limit():
     assert [table.fetch(n).answers[0] for n in range(len(table))] == [0, 1, 2, 3]
 
 
+def test_a_limit_holds_for_each_split_of_a_dictionary(tmp_path):
+    dataset = {"train": ROWS[:4], "test": as_jsonl(tmp_path / "a.jsonl", ROWS[4:])}
+    table = open_table(dataset, Plan(Columns(), get_grader("exact"), limit=2))
+    assert [table.fetch(n).answers[0] for n in range(len(table))] == ["0", "1", "4", "5"]
+    assert (table.count("train"), table.count("test")) == (2, 2)
+
+
 @pytest.mark.parametrize("dataset", [3, object(), {}, {"prompt": ["a"], "answer": ["b"]}])
 def test_what_holds_no_rows_is_refused(dataset):
     with pytest.raises(ConfigError, match=r"must be a path, rows|must have splits as keys"):
@@ -400,8 +407,14 @@ def test_a_row_that_changes_under_us_is_noticed(tmp_path):
     assert table.fetch(2).prompt == "Say 2."
     with pytest.raises(RecordError, match=r"a\.jsonl, line 4: the row has changed since"):
         table.fetch(3)
+    path.write_text(path.read_text().replace('"answer": "2"', '"answer": "8"'))
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 3: the row has changed since"):
+        table.fetch(2)
+    path.write_text(path.read_text().replace('"answer": "1"', '"answer":   1'))
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: the row has changed since"):
+        table.fetch(1)
     path.write_text("")
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 1: "):
+    with pytest.raises(RecordError, match=r"^\S*a\.jsonl, line 1: this is not JSON"):
         table.fetch(3)
 
 

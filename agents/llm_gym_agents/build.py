@@ -17,6 +17,7 @@ from transformers import (
 from llm_gym.errors import ConfigError
 from llm_gym.text_env import TextEnv
 from llm_gym.wrappers import EpisodeLimits
+from llm_gym_agents.algo import get_policy_loss
 from llm_gym_agents.chat import ChatFormat
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, Sampling
@@ -157,3 +158,41 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
         wrappers=wrappers,
         **settings,
     )
+
+
+def training_env(
+    config: ConfigStore,
+    environment: EnvSource | None,
+    dataset: Any,
+    collate_fn: Callable[[Any], dict[str, Any]] | None,
+) -> EnvSource:
+    """Return what is played: the environment, the data set, or the id that the config names."""
+    if environment is not None and dataset is not None:
+        raise ConfigError("pass an environment or a dataset, got both")
+    if dataset is not None:
+        return dataset_env(config, dataset, collate_fn)
+    found = environment if environment is not None else config.environment.env_id
+    if found is None:
+        raise ConfigError("pass an environment or set config.environment.env_id, got neither")
+    return found
+
+
+def dataset_env(
+    config: ConfigStore, dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None
+) -> EnvSource:
+    """Return an environment that asks the questions of ``dataset``."""
+    from llm_gym.envs.dataset import as_dataset_env
+
+    made: EnvSource = as_dataset_env(
+        dataset, collate_fn=collate_fn, **config.environment.env_kwargs
+    )
+    return made
+
+
+def most_tokens(config: ConfigStore) -> float | None:
+    """Return the most tokens that an episode may have, where the aggregation divides by that."""
+    loss = get_policy_loss(config.training.policy_loss)
+    if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
+        return None
+    turns = config.inference.max_turns if config.inference.multi_turn else 1
+    return float(config.inference.max_tokens * (turns or 1))

@@ -13,7 +13,8 @@ Shapes: B replies, S tokens of the longest.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,12 +239,13 @@ class BatchInferenceManager:
         done: dict[int, Completion] = {}
         with Progress(disable=not self.progress) as bar:
             task = bar.add_task("Generating", total=len(requests))
-            for at, completion in self._run(requests):
-                done[at] = completion
-                bar.advance(task)
+            with closing(self._run(requests)) as run:
+                for at, completion in run:
+                    done[at] = completion
+                    bar.advance(task)
         return self.engine.output([done[at] for at in range(len(requests))])
 
-    def _run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion]]:
+    def _run(self, requests: Sequence[Request]) -> Generator[tuple[int, Completion]]:
         engine = self.engine.engine
         if engine.running:
             raise ConfigError(f"generate_batch needs an idle engine, got {engine.running} running")

@@ -51,6 +51,7 @@ class PPO:
         model: Trained in place.
         config: What the update does; see ``TrainingConfig``.
         reference: The policy that a KL penalty pulls towards; None where none is used.
+        norm_length: Most tokens of an episode, for the aggregation that divides by it.
     """
 
     def __init__(
@@ -58,8 +59,11 @@ class PPO:
         model: PolicyValueModel,
         config: TrainingConfig,
         reference: PolicyValueModel | None = None,
+        *,
+        norm_length: float | None = None,
     ) -> None:
         self.model, self.config, self.reference = model, config, reference
+        self._norm_length = norm_length
         self.estimator = algo.get_advantage(config.adv_estimator)
         self.kl_control = algo.KLController(
             config.kl_coef, config.target_kl, config.adaptive_kl, horizon=config.kl_horizon
@@ -99,7 +103,15 @@ class PPO:
         batch = self._batch(data, scores, advantages)
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate
+        if self.config.use_kl_in_loss:
+            self.objective.kl_coef = self.kl_control.kl_coef
         metrics = self._epochs(packer, batch, critic_only)
+        if self.config.use_kl_in_loss and not self.config.use_kl_in_reward:
+            kl_metrics = {
+                "kl/reference": metrics["policy/ref_kl"],
+                "kl/coef": self.objective.kl_coef,
+            }
+            self.kl_control.update(metrics["policy/ref_kl"], n_steps=len(data.lengths_E))
         return metrics | kl_metrics | _critic_metrics(scores, advantages)
 
     @torch.no_grad()
@@ -204,7 +216,9 @@ class PPO:
         metrics: dict[str, float] = defaultdict(float)
         self.optimizer.zero_grad(set_to_none=True)
         for pack in packer.within(episodes, self.config.micro_batch_tokens):
-            weights_T = algo.token_weights(pack.lengths_M, self._aggregation, counts=counts)
+            weights_T = algo.token_weights(
+                pack.lengths_M, self._aggregation, counts=counts, norm_length=self._norm_length
+            )
             micro = _micro(pack, batch, weights_T)
             loss, terms = self.objective(micro, tokens=counts.tokens)
             self._guard(loss, micro, "loss")

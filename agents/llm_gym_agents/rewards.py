@@ -11,8 +11,10 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Literal
 
+import gymnasium as gym
 import torch
 from torch import Tensor
 
@@ -195,7 +197,8 @@ class RewardManager:
     ``num_turns``.
 
     Args:
-        environment: Where the limit of steps is read from, unless ``max_steps`` says it.
+        environment: An environment or an id, where the limit of steps is read from unless
+            ``max_steps`` says it.
         success_bonus: Added once.
         invalid_penalty: Subtracted each time.
         efficiency_bonus: Added per step left.
@@ -271,7 +274,18 @@ class RewardManager:
         )
 
 
+@lru_cache(maxsize=8)
+def _max_steps_of(env_id: str) -> int | None:
+    env = gym.make(env_id)
+    try:
+        return _max_steps(env)
+    finally:
+        env.close()
+
+
 def _max_steps(env: Any) -> int | None:
+    if isinstance(env, str):
+        return _max_steps_of(env)
     bare = getattr(env, "unwrapped", env)
     for owner in (env, bare, getattr(bare, "environment", None)):
         for name in ("max_steps", "max_turns"):

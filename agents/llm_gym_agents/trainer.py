@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +22,25 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents import algo, metrics
-from llm_gym_agents.build import build_engine, build_lm, build_policy, build_pool, prepare_lm
-from llm_gym_agents.checkpoint import (
-    Checkpoints,
-    Part,
-    TrainerState,
-    load_checkpoint,
-    module_state,
-    optimizer_state,
-    restore_lm,
-    rng_state,
-    save_checkpoint,
-    set_module_state,
-    set_optimizer_state,
-    set_rng_state,
+from llm_gym_agents.build import (
+    build_engine,
+    build_lm,
+    build_policy,
+    build_pool,
+    dataset_env,
+    most_tokens,
+    prepare_lm,
+    training_env,
 )
+from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, save_checkpoint
 from llm_gym_agents.collect import EpisodeCollector, Rollout
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.episode_metrics import episode_metrics
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.ppo import PPO, NotFiniteError
-from llm_gym_agents.rewards import apply_reward_fn
+from llm_gym_agents.rewards import apply_reward_fn, reward_metrics
 from llm_gym_agents.rollout import Evaluation, evaluate
+from llm_gym_agents.run_state import restore, state_of
 from llm_gym_agents.schedule import Curriculum, learning_rate_factor
 from llm_gym_agents.sources import EnvSource
 from llm_gym_agents.tasks import EpisodeTask, episode_seed
@@ -84,7 +82,7 @@ class PPOTrainer:
     ) -> None:
         config.check()
         self.config, self.reward_fn, self.callbacks = config, reward_fn, list(callbacks)
-        self.environment = _environment(config, environment, dataset, collate_fn)
+        self.environment = training_env(config, environment, dataset, collate_fn)
         torch.manual_seed(config.training.seed)
         if model is None:
             lm, tokenizer = build_lm(config, self.environment, tokenizer)
@@ -97,11 +95,13 @@ class PPOTrainer:
         critic = config.model.critic if self._estimator.needs_critic else "none"
         temperature = config.inference.temperature
         self.model = PolicyValueModel(lm, critic=critic, temperature=temperature)
-        self.ppo = PPO(self.model, config.training, self._reference())
+        self.ppo = PPO(
+            self.model, config.training, self._reference(), norm_length=most_tokens(config)
+        )
         self.engine = build_engine(config, lm, tokenizer)
         self.policy = build_policy(config, self.engine, tokenizer)
         self.collector = self._collector(self.environment)
-        self._val = None if val_dataset is None else _as_env(val_dataset, collate_fn)
+        self._val = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
         self._val_collector = None if self._val is None else self._collector(self._val)
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
@@ -115,8 +115,10 @@ class PPOTrainer:
             keep_last_n=config.checkpoint.keep_last_n,
             save_best=config.checkpoint.save_best,
         )
-        self._elapsed = 0.0
-        self._success: float | None = None
+        self.elapsed_s = 0.0
+        """Seconds of training so far, over every process that had a part in it."""
+        self.success: float | None = None
+        """Held-out success of the present weights; None if they were not evaluated."""
 
     # --- training ------------------------------------------------------------------------
 
@@ -129,18 +131,20 @@ class PPOTrainer:
         total = (num_epochs or settings.num_epochs) * per_epoch
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.config.save(self.folder / "config.json")
         with self._open_log() as log:
-            while self.iteration < total:
+            # Only now is it sure that no other run lives in this folder.
+            self.config.save(self.folder / "config.json")
+            self.checkpoints.drop_after(self.iteration)
+            self.metrics_history = [self._named(row, per_epoch) for row in log.rows]
+            while self.iteration < total and not self._is_enough():
                 row = self._iterate(total)
                 row |= self._evaluate_now(total)
                 self.iteration += 1
                 log.log(self.iteration, row)
-                self._remember(row, per_epoch)
+                self.metrics_history.append(self._named(log.rows[-1], per_epoch))
                 for callback in self.callbacks:
                     callback(self, row)
-                if self._is_due(per_epoch, total):
+                if self._is_enough() or self._is_due(per_epoch, total):
                     self._save()
         return self.metrics_history
 
@@ -168,7 +172,7 @@ class PPOTrainer:
             raise self._with_batch(error) from error
         self.engine.update_weights(self.lm.named_parameters(), self.iteration + 1)
         end = time.perf_counter()
-        self._elapsed += end - start
+        self.elapsed_s += end - start
         row = episode_metrics(rollout) | rewards | learned
         if self.config.environment.curriculum:
             row["env/difficulty"] = self.curriculum.difficulty
@@ -177,14 +181,14 @@ class PPOTrainer:
             "time/collect_s": played - start,
             "time/update_s": end - played,
             metrics.TOKENS_PER_SECOND: rollout.data.tokens / (end - start),
-            metrics.ELAPSED: self._elapsed,
+            metrics.ELAPSED: self.elapsed_s,
         }
 
     def _tasks(self) -> list[EpisodeTask]:
         settings, environment = self.config.training, self.config.environment
         options: dict[str, Any] = {}
-        if environment.train_split and self._has_splits():
-            options["split"] = environment.train_split
+        if split := self._split(environment.train_split):
+            options["split"] = split
         if environment.curriculum:
             options["difficulty"] = self.curriculum.difficulty
         first = self.iteration * settings.batch_size
@@ -218,8 +222,7 @@ class PPOTrainer:
         self._apply_reward_fn(rollout.episodes)
         turns = [reward for episode in rollout.episodes for reward in episode.rewards]
         rollout.data.reward_T[rollout.data.turn_ends_T] = torch.tensor(turns)
-        terms = getattr(self.reward_fn, "metrics", None)
-        return dict(terms()) if callable(terms) else {}
+        return reward_metrics(rollout.episodes)
 
     def _apply_reward_fn(self, episodes: list[Trajectory]) -> None:
         assert self.reward_fn is not None
@@ -229,29 +232,31 @@ class PPOTrainer:
     # --- evaluation ----------------------------------------------------------------------
 
     def evaluate(self, episodes: int | None = None, records: str | None = None) -> Evaluation:
-        """Play held-out episodes greedily; the same ones every time."""
+        """Play held-out episodes, the same ones every time."""
         settings = self.config.environment
         collector = self._val_collector or self.collector
-        split = settings.eval_split if self._val is None and self._has_splits() else None
-        options = {"split": split} if split else None
+        options: dict[str, Any] = {}
+        if split := self._split(settings.eval_split):
+            options["split"] = split
         if settings.curriculum:
-            options = {**(options or {}), "difficulty": 1.0}
+            options["difficulty"] = 1.0
         todo = [
-            EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options)
+            EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options or None)
             for at in range(episodes or settings.eval_episodes)
         ]
-        with self.policy.greedily():
+        how = self.policy.greedily() if settings.eval_greedy else nullcontext()
+        with how:
             return evaluate(collector, todo, records)
 
     def _evaluate_now(self, total: int) -> dict[str, float]:
         every, done = self.config.environment.eval_interval, self.iteration + 1
-        self._success = None
+        self.success = None
         if not every or (done % every and done != total):
             return {}
         place = self.folder / "episodes"
         place.mkdir(parents=True, exist_ok=True)
         result = self.evaluate(records=str(place / f"eval-{done:06d}.jsonl"))
-        self._success = result.success
+        self.success = result.success
         return {
             metrics.EVAL_SUCCESS: result.success,
             metrics.EVAL_RETURN: result.mean_return,
@@ -263,54 +268,24 @@ class PPOTrainer:
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to go on to the folder ``path``."""
-        return save_checkpoint(path, self._state(), lm=self.lm, tokenizer=self.tokenizer)
+        return save_checkpoint(path, state_of(self), lm=self.lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from the checkpoint in the folder ``path``."""
-        state = load_checkpoint(path)
-        restore_lm(self.lm, state)
-        set_module_state(self.model, state.parts["critic"], skip=("lm.",))
-        set_optimizer_state(self.ppo.optimizer, self.model, state.parts["optimizer"])
-        if self.ppo.reference is not None:
-            set_module_state(self.ppo.reference, state.parts["reference"])
-        run = state.parts["run"].values
-        self.ppo.kl_control.load_state_dict(run["kl"])
-        self.curriculum.difficulty = run["difficulty"]
-        self._elapsed = run["elapsed_s"]
-        self.iteration = state.iteration
-        set_rng_state(state.parts["rng"])
-        self.engine.update_weights(self.lm.named_parameters(), self.iteration)
-
-    def _state(self) -> TrainerState:
-        parts = {
-            "critic": module_state(self.model, skip=("lm.",)),
-            "optimizer": optimizer_state(self.ppo.optimizer, self.model),
-            "rng": rng_state(),
-            "run": Part(
-                values={
-                    "kl": self.ppo.kl_control.state_dict(),
-                    "difficulty": self.curriculum.difficulty,
-                    "elapsed_s": self._elapsed,
-                }
-            ),
-        }
-        if self.ppo.reference is not None:
-            parts["reference"] = module_state(self.ppo.reference)
-        return TrainerState(
-            iteration=self.iteration,
-            config=self.config.to_dict(),
-            parts=parts,
-            success=self._success,
-        )
+        restore(self, load_checkpoint(path))
 
     def _save(self) -> None:
-        self.checkpoints.save(self._state(), lm=self.lm, tokenizer=self.tokenizer)
+        self.checkpoints.save(state_of(self), lm=self.lm, tokenizer=self.tokenizer)
 
     def _is_due(self, per_epoch: int, total: int) -> bool:
         every = self.config.checkpoint.save_interval * per_epoch
         due = bool(every) and self.iteration % every == 0
-        best = self.config.checkpoint.save_best and self.checkpoints.is_best(self._success)
+        best = self.config.checkpoint.save_best and self.checkpoints.is_best(self.success)
         return due or best or self.iteration == total
+
+    def _is_enough(self) -> bool:
+        wanted = self.config.environment.stop_at_success
+        return wanted is not None and self.success is not None and self.success >= wanted
 
     # --- the rest ------------------------------------------------------------------------
 
@@ -322,18 +297,20 @@ class PPOTrainer:
         self.engine.close()
 
     def _open_log(self) -> metrics.MetricsLog:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        resumes = self.iteration > 0 or self.config.checkpoint.resume
         return metrics.MetricsLog(
             self.folder,
-            resume_after=self.iteration if self.iteration else None,
+            resume_after=self.iteration if resumes else None,
             wandb_project=self.config.checkpoint.wandb_project,
             config=self.config.to_dict(),
         )
 
-    def _remember(self, row: dict[str, float], per_epoch: int) -> None:
-        names = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
-        seed_names = {ours: row[name] for ours, name in names.items() if name in row}
-        epoch = (self.iteration - 1) // per_epoch
-        self.metrics_history.append({"epoch": epoch, **seed_names, **row})
+    def _named(self, row: dict[str, float], per_epoch: int) -> dict[str, float]:
+        """Return a row of metrics with its epoch and the short names of the losses."""
+        short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
+        named = {ours: row[name] for ours, name in short.items() if name in row}
+        return {"epoch": (int(row[metrics.ITERATION]) - 1) // per_epoch, **named, **row}
 
     def _reference(self) -> PolicyValueModel | None:
         settings = self.config.training
@@ -349,8 +326,9 @@ class PPOTrainer:
         rows = min(settings.inference.num_envs, settings.training.batch_size)
         return EpisodeCollector(build_pool(settings, env, rows), self.policy)
 
-    def _has_splits(self) -> bool:
-        return self.collector.pool.has_splits
+    def _split(self, wanted: str | None) -> str | None:
+        """Return the split to play; a data set of its own for validation is split already."""
+        return wanted if self._val is None and self.collector.pool.has_splits else None
 
     def _with_batch(self, error: NotFiniteError) -> NotFiniteError:
         """Return the error with the place where the batch that caused it was saved."""
@@ -372,26 +350,3 @@ def create_trainer(
 
 class RayPPOTrainer(PPOTrainer):
     """``PPOTrainer`` with ``config.ray.use_ray``, which says what is missing until it is built."""
-
-
-def _environment(
-    config: ConfigStore,
-    environment: EnvSource | None,
-    dataset: Any,
-    collate_fn: Callable[[Any], dict[str, Any]] | None,
-) -> EnvSource:
-    if environment is not None and dataset is not None:
-        raise ConfigError("pass an environment or a dataset, got both")
-    if dataset is not None:
-        return _as_env(dataset, collate_fn)
-    found = environment if environment is not None else config.environment.env_id
-    if found is None:
-        raise ConfigError("pass an environment or set config.environment.env_id, got neither")
-    return found
-
-
-def _as_env(dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None) -> EnvSource:
-    from llm_gym.envs.dataset import as_dataset_env
-
-    rows = dataset if collate_fn is None else [collate_fn(row) for row in dataset]
-    return as_dataset_env(rows)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from llm_gym.text_env import TextEnv
 from llm_gym_agents.chat import ChatFormat
@@ -34,8 +34,12 @@ def examples(
     player: Callable[[TextEnv], str] = TextEnv.random_action,
     seed: int = 0,
     split: str | None = "train",
+    system_prompt: str | None = None,
 ) -> list[Example]:
-    """Return ``turns`` turns of ``player``, each after the observation alone."""
+    """Return ``turns`` turns of ``player``, each after the observation alone.
+
+    ``system_prompt`` is told instead of what the environment says, as in ``LLMPolicy``.
+    """
     options = {"split": split} if split and env.has_splits else None
     found: list[Example] = []
     while len(found) < turns:
@@ -44,7 +48,8 @@ def examples(
         done = False
         while not done and len(found) < turns:
             action = player(env)
-            prompt_ids = chat.opening(info.get("system_prompt", ""), observation)
+            rules = info.get("system_prompt", "") if system_prompt is None else system_prompt
+            prompt_ids = chat.opening(rules, observation)
             found.append(Example(prompt_ids, chat.reply(action)))
             observation, _, terminated, truncated, _ = env.step(action)
             done = terminated or truncated
@@ -69,15 +74,7 @@ def imitate(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / ramp)
         batch = [data[at] for at in order.integers(len(data), size=batch_size)]
-        ids, lengths, positions, actions = [], [], [], []
-        for prompt_ids, reply_ids in batch:
-            positions += range(
-                len(ids) + len(prompt_ids) - 1, len(ids) + len(prompt_ids) + len(reply_ids) - 1
-            )
-            ids += prompt_ids + reply_ids
-            lengths.append(len(prompt_ids) + len(reply_ids))
-            actions += reply_ids
-        scores = model(*(torch.tensor(x) for x in (ids, lengths, positions, actions)))
+        scores = model(*_packed(batch))
         loss = -scores.log_prob_T.mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -85,3 +82,15 @@ def imitate(
         optimizer.step()
         losses.append(float(loss.detach()))
     return losses
+
+
+def _packed(batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ids: list[int] = []
+    lengths, positions, actions = [], [], []
+    for prompt_ids, reply_ids in batch:
+        first = len(ids) + len(prompt_ids) - 1
+        positions += range(first, first + len(reply_ids))
+        ids += prompt_ids + reply_ids
+        lengths.append(len(prompt_ids) + len(reply_ids))
+        actions += reply_ids
+    return torch.tensor(ids), torch.tensor(lengths), torch.tensor(positions), torch.tensor(actions)

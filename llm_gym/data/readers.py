@@ -54,6 +54,10 @@ class Source(ABC):
     def scan(self) -> Iterator[Found]:
         """Yield every row in order."""
 
+    def first(self, limit: int | None) -> Iterator[Found]:
+        """Yield the first ``limit`` rows in order; None is all of them."""
+        return islice(self.scan(), limit)
+
     @abstractmethod
     def fetch(self, place: int) -> Any:
         """Return the row at ``place``."""
@@ -225,9 +229,13 @@ class Joined(Source):
     # Places and numbers of all the parts, told apart by their remainder.
 
     def scan(self) -> Iterator[Found]:
+        return self.first(None)
+
+    def first(self, limit: int | None) -> Iterator[Found]:
+        """Yield the first ``limit`` rows of every split."""
         count = len(self._parts)
         for at, (split, source) in enumerate(self._parts):
-            for place, number, data in source.scan():
+            for place, number, data in source.first(limit):
                 yield Found(place * count + at, number * count + at, self._label(data, split))
 
     def fetch(self, place: int) -> Any:

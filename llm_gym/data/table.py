@@ -78,11 +78,12 @@ class Table:
 
     def fetch(self, number: int) -> Row:
         """Return row ``number``, counted from 0."""
+        data = self.data(number)
         try:
-            row = self._read(self.data(number))
+            row = self._read(data)
         except ValueError as error:
             raise RecordError(f"{self._where(number)}: {error}") from error
-        if int(row.question_id(), 16) != self._questions[number]:
+        if int(row.row_id(), 16) != self._ids[number]:
             raise RecordError(
                 f"{self._where(number)}: the row has changed since the data set was opened; build "
                 "the environment again"
@@ -102,9 +103,9 @@ class Table:
     # --- opening ---------------------------------------------------------------------------
 
     def _index(self) -> None:
-        places, questions, codes = array("q"), array("Q"), bytearray()
+        places, ids, questions, codes = array("q"), array("Q"), array("Q"), bytearray()
         declared: bool | None = None
-        for found in self._source.scan():
+        for found in self._source.first(self.plan.limit):
             try:
                 row = self._read(found.data)
                 self._check_answers(row)
@@ -119,17 +120,16 @@ class Table:
             places.append(found.place)
             question = row.question_id()
             questions.append(int(question, 16))
+            ids.append(int(row.row_id(question), 16))
             # A row's id begins with its question's, and the beginning decides the split.
             codes.append(splits.SPLITS.index(row.split or splits.split_of(question)))
             self.longest = max(self.longest, len(row.prompt) + len(row.system))
-            if len(places) == self.plan.limit:
-                break
         if not places:
             raise ConfigError(f"{self.name} has no rows")
-        self._places, self._questions = places, questions
+        self._places, self._ids = places, ids
         self._codes = np.frombuffer(bytes(codes), dtype=np.uint8)
         if declared:
-            self._refuse_leaks()
+            self._refuse_leaks(np.frombuffer(questions, dtype=np.uint64))
 
     def _read(self, data: Any) -> Row:
         return read_row(data, self.plan.columns, raw_answers=not self.plan.grader.trusted)
@@ -157,8 +157,7 @@ class Table:
                 raise ValueError(f"the answer {answer!r:.60} is not graded as right")
             self.multiline = self.multiline or "\n" in move
 
-    def _refuse_leaks(self) -> None:
-        questions = np.frombuffer(self._questions, dtype=np.uint64)
+    def _refuse_leaks(self, questions: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
         order = np.argsort(questions, kind="stable")
         same = questions[order[1:]] == questions[order[:-1]]
         leaks = np.flatnonzero(same & (self._codes[order[1:]] != self._codes[order[:-1]]))

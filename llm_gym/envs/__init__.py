@@ -57,6 +57,7 @@ ENVS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/Echo-v0", "llm_gym.envs.echo:EchoEnv"),
     EnvRow("llm_gym/Count-v0", "llm_gym.envs.count:CountEnv"),
     EnvRow("llm_gym/Memory-v0", "llm_gym.envs.memory:MemoryEnv"),
+    EnvRow("llm_gym/Dataset-v0", "llm_gym.envs.dataset:DatasetEnv"),
 )
 
 

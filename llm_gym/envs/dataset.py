@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import gymnasium as gym
@@ -12,6 +12,7 @@ import numpy as np
 from llm_gym import splits
 from llm_gym.data import questions
 from llm_gym.data.graders import LETTERS, Choice, Grader, get_grader
+from llm_gym.data.readers import open_source
 from llm_gym.data.rows import Columns, Row
 from llm_gym.data.table import Plan, Table, open_table
 from llm_gym.errors import ConfigError
@@ -82,7 +83,8 @@ class DatasetEnv(TextEnv):
             content whatever the rows say.
         shuffle_seed: Chooses the order of the rows; None keeps the order of the file, so that
             seed 0 is the first row.
-        limit: Rows that are read, from the first one; None for all.
+        limit: Rows that are read, from the first one, of each part of a dictionary; None for
+            all.
         max_turns: Attempts at a question.
         instruction: Replaces the first sentences of the rules.
         **common: See ``TextEnv``.
@@ -284,7 +286,9 @@ class DatasetEnv(TextEnv):
         return answer
 
 
-def as_dataset_env(dataset: Any, **settings: Any) -> gym.Env[str, str]:
+def as_dataset_env(
+    dataset: Any, *, collate_fn: Callable[[Any], Any] | None = None, **settings: Any
+) -> gym.Env[str, str]:
     """Return an environment of ``dataset``, which may be anything that ``DatasetEnv`` takes.
 
     A file becomes ``llm_gym/Dataset-v0`` with a spec, so that records name it and other processes
@@ -293,6 +297,7 @@ def as_dataset_env(dataset: Any, **settings: Any) -> gym.Env[str, str]:
 
     Args:
         dataset: A path, rows, a dictionary of splits, or an environment.
+        collate_fn: Makes a row of ours out of each of theirs; the rows are then kept in memory.
         **settings: Those of ``DatasetEnv``.
 
     >>> env = as_dataset_env([{"question": "2 + 2?", "answer": 4}], prompt="question")
@@ -300,12 +305,21 @@ def as_dataset_env(dataset: Any, **settings: Any) -> gym.Env[str, str]:
     (True, 1.0)
     """
     if isinstance(dataset, gym.Env):
-        if settings:
+        given = [*settings, *(["collate_fn"] if collate_fn else [])]
+        if given:
             raise ConfigError(
-                f"an environment has its settings already, got {', '.join(settings)} as well"
+                f"an environment has its settings already, got {', '.join(given)} as well"
             )
         return dataset
+    if collate_fn is not None:
+        dataset = _collate(dataset, collate_fn)
     if isinstance(dataset, (str, os.PathLike)):
         env: gym.Env[str, str] = gym.make(ID, dataset=os.fspath(dataset), **settings)
         return env
     return DatasetEnv(dataset=dataset, **settings)
+
+
+def _collate(dataset: Any, collate_fn: Callable[[Any], Any]) -> Any:
+    if isinstance(dataset, Mapping):
+        return {split: _collate(part, collate_fn) for split, part in dataset.items()}
+    return [collate_fn(found.data) for found in open_source(dataset).scan()]

@@ -51,6 +51,15 @@ def tiny_lm(seed=0, **settings):
     return LlamaForCausalLM(config)
 
 
+def equal(first, second):
+    """Whether two dictionaries of tensors are the same to the last bit, dtypes included."""
+    assert list(first) == list(second)
+    return all(
+        torch.equal(first[name], second[name]) and first[name].dtype == second[name].dtype
+        for name in first
+    )
+
+
 class Model(nn.Module):
     def __init__(self, seed):
         super().__init__()

@@ -1,45 +1,26 @@
 """A checkpoint brings everything back bit by bit, or is refused in one sentence."""
 
-import json
 import os
-import random
 import shutil
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.errors import LLMGymError
 from llm_gym_agents.checkpoint import (
     CheckpointError,
-    Checkpoints,
     Part,
     TrainerState,
     load_checkpoint,
     model_folder,
-    module_state,
-    optimizer_state,
     restore_lm,
-    rng_state,
     save_checkpoint,
-    set_module_state,
-    set_optimizer_state,
-    set_rng_state,
 )
-from tests.agents.checkpoint_run import Run, outcome, tiny_lm
+from tests.agents.checkpoint_run import equal, tiny_lm
 
 IDS = torch.tensor([[1, 5, 9, 2]])
-
-
-def equal(first, second):
-    assert list(first) == list(second)
-    return all(
-        torch.equal(first[name], second[name]) and first[name].dtype == second[name].dtype
-        for name in first
-    )
 
 
 def word_tokenizer():
@@ -130,7 +111,7 @@ def test_saving_leaves_bars_and_the_model_as_they_were(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("how", ["injected", "wrapped"])
+@pytest.mark.parametrize("how", ["injected", "added", "wrapped"])
 def test_adapters_come_back_exactly_and_the_model_in_the_folder_is_merged(tmp_path, how):
     peft = pytest.importorskip("peft")
     settings = peft.LoraConfig(
@@ -142,6 +123,8 @@ def test_adapters_come_back_exactly_and_the_model_in_the_folder_is_merged(tmp_pa
         torch.manual_seed(adapter_seed)
         if how == "wrapped":
             return peft.get_peft_model(lm, settings)
+        if how == "injected":
+            return peft.inject_adapter_in_model(settings, lm)
         lm.add_adapter(settings)
         return lm
 
@@ -171,156 +154,6 @@ def test_adapters_are_not_loaded_from_a_checkpoint_without(place):
     lm.add_adapter(peft.LoraConfig(r=2, target_modules=["q_proj"]))
     with pytest.raises(CheckpointError, match="the checkpoint has none, got a model with some"):
         restore_lm(lm, load_checkpoint(place))
-
-
-# --- optimizers --------------------------------------------------------------------------
-
-
-def two_layers(order=("a", "b"), sizes=(3, 2), dtype=torch.float32):
-    torch.manual_seed(0)
-    made = {"a": nn.Linear(sizes[0], 2), "b": nn.Linear(2, sizes[1])}
-    return nn.ModuleDict({name: made[name] for name in order}).to(dtype)
-
-
-def train(model, optimizer, steps, seed):
-    torch.manual_seed(seed)
-    for _ in range(steps):
-        x = torch.randn(4, 3, dtype=model["a"].weight.dtype)
-        optimizer.zero_grad()
-        model["b"](model["a"](x)).square().mean().backward()
-        optimizer.step()
-
-
-def through_a_file(tmp_path, part):
-    save_checkpoint(tmp_path / "o", TrainerState(iteration=1, parts={"o": part}), lm=tiny_lm())
-    return load_checkpoint(tmp_path / "o").parts["o"]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p: torch.optim.AdamW(p, lr=1e-2, betas=(0.8, 0.99), amsgrad=True),
-        lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=True),
-        lambda p: torch.optim.AdamW(p, lr=1e-2, fused=True),
-        lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9),
-        lambda p: torch.optim.SGD(p, lr=1e-2),
-        lambda p: torch.optim.Adafactor(p, lr=1e-2),
-    ],
-    ids=["amsgrad", "foreach", "fused", "momentum", "sgd", "adafactor"],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_an_optimizer_goes_on_bit_by_bit_from_a_file(tmp_path, make, dtype):
-    model = two_layers(dtype=dtype)
-    optimizer = make(model.parameters())
-    train(model, optimizer, steps=3, seed=1)
-    part = through_a_file(tmp_path, optimizer_state(optimizer, model))
-    again = two_layers(order=("b", "a"), dtype=dtype)
-    again.load_state_dict(model.state_dict())
-    other = make(again.parameters())
-    for group in other.param_groups:
-        group["lr"] = 123.0
-    set_optimizer_state(other, again, part)
-    assert other.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
-    train(model, optimizer, steps=3, seed=2)
-    train(again, other, steps=3, seed=2)
-    assert equal(dict(sorted(again.state_dict().items())), dict(sorted(model.state_dict().items())))
-
-
-def test_states_wider_than_their_parameters_stay_wide(tmp_path):
-    model = two_layers(dtype=torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters())
-    for parameter in model.parameters():
-        optimizer.state[parameter] = {
-            "step": torch.tensor(3.0),
-            "exp_avg": torch.randn(parameter.shape),
-            "exp_avg_sq": torch.rand(parameter.shape),
-        }
-    part = through_a_file(tmp_path, optimizer_state(optimizer, model))
-    other = torch.optim.AdamW(model.parameters())
-    set_optimizer_state(other, model, part)
-    for parameter in model.parameters():
-        assert equal(
-            dict(sorted(other.state[parameter].items())),
-            dict(sorted(optimizer.state[parameter].items())),
-        )
-
-
-def test_groups_keep_their_own_settings_and_parameters(tmp_path):
-    model = two_layers()
-
-    def make(rates):
-        groups = [{"params": model[name].parameters(), "lr": rate} for name, rate in rates]
-        return torch.optim.AdamW(groups)
-
-    optimizer = make([("a", 0.1), ("b", 0.2)])
-    part = through_a_file(tmp_path, optimizer_state(optimizer, model))
-    other = make([("a", 1.0), ("b", 1.0)])
-    set_optimizer_state(other, model, part)
-    assert [group["lr"] for group in other.param_groups] == [0.1, 0.2]
-    assert other.param_groups[0]["betas"] == (0.9, 0.999)
-    with pytest.raises(CheckpointError, match="got different ones, in other groups"):
-        set_optimizer_state(make([("b", 1.0), ("a", 1.0)]), model, part)
-
-
-def test_an_optimizer_of_something_else_is_refused():
-    model = two_layers()
-    optimizer = torch.optim.AdamW(model.parameters())
-    train(model, optimizer, 1, 0)
-    part = optimizer_state(optimizer, model)
-    with pytest.raises(
-        CheckpointError, match="holds the state of AdamW, got a SGD to load it into"
-    ):
-        set_optimizer_state(torch.optim.SGD(model.parameters()), model, part)
-    with pytest.raises(CheckpointError, match=r"got different ones, such as 'b.bias'"):
-        set_optimizer_state(torch.optim.AdamW(model["a"].parameters()), model, part)
-    wider = two_layers(sizes=(4, 2))
-    with pytest.raises(CheckpointError, match=r"'a.weight' must have shape \(2, 4\), got"):
-        set_optimizer_state(torch.optim.AdamW(wider.parameters()), wider, part)
-    with pytest.raises(CheckpointError, match="must belong to the model, got 4 that do not"):
-        optimizer_state(optimizer, two_layers())
-
-
-# --- generators and modules --------------------------------------------------------------
-
-
-def draw():
-    return (
-        torch.rand(3).tolist(),
-        torch.randn(1).item(),
-        np.random.random(3).tolist(),  # noqa: NPY002 - the global generator is the subject
-        np.random.normal(),  # noqa: NPY002
-        random.random(),
-        random.gauss(0, 1),
-    )
-
-
-def test_every_global_generator_goes_on_where_it_was(tmp_path):
-    draw()  # a gaussian leaves a second number behind, which is part of the state
-    state = rng_state()
-    expected = [draw(), draw()]
-    part = through_a_file(tmp_path, state)
-    torch.manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002
-    set_rng_state(part)
-    assert [draw(), draw()] == expected
-
-
-def test_a_module_takes_only_its_own_weights():
-    model = two_layers()
-    part = module_state(model, skip=("a.",))
-    assert sorted(part.tensors) == ["b.bias", "b.weight"]
-    kept = model["b"].weight.clone()
-    other = two_layers()
-    nn.init.zeros_(other["b"].weight)
-    pointer = other["b"].weight
-    set_module_state(other, part, skip=("a.",))
-    assert torch.equal(other["b"].weight, kept)
-    assert other["b"].weight is pointer
-    with pytest.raises(CheckpointError, match=r"got a difference in 'a.bias'; was the model built"):
-        set_module_state(model, part)
-    with pytest.raises(CheckpointError, match=r"got a difference in 'b.weight'"):
-        set_module_state(two_layers(sizes=(3, 5)), part, skip=("a.",))
 
 
 # --- what is refused ---------------------------------------------------------------------
@@ -430,68 +263,3 @@ def test_the_files_are_as_open_as_the_umask_says(place):
     os.umask(mask)
     modes = {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
     assert modes == {0o666 & ~mask}
-
-
-# --- which are kept ----------------------------------------------------------------------
-
-
-def saved(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_the_last_few_and_the_best_are_kept(tmp_path):
-    kept = Checkpoints(tmp_path, keep_last_n=2)
-    assert (kept.latest(), kept.best()) == (None, None)
-    lm = tiny_lm()
-    for iteration, success in [(1, 0.1), (2, None), (3, 0.6), (4, 0.6), (10, 0.2), (11, None)]:
-        assert kept.is_best(success) == (iteration in (1, 3))
-        kept.save(TrainerState(iteration=iteration, success=success), lm=lm)
-    assert saved(tmp_path) == ["best-000003", "iteration-000010", "iteration-000011"]
-    assert kept.latest() == tmp_path / "iteration-000011"
-    assert load_checkpoint(kept.best()).success == 0.6
-    fresh = Checkpoints(tmp_path, keep_last_n=1)
-    assert not fresh.is_best(0.6)
-    fresh.save(TrainerState(iteration=1_000_000, success=0.7), lm=lm)
-    assert saved(tmp_path) == ["best-1000000", "iteration-1000000"]
-    assert fresh.latest() == tmp_path / "iteration-1000000"
-
-
-def test_the_best_is_not_kept_unless_asked_and_its_copy_costs_no_disk(tmp_path):
-    state, lm = TrainerState(iteration=1, success=0.5), tiny_lm()
-    Checkpoints(tmp_path / "without", save_best=False).save(state, lm=lm)
-    assert saved(tmp_path / "without") == ["iteration-000001"]
-    place = Checkpoints(tmp_path / "with").save(state, lm=lm)
-    links = (place / "model/model.safetensors").stat().st_nlink
-    assert links == 2
-    with pytest.raises(ConfigError, match="keep_last_n must be at least 1, got 0"):
-        Checkpoints(tmp_path, keep_last_n=0)
-
-
-def test_a_run_that_goes_on_from_an_older_checkpoint_drops_the_later_ones(tmp_path):
-    kept, lm = Checkpoints(tmp_path, keep_last_n=2), tiny_lm()
-    for iteration in range(1, 5):
-        kept.save(TrainerState(iteration=iteration, success=iteration / 10), lm=lm)
-    kept.drop_after(3)
-    assert saved(tmp_path) == ["iteration-000003"]
-    kept.save(TrainerState(iteration=4), lm=lm)
-    assert saved(tmp_path) == ["best-000003", "iteration-000003", "iteration-000004"]
-
-
-def test_names_that_only_look_like_checkpoints_are_passed_over(tmp_path):
-    kept = Checkpoints(tmp_path)
-    kept.save(TrainerState(iteration=1), lm=tiny_lm())
-    (tmp_path / "iteration-000009").mkdir()
-    (tmp_path / "iteration-last").mkdir()
-    assert kept.latest() == tmp_path / "iteration-000001"
-
-
-# --- the whole of it ---------------------------------------------------------------------
-
-
-def test_a_run_that_is_left_and_taken_up_again_ends_as_one_that_was_not(tmp_path):
-    Run(tmp_path / "whole").fit()
-    for iterations in (1, 2, 4, 5):
-        Run(tmp_path / "parts", seed=iterations - 1).fit(iterations)
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-    values = json.loads((tmp_path / "whole/checkpoints/iteration-000005/trainer.json").read_text())
-    assert values["iteration"] == 5

@@ -181,8 +181,10 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
             ["environment.curriculum_step=0.5 has no effect with environment.curriculum=False"],
         ),
         (
-            {"environment__eval_interval": 0, "environment__eval_episodes": 3},
-            ["environment.eval_episodes=3 has no effect with environment.eval_interval=0"],
+            {"environment__eval_interval": 0, "environment__eval_episodes": 3,
+             "environment__stop_at_success": 0.9},
+            ["environment.eval_episodes=3 has no effect with environment.eval_interval=0",
+             "environment.stop_at_success=0.9 has no effect with environment.eval_interval=0"],
         ),
         ({"ray__num_actors": 2}, ["ray.num_actors=2 has no effect with ray.use_ray=False"]),
     ],

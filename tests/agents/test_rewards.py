@@ -450,6 +450,7 @@ def test_a_manager_is_a_reward_function_on_played_episodes():
         (SimpleGameEnvironment({"max_steps": 7}), 7),
         (as_gym(SimpleGameEnvironment({"max_steps": 7})), 7),
         (gym.make("llm_gym/GuessTheNumber-v0", max_turns=4), 4),
+        ("llm_gym/GuessTheNumber-v0", 5),
         (gym.wrappers.TransformReward(gym.make("llm_gym/GuessTheNumber-v0"), float), 5),
     ],
 )

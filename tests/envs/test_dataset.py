@@ -472,3 +472,15 @@ def test_an_environment_is_returned_as_it_is():
     assert as_dataset_env(env) is env
     with pytest.raises(ConfigError, match="has its settings already, got max_turns"):
         as_dataset_env(env, max_turns=2)
+    with pytest.raises(ConfigError, match="has its settings already, got collate_fn"):
+        as_dataset_env(env, collate_fn=dict)
+
+
+def test_rows_of_another_shape_are_made_into_ours(tmp_path):
+    theirs = [{"q": row["prompt"], "a": row["answer"]} for row in ROWS]
+    ours = make()
+    for dataset in (theirs, iter(theirs), write(tmp_path / "a.jsonl", theirs), {"train": theirs}):
+        env = as_dataset_env(
+            dataset, collate_fn=lambda row: {"prompt": row["q"], "answer": row["a"]}
+        )
+        assert env.reset(seed=4)[0] == ours.reset(seed=4)[0]

@@ -93,7 +93,8 @@ def _switches(config: ConfigStore) -> Iterator[_Idle]:
         names = ("environment.curriculum_target", "environment.curriculum_step")
         yield _Idle(names, "environment.curriculum=False")
     if not environment.eval_interval:
-        names = ("environment.eval_episodes", "environment.eval_split")
-        yield _Idle(names, "environment.eval_interval=0")
+        every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
+        evaluation = tuple(f"environment.{name}" for name in every)
+        yield _Idle(evaluation, "environment.eval_interval=0")
     if not config.ray.use_ray:
         yield _Idle(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")

@@ -70,6 +70,8 @@ class InferenceConfig(Section, section="inference"):
     """Sample among tokens with at least this share of the likeliest one's probability."""
     context: Literal["history", "observation"] = "history"
     """What the model reads: the episode so far, or only the current observation."""
+    system_prompt: str | None = None
+    """Told to the model instead of what the environment says; "" tells nothing."""
     multi_turn: bool = True
     """Play episodes to their ends; False cuts them after one reply."""
     max_turns: Count | None = None
@@ -116,6 +118,10 @@ class EnvironmentConfig(Section, section="environment"):
     """Iterations between two evaluations; 0 for none."""
     eval_episodes: Count = 64
     """Episodes of an evaluation."""
+    eval_greedy: bool = False
+    """Evaluate with the most likely token each time instead of sampling as in training."""
+    stop_at_success: Fraction | None = None
+    """End the run once an evaluation reaches this success; None for the full length."""
     curriculum: bool = False
     """Raise the difficulty as success in training passes curriculum_target, lower it below."""
     curriculum_target: Annotated[float, Bounds(above=0, below=1)] = 0.7

@@ -1,0 +1,164 @@
+"""``llm-gym train`` and ``llm-gym resume``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+from rich.console import Console
+
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
+from llm_gym.scores import published
+from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
+from llm_gym_agents.config import ConfigStore, parse_args
+from llm_gym_agents.engines.load import load_model, load_tokenizer
+from llm_gym_agents.plots import draw_curve
+from llm_gym_agents.progress import TrainingProgress
+from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
+from llm_gym_agents.rollout import Evaluation
+from llm_gym_agents.trainer import PPOTrainer
+
+_EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"
+
+
+def main(argv: list[str]) -> int:
+    """Train by recipe, by environment or by config file."""
+    options, rest = _parser().parse_known_args(argv)
+    recipe = _recipe(options.target)
+    config = recipe.config
+    if options.config:
+        config.update(ConfigStore.load(options.config).diff())
+    if config.checkpoint.output_dir == ConfigStore().checkpoint.output_dir:
+        config.checkpoint.output_dir = f"runs/{recipe.name}"
+    config = parse_args(["--help"] if options.help_settings else rest, config)
+    if options.smoke:
+        _shrink(config)
+    return run(recipe, config)
+
+
+def resume(argv: list[str]) -> int:
+    """Go on with a run that was stopped or killed."""
+    parser = argparse.ArgumentParser(prog="llm-gym resume", description=resume.__doc__)
+    parser.add_argument("run", help="the folder of the run")
+    folder = Path(parser.parse_args(argv).run)
+    latest = Checkpoints(folder / "checkpoints").latest()
+    if latest is None:
+        raise ConfigError(f"{folder} has no checkpoint to go on from")
+    config = ConfigStore.load(folder / "config.json")
+    config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
+    if config.model.lora_rank:
+        # The checkpoint's model is merged; its adapters belong on the base that the config names.
+        trainer = PPOTrainer(config)
+    else:
+        place = str(model_folder(load_checkpoint(latest)))
+        lm, tokenizer = load_model(place, dtype=config.model.dtype), load_tokenizer(place)
+        trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
+    return _train(trainer, Console(), config, folder.name)
+
+
+def run(recipe: Recipe, config: ConfigStore) -> int:
+    """Train, and show what changed."""
+    console = Console()
+    for sentence in config.idle():
+        console.print(f"note: {sentence}", style="yellow")
+    console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
+    if recipe.expected:
+        console.print(f"expected: {recipe.expected}")
+    made: dict[str, Any] = {}
+    if recipe.prepare is not None:
+        with console.status("making a model that plays at chance"):
+            made["model"], made["tokenizer"] = recipe.prepare(config)
+    trainer = PPOTrainer(config, **made)
+    return _train(trainer, console, config, recipe.name)
+
+
+def _train(trainer: PPOTrainer, console: Console, config: ConfigStore, title: str) -> int:
+    episodes = trainer.folder / "episodes"
+    episodes.mkdir(parents=True, exist_ok=True)
+    before = trainer.evaluate(records=str(episodes / "before.jsonl"))
+    console.print(f"before: {before}")
+    total = config.training.num_epochs * config.training.num_iters_per_epoch
+    progress = TrainingProgress(console)
+    trainer.callbacks.append(lambda trainer, row: progress.update(row))
+    try:
+        with progress:
+            progress.start(total, trainer.iteration)
+            trainer.fit()
+        after = trainer.evaluate(records=str(episodes / "after.jsonl"))
+    finally:
+        trainer.cleanup()
+    _compare(console, before, after)
+    picture = draw_curve(trainer.folder, title=title, references=_references(before))
+    console.print(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+    return 0
+
+
+def _compare(console: Console, before: Evaluation, after: Evaluation, count: int = 3) -> None:
+    """Show the same held-out episodes as they were played before and after."""
+    for first, second in list(zip(before.episodes, after.episodes, strict=True))[:count]:
+        console.rule(f"held-out episode, seed {first.seed}")
+        for label, episode in (("before", first), ("after", second)):
+            console.print(f"[bold]{label}[/]: {episode.stop_reason}, {episode.num_turns} turns")
+            console.print(_transcript(episode), markup=False, highlight=False)
+
+
+def _transcript(episode: Trajectory) -> str:
+    lines = []
+    for state, action in zip(episode.states, episode.actions, strict=False):
+        lines.append(f"  {' | '.join(state.splitlines())}\n    > {action}")
+    final = episode.states[-1] if len(episode.states) > len(episode.actions) else ""
+    return "\n".join([*lines, f"  {' | '.join(final.splitlines())}"])
+
+
+def _references(result: Evaluation) -> dict[str, float]:
+    row = published().get(result.env_id or "", {})
+    return {player: row[player].success for player in ("random", "solver") if player in row}
+
+
+def _recipe(target: str) -> Recipe:
+    found = find_recipe(target)
+    if found is not None:
+        return found
+    if target.endswith((".yaml", ".yml", ".json")):
+        config = ConfigStore.load(target)
+        name = Path(target).stem
+    else:
+        config, name = ConfigStore(), target.split("/")[-1]
+        if target not in gym.registry:
+            raise ConfigError(
+                f"train takes a recipe ({', '.join(NAMES)}), a registered id or a config file, "
+                f"got {target!r}"
+            )
+        config.environment.env_id = target
+    return Recipe(name=name, about=f"Training on {target}.", expected="", config=config)
+
+
+def _shrink(config: ConfigStore) -> None:
+    """Make a run as small as it can be: everything happens once."""
+    config.training.num_epochs = config.training.num_iters_per_epoch = 1
+    config.training.batch_size = config.training.group_size * 2
+    config.training.mini_batch_size = config.training.batch_size
+    config.training.warmup_iters = config.training.critic_warmup_iters = 0
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 4
+    config.inference.num_envs = 4
+    config.inference.max_tokens = min(config.inference.max_tokens, 8)
+    config.checkpoint.output_dir = f"{config.checkpoint.output_dir}-smoke"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="llm-gym train", description="Train a model to play.", epilog=_EPILOG
+    )
+    parser.add_argument("target", help=f"a recipe ({', '.join(NAMES)}), an id or a config file")
+    parser.add_argument("--config", help="a YAML or JSON file of settings on top")
+    parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
+    parser.add_argument("--help-settings", action="store_true", help="list every setting")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""The laptop demo: from chance to a good player of a text adventure, on a CPU, in minutes.
+
+A small Llama with random weights first learns to *write* moves, by imitating random legal ones:
+it then speaks the game's language and plays at chance. PPO does the rest, from the 0/1 success
+alone and a small penalty for moves that cannot be used. Nothing is shipped and nothing is
+downloaded.
+"""
+
+from __future__ import annotations
+
+import gymnasium as gym
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from llm_gym.text_env import TextEnv
+from llm_gym_agents.build import tiny_llama
+from llm_gym_agents.chat import ChatFormat
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.model import PolicyValueModel
+from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.tokenizers import collect_vocabulary, word_tokenizer
+from llm_gym_agents.warm_start import examples, imitate
+
+ENV_ID = "llm_gym/TextGameEasy-v0"
+WARM_TURNS, WARM_STEPS, WARM_BATCH = 20_000, 250, 96
+
+
+def text_game_easy() -> Recipe:
+    """Return the recipe."""
+    config = ConfigStore()
+    config.update(
+        {
+            "environment": {
+                "env_id": ENV_ID,
+                "env_kwargs": {"rules": "system", "penalty": 0.1},
+                "eval_interval": 5,
+                "eval_episodes": 200,
+                "stop_at_success": 0.95,
+            },
+            "inference": {
+                "num_envs": 128,
+                "max_tokens": 6,
+                # One observation says all that matters, and reading less is three times cheaper.
+                "context": "observation",
+                # A model that knows this game only has no use for its rules.
+                "system_prompt": "",
+            },
+            "training": {
+                "num_epochs": 12,
+                "num_iters_per_epoch": 5,
+                "batch_size": 128,
+                "mini_batch_size": 32,
+                "ppo_epochs": 2,
+                "learning_rate": 8e-4,
+                "gamma": 0.9,
+                "lam": 0.9,
+                "discount": "turn",
+                "entropy_coef": 0.01,
+                "max_grad_norm": 0.5,
+            },
+        }
+    )
+    return Recipe(
+        name="text-game-easy",
+        about="A 92k-parameter Llama learns a text adventure from chance, on a CPU.",
+        expected="held-out success from about 5 % to at least 90 % (benchmarks/results/demo.json)",
+        config=config,
+        prepare=prepare,
+    )
+
+
+def prepare(config: ConfigStore) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a small model that writes random legal moves, and its tokenizer of words."""
+    env = gym.make(ENV_ID, rules="system").unwrapped
+    assert isinstance(env, TextEnv)
+    tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=200))
+    lm = tiny_llama(tokenizer, seed=config.training.seed, context_length=256)
+    seed = config.training.seed * WARM_TURNS
+    turns = examples(
+        env, ChatFormat.from_tokenizer(tokenizer), WARM_TURNS, seed=seed, system_prompt=""
+    )
+    model = PolicyValueModel(lm.train(), critic="none")
+    imitate(model, turns, steps=WARM_STEPS, batch_size=WARM_BATCH, seed=config.training.seed)
+    return lm, tokenizer

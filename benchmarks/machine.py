@@ -1,0 +1,37 @@
+"""Where a figure comes from: the command, the commit and the machine, for result files."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+
+def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what a result file says about how its numbers were made."""
+    name = Path(script).resolve().relative_to(ROOT).as_posix()
+    return {
+        "command": " ".join(["python", name, *sys.argv[1:]]),
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain")),
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cpus": os.cpu_count(),
+            "python": platform.python_version(),
+            # Above the number of CPUs, seconds are too long; ratios still hold.
+            "load_average": round(os.getloadavg()[0], 2),
+            "packages": {name: importlib.metadata.version(name) for name in packages},
+        },
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
+    return done.stdout.strip() if done.returncode == 0 else None

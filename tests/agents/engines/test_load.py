@@ -1,0 +1,110 @@
+"""From a path and settings to an engine."""
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines import load
+from llm_gym_agents.engines.base import Request, Sampling
+from llm_gym_agents.engines.load import MissingExtraError, load_engine, load_model, load_tokenizer
+from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from tests.agents.tiny import save_tiny
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return save_tiny(tmp_path_factory.mktemp("tiny"), pad=False)
+
+
+def test_an_engine_is_loaded_with_its_tokenizer(path):
+    engine, tokenizer = load_engine(path)
+    assert isinstance(engine, TransformersEngine)
+    assert engine.tokenizer is tokenizer
+    assert engine.context_length == 512
+    assert next(engine.model.parameters()).dtype == torch.float32
+    reply = engine.generate([Request(tokenizer.encode("hello"), Sampling(max_tokens=3))])[0]
+    assert len(reply.ids) == 3
+
+
+def test_a_tokenizer_without_padding_pads_with_its_end_of_text(path):
+    tokenizer = load_tokenizer(path)
+    assert tokenizer.pad_token == tokenizer.eos_token == "<eos>"
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
+def test_every_setting_has_an_effect(path):
+    config = {
+        "dtype": "bfloat16",
+        "device": "cpu",
+        "max_model_len": 40,
+        "attn_implementation": "eager",
+        "max_rows": 3,
+        "prefix_cache": False,
+        "tensor_parallel_size": 1,
+        "trust_remote_code": True,
+    }
+    assert set(config) == set(load.SETTINGS["transformers"])
+    engine, _ = load_engine(path, "transformers", config)
+    assert engine.model.dtype == torch.bfloat16
+    assert engine.context_length == 40
+    assert engine.model.config._attn_implementation == "eager"
+    assert engine._decoder.pool.count == 3
+    assert not engine._decoder.pool.keep
+    with pytest.raises(ConfigError, match=r"tensor_parallel_size must be 1 .* use backend='vllm'"):
+        load_engine(path, config={"tensor_parallel_size": 2})
+    with pytest.raises(ConfigError, match="dtype must be one of"):
+        load_engine(path, config={"dtype": "int3"})
+
+
+def test_remote_code_runs_only_where_it_is_trusted(path, monkeypatch):
+    asked = []
+
+    def note(path, **settings):
+        asked.append(settings["trust_remote_code"])
+        raise OSError("enough")
+
+    monkeypatch.setattr(load.AutoModelForCausalLM, "from_pretrained", note)
+    for trust in (True, False):
+        with pytest.raises(ConfigError, match="enough"):
+            load_model(path, trust_remote_code=trust)
+    assert asked == [True, False]
+
+
+def test_unknown_settings_and_backends_are_refused_with_a_hint(path):
+    with pytest.raises(ConfigError, match="'max_modellen'; did you mean max_model_len"):
+        load_engine(path, config={"max_modellen": 3})
+    with pytest.raises(ConfigError, match="'zzz'; it takes dtype"):
+        load_engine(path, "vllm", {"zzz": 3})
+    with pytest.raises(ConfigError, match="backend must be one of transformers, vllm, sglang"):
+        load_engine(path, "tgi")
+
+
+@pytest.mark.parametrize("where", ["/no/such/model", "./no_such", "~/no_such", "a/b/c"])
+def test_a_folder_that_is_not_there_is_one_sentence(where):
+    with pytest.raises(ConfigError, match=f"no model folder '{where}'"):
+        load_engine(where)
+
+
+def test_a_folder_without_a_model_is_one_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="no model could be loaded from") as found:
+        load_engine(str(tmp_path))
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "sglang"])
+def test_a_missing_extra_is_one_sentence(path, backend, monkeypatch):
+    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError) as found:
+        load_engine(path, backend, {"tensor_parallel_size": 2})
+    sentence = (
+        f'backend={backend!r} needs {backend}. Install it with: pip install "llm-gym[{backend}]"'
+    )
+    assert str(found.value) == sentence
+    assert isinstance(found.value, ImportError)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "sglang"])
+def test_a_backend_that_is_yet_to_come_says_so(path, backend, monkeypatch):
+    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: object())
+    with pytest.raises(NotImplementedError, match="use backend='transformers'"):
+        load_engine(path, backend)
