@@ -187,7 +187,7 @@ class PPO:
                 for name, value in metrics.items():
                     sums[name] += value
                 steps += 1
-                kl = max(kl, metrics.get("policy/kl", 0.0))
+                kl = max(kl, metrics["policy/kl_k3"])
             limit = self.config.kl_early_stop
             if limit is not None and kl > limit:
                 break
@@ -240,7 +240,7 @@ class PPO:
         if bool(torch.isfinite(value)):
             return
         error = NotFiniteError(
-            f"the {what} must be finite, got {float(value)}; nothing was stepped. Lower the "
+            f"the {what} must be finite, got {value.item()}; nothing was stepped. Lower the "
             "learning rate, or look at the batch"
         )
         error.batch = micro.detach()

@@ -1,7 +1,6 @@
 """TextEnvPool: named episodes, partial resets, and environments that fail."""
 
 import os
-import time
 
 import gymnasium as gym
 import pytest
@@ -14,56 +13,11 @@ from llm_gym.envs.guess_the_number import GuessTheNumberEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.outcome import StopReason
-from llm_gym.spaces import AnyText
 from llm_gym_agents.pool import TextEnvPool
 from llm_gym_agents.tasks import IDLE, Cut, EpisodeTask
+from tests.agents.odd import Crashing, CrashingAtReset, Dying, Hanging, Tagged
 
 GUESS = "llm_gym/GuessTheNumber-v0"
-
-
-class Tagged(gym.Env):
-    """Says who it is and which turn it is; lasts ``seed % 4 + 1`` turns."""
-
-    observation_space = action_space = AnyText(100)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.seed, self.turn, self.lasts = seed, 0, seed % 4 + 1
-        return f"seed {seed} turn 0", {}
-
-    def step(self, action):
-        assert action == f"reply to seed {self.seed} turn {self.turn}", action
-        self.turn += 1
-        done = self.turn == self.lasts
-        return f"seed {self.seed} turn {self.turn}", float(self.turn), done, False, {}
-
-
-class Crashing(Tagged):
-    def step(self, action):
-        if self.seed == 2 and self.turn == 1:
-            raise RuntimeError("the database is gone")
-        return super().step(action)
-
-
-class CrashingAtReset(Tagged):
-    def reset(self, *, seed=None, options=None):
-        if seed == 2:
-            raise RuntimeError("no such level")
-        return super().reset(seed=seed)
-
-
-class Hanging(Tagged):
-    def step(self, action):
-        if self.seed == 2 and self.turn == 1:
-            time.sleep(60)
-        return super().step(action)
-
-
-class Dying(Tagged):
-    def step(self, action):
-        if self.seed == 2 and self.turn == 1:
-            os._exit(3)
-        return super().step(action)
 
 
 def answer(pool, data, cut=()):

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.clip_ppo import make_clip_ppo_loss
+from llm_gym_agents.algo.dtypes import at_least_float32
 from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.kl import KL_KINDS, KLKind, kl_estimate
+from llm_gym_agents.algo.kl import KL_KINDS, KLKind, k3_of_log_ratio, kl_estimate
 from llm_gym_agents.algo.policy_loss import PolicyInputs, get_policy_loss
 from llm_gym_agents.algo.ratio import bound_negative
 from llm_gym_agents.algo.value_loss import check_value_clip, value_loss
@@ -106,6 +107,9 @@ class TokenObjective(nn.Module):
         if self.critic is not None:
             data["new_value"] = self.critic(data.clone(recurse=False))["state_value"]
         terms, metrics_T = self._all_terms(data)
+        # Beside ``policy/kl`` one that is never negative, for those who stop at a threshold.
+        moved_T = (data["token_log_prob"] - data["sample_log_prob"]).detach()
+        metrics_T["policy/kl_k3"] = k3_of_log_ratio(at_least_float32(moved_T))
         importance_T = data.get("importance_weight", None)
         if importance_T is not None:
             terms["loss/policy"] = terms["loss/policy"] * importance_T
