@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test lint types demo smoke golden scores bench clean
+.PHONY: help test lint types demo smoke golden scores bench bench-demo clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,9 +42,18 @@ golden: $(INSTALLED)  ## Rewrite the golden transcripts (a change that can move 
 
 scores: $(INSTALLED)  ## Measure the scores that `llm-gym list` prints.
 	$(BIN)/python benchmarks/suite_scores.py
+	$(BIN)/python benchmarks/readme.py
 
-bench: $(INSTALLED)  ## Measure speed beside GEM and TextArena (installs them apart).
+bench: $(INSTALLED)  ## Measure speed, beside GEM and TextArena (installed apart) and bare engines.
 	$(BIN)/python benchmarks/env_throughput.py
+	$(BIN)/python benchmarks/algo.py
+	$(BIN)/python benchmarks/rollout_throughput.py
+	$(BIN)/python benchmarks/train_throughput.py
+	$(BIN)/python benchmarks/readme.py
+
+bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
+	$(BIN)/python benchmarks/demo.py
+	$(BIN)/python benchmarks/readme.py
 
 clean:  ## Remove what `make` created.
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache dist

@@ -1,6 +1,8 @@
 """Documentation runs: every Python block of every page, as printed."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,9 @@ def test_the_changelog_tops_out_at_this_version():
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_tables_of_the_readme_are_those_of_the_result_files():
+    script = ROOT / "benchmarks" / "readme.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,1 +1,84 @@
-"""Token-level RL for language models, on TorchRL."""
+"""Token-level RL for language models, on TorchRL.
+
+from llm_gym_agents import ConfigStore, PPOTrainer
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = [
+    "BaseInferenceEngine",
+    "BatchInferenceManager",
+    "ConfigStore",
+    "LLMPolicy",
+    "MultiTurnChatHarness",
+    "MultiTurnInferenceEngine",
+    "PPOBatch",
+    "PPOTrainer",
+    "PolicyValueModel",
+    "RayPPOTrainer",
+    "RewardManager",
+    "RolloutData",
+    "SGLangInferenceEngine",
+    "TextEnvPool",
+    "VLLMInferenceEngine",
+    "algo",
+    "create_inference_engine",
+    "create_trainer",
+    "rollout",
+]
+
+# Where each of them lives. They are imported when first used: torch and transformers take
+# seconds, which the command line's help and a config should not cost.
+_MODULES = {
+    "config": ("ConfigStore",),
+    "evaluation": ("rollout",),
+    "inference": (
+        "BaseInferenceEngine",
+        "BatchInferenceManager",
+        "SGLangInferenceEngine",
+        "VLLMInferenceEngine",
+        "create_inference_engine",
+    ),
+    "model": ("PolicyValueModel",),
+    "multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
+    "policy": ("LLMPolicy",),
+    "pool": ("TextEnvPool",),
+    "ppo_batch": ("PPOBatch",),
+    "rewards": ("RewardManager",),
+    "rollout_data": ("RolloutData",),
+    "trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+if TYPE_CHECKING:
+    from llm_gym_agents import algo
+    from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.inference import (
+        BaseInferenceEngine,
+        BatchInferenceManager,
+        SGLangInferenceEngine,
+        VLLMInferenceEngine,
+        create_inference_engine,
+    )
+    from llm_gym_agents.model import PolicyValueModel
+    from llm_gym_agents.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
+    from llm_gym_agents.policy import LLMPolicy
+    from llm_gym_agents.pool import TextEnvPool
+    from llm_gym_agents.ppo_batch import PPOBatch
+    from llm_gym_agents.rewards import RewardManager
+    from llm_gym_agents.evaluation import rollout
+    from llm_gym_agents.rollout_data import RolloutData
+    from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
+
+
+def __getattr__(name: str) -> Any:
+    if name == "algo":
+        return import_module("llm_gym_agents.algo")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'llm_gym_agents' has no attribute {name!r}")
+    return getattr(import_module(f"llm_gym_agents.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

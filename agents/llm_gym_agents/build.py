@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -40,12 +41,29 @@ def build_lm(
     if path == TINY:
         tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
         lm: PreTrainedModel = tiny_llama(tokenizer, seed=config.training.seed)
+        lm.to(device=_device(settings.device), dtype=getattr(torch, settings.dtype))
     else:
-        device = None if settings.device == "auto" else settings.device
-        trust = settings.trust_remote_code
-        lm = load_model(path, dtype=settings.dtype, device=device, trust_remote_code=trust)
-        tokenizer = tokenizer or load_tokenizer(path, trust_remote_code=trust)
+        lm, own = load_lm(config, path)
+        tokenizer = tokenizer or own
     return prepare_lm(config, lm), tokenizer
+
+
+def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
+    settings = config.model
+    trust = settings.trust_remote_code
+    lm = load_model(
+        path, dtype=settings.dtype, device=_device(settings.device), trust_remote_code=trust
+    )
+    return lm, load_tokenizer(path, trust_remote_code=trust)
+
+
+def _device(wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
@@ -56,6 +74,16 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
         lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         lm.enable_input_require_grads()
     return lm.train()
+
+
+def check_tokenizer(lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with ids that the model has no embedding for."""
+    rows = lm.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the tokenizer must have at most the {rows} tokens of the model's embedding, got "
+            f"{len(tokenizer)}; pass the tokenizer that the model was made with"
+        )
 
 
 def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
@@ -74,10 +102,15 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
 
 def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedTokenizerBase:
     """Return a tokenizer of the words that an environment uses, or of bytes for a foreign one."""
-    made = gym.make(env, **env_kwargs) if isinstance(env, str) else None
-    if made is None or not isinstance(made.unwrapped, TextEnv):
+    if not isinstance(env, str):
         return byte_tokenizer()
-    return word_tokenizer(collect_vocabulary([made]))
+    spec = copy.deepcopy(gym.spec(env))
+    spec.kwargs.update(env_kwargs)
+    made = gym.make(spec)
+    made.close()
+    if not isinstance(made.unwrapped, TextEnv):
+        return byte_tokenizer()
+    return word_tokenizer(collect_vocabulary([spec], rules=True))
 
 
 def tiny_llama(

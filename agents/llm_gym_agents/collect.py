@@ -86,6 +86,7 @@ class EpisodeCollector:
         ids = [task.id for task in tasks]
         if len(set(ids)) < len(ids) or IDLE in ids:
             raise ConfigError("every episode of a batch must have an id of its own, from 0 on")
+        self.policy.texts = self.pool.texts  # another collector may share the policy
         self.pool.texts.clear()
         self.policy.turns.clear()
         self.pool.assign(tasks)

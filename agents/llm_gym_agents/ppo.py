@@ -10,7 +10,7 @@ Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ from llm_gym_agents import algo
 from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.pack import Pack, Packer
+from llm_gym_agents.ppo_batch import PPOBatch
 from llm_gym_agents.rollout_data import NO_POSITION, RolloutData
 
 Metrics = dict[str, float]
@@ -32,7 +33,7 @@ Metrics = dict[str, float]
 class NotFiniteError(LLMGymError, ArithmeticError):
     """A loss or gradient is NaN or infinite. ``batch`` is the micro-batch that showed it."""
 
-    batch: TensorDict | None = None
+    batch: PPOBatch | None = None
 
 
 class Scores(NamedTuple):
@@ -220,7 +221,7 @@ class PPO:
                 pack.lengths_M, self._aggregation, counts=counts, norm_length=self._norm_length
             )
             micro = _micro(pack, batch, weights_T)
-            loss, terms = self.objective(micro, tokens=counts.tokens)
+            loss, terms = self.objective(micro.to_tensordict(), tokens=counts.tokens)
             self._guard(loss, micro, "loss")
             loss.backward()
             for name, value in terms.items():
@@ -236,7 +237,7 @@ class PPO:
     def _policy_parameters(self) -> Iterator[nn.Parameter]:
         return iter(self.model.lm.parameters())
 
-    def _guard(self, value: Tensor, micro: TensorDict, what: str) -> None:
+    def _guard(self, value: Tensor, micro: PPOBatch, what: str) -> None:
         if bool(torch.isfinite(value)):
             return
         error = NotFiniteError(
@@ -258,17 +259,17 @@ def _values(model: PolicyValueModel, hidden_SC: Tensor, pack: Pack) -> tuple[Ten
     return values[:tokens], bootstrap_M
 
 
-def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> TensorDict:
-    fields: Mapping[str, Tensor] = {
+def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
+    return PPOBatch(
         **dict(batch[pack.tokens_T].items()),
-        "ids": pack.ids_S,
-        "sequence_lengths": pack.sequence_lengths_Q,
-        "position": pack.position_T,
-        "action": pack.action_T,
-        "lengths": pack.lengths_M,
-        "loss_weight": weights_T,
-    }
-    return TensorDict(dict(fields), [])
+        ids=pack.ids_S,
+        sequence_lengths=pack.sequence_lengths_Q,
+        position=pack.position_T,
+        action=pack.action_T,
+        lengths=pack.lengths_M,
+        loss_weight=weights_T,
+        batch_size=[],
+    )
 
 
 def _stream(

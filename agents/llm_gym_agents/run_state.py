@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_gym_agents.checkpoint import (
+    CheckpointError,
     Part,
     TrainerState,
     module_state,
@@ -32,6 +33,7 @@ def state_of(trainer: PPOTrainer) -> TrainerState:
                 "kl": dict(ppo.kl_control.state_dict()),
                 "difficulty": trainer.curriculum.difficulty,
                 "elapsed_s": trainer.elapsed_s,
+                "given": trainer.given,
             }
         ),
     }
@@ -47,12 +49,18 @@ def state_of(trainer: PPOTrainer) -> TrainerState:
 
 def restore(trainer: PPOTrainer, state: TrainerState) -> None:
     """Put ``trainer`` where ``state`` was. What the config says now wins over what it said."""
+    if trainer.ppo.reference is not None and "reference" not in state.parts:
+        raise CheckpointError(
+            "a KL to the reference needs a checkpoint that has one, got one of a run without; "
+            "training.use_kl_in_reward or use_kl_in_loss must be as it was"
+        )
     restore_lm(trainer.lm, state)
     set_module_state(trainer.model, state.parts["critic"], skip=("lm.",))
-    rates = [group["base_lr"] for group in trainer.ppo.optimizer.param_groups]
+    groups = trainer.ppo.optimizer.param_groups
+    settings = [{name: group[name] for name in group if name != "params"} for group in groups]
     set_optimizer_state(trainer.ppo.optimizer, trainer.model, state.parts["optimizer"])
-    for group, rate in zip(trainer.ppo.optimizer.param_groups, rates, strict=True):
-        group["base_lr"] = rate
+    for group, own in zip(groups, settings, strict=True):
+        group.update(own)
     if trainer.ppo.reference is not None:
         set_module_state(trainer.ppo.reference, state.parts["reference"])
     run = state.parts["run"].values

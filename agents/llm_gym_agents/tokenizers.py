@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -70,7 +71,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def collect_vocabulary(
-    env_ids: Iterable[str], episodes: int = 100, *, rules: bool = False, seed: int = 0
+    env_ids: Iterable[str | EnvSpec], episodes: int = 100, *, rules: bool = False, seed: int = 0
 ) -> list[str]:
     """Return the texts that environments show and understand, each once, for ``word_tokenizer``.
 
@@ -79,7 +80,8 @@ def collect_vocabulary(
     oracle where there is one, so that the end of a game is read too.
 
     Args:
-        env_ids: Environments to play. Those of the suite are made with ``rules="system"``.
+        env_ids: Environments to play, or their specs. Those of the suite are made with
+            ``rules="system"``.
         episodes: Episodes of each.
         rules: Include the rules, for a model that is given them as a system prompt.
         seed: Seed of the first episode.

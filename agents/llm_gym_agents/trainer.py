@@ -27,6 +27,7 @@ from llm_gym_agents.build import (
     build_lm,
     build_policy,
     build_pool,
+    check_tokenizer,
     dataset_env,
     most_tokens,
     prepare_lm,
@@ -39,7 +40,7 @@ from llm_gym_agents.episode_metrics import episode_metrics
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.ppo import PPO, NotFiniteError
 from llm_gym_agents.rewards import apply_reward_fn, reward_metrics
-from llm_gym_agents.rollout import Evaluation, evaluate
+from llm_gym_agents.evaluation import Evaluation, evaluate
 from llm_gym_agents.run_state import restore, state_of
 from llm_gym_agents.schedule import Curriculum, learning_rate_factor
 from llm_gym_agents.sources import EnvSource
@@ -81,8 +82,16 @@ class PPOTrainer:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         config.check()
-        self.config, self.reward_fn, self.callbacks = config, reward_fn, list(callbacks)
+        # A copy, which ``fit`` completes: what is written to the folder says how the run went.
+        self.config = config = copy.deepcopy(config)
+        self.reward_fn, self.callbacks = reward_fn, list(callbacks)
         self.environment = training_env(config, environment, dataset, collate_fn)
+        if isinstance(self.environment, str):
+            config.environment.env_id = self.environment
+        self.given = _given(
+            environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
+        )
+        """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
         torch.manual_seed(config.training.seed)
         if model is None:
             lm, tokenizer = build_lm(config, self.environment, tokenizer)
@@ -90,6 +99,7 @@ class PPOTrainer:
             if tokenizer is None:
                 raise ConfigError("a model that is passed in needs its tokenizer as well")
             lm = prepare_lm(config, model)
+        check_tokenizer(lm, tokenizer)
         self.lm, self.tokenizer = lm, tokenizer
         self._estimator = algo.get_advantage(config.training.adv_estimator)
         critic = config.model.critic if self._estimator.needs_critic else "none"
@@ -115,6 +125,7 @@ class PPOTrainer:
             keep_last_n=config.checkpoint.keep_last_n,
             save_best=config.checkpoint.save_best,
         )
+        self._owns_folder = config.checkpoint.resume
         self.elapsed_s = 0.0
         """Seconds of training so far, over every process that had a part in it."""
         self.success: float | None = None
@@ -125,10 +136,18 @@ class PPOTrainer:
     def fit(
         self, num_epochs: int | None = None, num_iters_per_epoch: int | None = None
     ) -> list[dict[str, float]]:
-        """Train, and return the metrics of every iteration. A second call goes on."""
+        """Train until the run has so many epochs in all; return the metrics of every iteration.
+
+        A later call with more epochs goes on, and so does one after ``load_checkpoint``.
+        """
         settings = self.config.training
-        per_epoch = num_iters_per_epoch or settings.num_iters_per_epoch
-        total = (num_epochs or settings.num_epochs) * per_epoch
+        if num_epochs is not None:
+            settings.num_epochs = num_epochs
+        if num_iters_per_epoch is not None:
+            settings.num_iters_per_epoch = num_iters_per_epoch
+        self.config.check()
+        per_epoch = settings.num_iters_per_epoch
+        total = settings.num_epochs * per_epoch
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         with self._open_log() as log:
@@ -170,7 +189,7 @@ class PPOTrainer:
             )
         except NotFiniteError as error:
             raise self._with_batch(error) from error
-        self.engine.update_weights(self.lm.named_parameters(), self.iteration + 1)
+        self._publish(self.iteration + 1)
         end = time.perf_counter()
         self.elapsed_s += end - start
         row = episode_metrics(rollout) | rewards | learned
@@ -213,7 +232,8 @@ class PPOTrainer:
         if self.reward_fn is not None:
             self._apply_reward_fn(greedy)
         score = {episode.seed: episode.total_reward for episode in greedy}
-        return torch.tensor([score[episode.seed] for episode in rollout.episodes])
+        scores = [score[episode.seed] for episode in rollout.episodes]
+        return torch.tensor(scores, device=self.model.device)
 
     def _reward(self, rollout: Rollout) -> dict[str, float]:
         """Let the reward function, if there is one, say what the episodes were worth."""
@@ -246,16 +266,18 @@ class PPOTrainer:
         ]
         how = self.policy.greedily() if settings.eval_greedy else nullcontext()
         with how:
-            return evaluate(collector, todo, records)
+            result = evaluate(collector, todo, records)
+        # What the engine still knows of these prompts could change the last bits of the next
+        # log-probs, and a run that was killed and resumed does not know it.
+        self._publish(self.engine.version)
+        return result
 
     def _evaluate_now(self, total: int) -> dict[str, float]:
         every, done = self.config.environment.eval_interval, self.iteration + 1
         self.success = None
         if not every or (done % every and done != total):
             return {}
-        place = self.folder / "episodes"
-        place.mkdir(parents=True, exist_ok=True)
-        result = self.evaluate(records=str(place / f"eval-{done:06d}.jsonl"))
+        result = self.evaluate(records=str(self.folder / f"episodes/eval-{done:06d}.jsonl"))
         self.success = result.success
         return {
             metrics.EVAL_SUCCESS: result.success,
@@ -273,6 +295,7 @@ class PPOTrainer:
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from the checkpoint in the folder ``path``."""
         restore(self, load_checkpoint(path))
+        self._owns_folder = Path(path).resolve().is_relative_to(self.folder.resolve())
 
     def _save(self) -> None:
         self.checkpoints.save(state_of(self), lm=self.lm, tokenizer=self.tokenizer)
@@ -296,15 +319,20 @@ class PPOTrainer:
                 collector.close()
         self.engine.close()
 
+    def _publish(self, version: int) -> None:
+        self.engine.update_weights(self.lm.named_parameters(), version)
+
     def _open_log(self) -> metrics.MetricsLog:
+        """Return the log of this run; a folder that is another run's is refused."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        resumes = self.iteration > 0 or self.config.checkpoint.resume
-        return metrics.MetricsLog(
+        log = metrics.MetricsLog(
             self.folder,
-            resume_after=self.iteration if resumes else None,
+            resume_after=self.iteration if self._owns_folder else None,
             wandb_project=self.config.checkpoint.wandb_project,
             config=self.config.to_dict(),
         )
+        self._owns_folder = True
+        return log
 
     def _named(self, row: dict[str, float], per_epoch: int) -> dict[str, float]:
         """Return a row of metrics with its epoch and the short names of the losses."""
@@ -339,6 +367,13 @@ class PPOTrainer:
         told = NotFiniteError(f"{error}; the batch is in {place}")
         told.batch = error.batch
         return told
+
+
+def _given(environment: EnvSource | None, **objects: Any) -> list[str]:
+    named = environment is None or isinstance(environment, str)
+    return [name for name, each in objects.items() if each is not None] + ["environment"] * (
+        not named
+    )
 
 
 def create_trainer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 import gymnasium as gym
 from rich.console import Console
 
-from llm_gym.episodes import Trajectory
+from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError
 from llm_gym.scores import published
+from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.config import ConfigStore, parse_args
-from llm_gym_agents.engines.load import load_model, load_tokenizer
+from llm_gym_agents.metrics import read_metrics
 from llm_gym_agents.plots import draw_curve
 from llm_gym_agents.progress import TrainingProgress
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
-from llm_gym_agents.rollout import Evaluation
+from llm_gym_agents.evaluation import Evaluation
 from llm_gym_agents.trainer import PPOTrainer
 
 _EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"
@@ -32,12 +34,14 @@ def main(argv: list[str]) -> int:
     config = recipe.config
     if options.config:
         config.update(ConfigStore.load(options.config).diff())
-    if config.checkpoint.output_dir == ConfigStore().checkpoint.output_dir:
-        config.checkpoint.output_dir = f"runs/{recipe.name}"
+    unnamed = config.checkpoint.output_dir == ConfigStore().checkpoint.output_dir
+    if unnamed:
+        name = f"{recipe.name}-smoke" if options.smoke else recipe.name
+        config.checkpoint.output_dir = str(_unused(Path("runs") / name))
     config = parse_args(["--help"] if options.help_settings else rest, config)
     if options.smoke:
         _shrink(config)
-    return run(recipe, config)
+    return run(recipe, config, hurry=options.smoke)
 
 
 def resume(argv: list[str]) -> int:
@@ -48,21 +52,32 @@ def resume(argv: list[str]) -> int:
     latest = Checkpoints(folder / "checkpoints").latest()
     if latest is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from")
+    state = load_checkpoint(latest)
+    if given := state.parts["run"].values["given"]:
+        raise ConfigError(
+            f"the run in {folder} needs its {' and '.join(given)}, which only the program that "
+            "began it has; run that again with config.checkpoint.resume = True"
+        )
     config = ConfigStore.load(folder / "config.json")
     config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
     if config.model.lora_rank:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
         trainer = PPOTrainer(config)
     else:
-        place = str(model_folder(load_checkpoint(latest)))
-        lm, tokenizer = load_model(place, dtype=config.model.dtype), load_tokenizer(place)
+        lm, tokenizer = load_lm(config, str(model_folder(state)))
         trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
-    return _train(trainer, Console(), config, folder.name)
+    return _train(trainer, Console(), folder.name)
 
 
-def run(recipe: Recipe, config: ConfigStore) -> int:
-    """Train, and show what changed."""
-    console = Console()
+def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
+    """Train, and show what changed. In a hurry the model to begin with is a poor one."""
+    console, folder = Console(), config.checkpoint.output_dir
+    config.check()
+    if read_metrics(folder) and not config.checkpoint.resume:
+        raise ConfigError(
+            f"{folder} holds a run already; go on with it by 'llm-gym resume {folder}', or choose "
+            "another folder with --checkpoint.output-dir"
+        )
     for sentence in config.idle():
         console.print(f"note: {sentence}", style="yellow")
     console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
@@ -71,30 +86,51 @@ def run(recipe: Recipe, config: ConfigStore) -> int:
     made: dict[str, Any] = {}
     if recipe.prepare is not None:
         with console.status("making a model that plays at chance"):
-            made["model"], made["tokenizer"] = recipe.prepare(config)
-    trainer = PPOTrainer(config, **made)
-    return _train(trainer, console, config, recipe.name)
+            made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
+    return _train(PPOTrainer(config, **made), console, recipe.name)
 
 
-def _train(trainer: PPOTrainer, console: Console, config: ConfigStore, title: str) -> int:
-    episodes = trainer.folder / "episodes"
-    episodes.mkdir(parents=True, exist_ok=True)
-    before = trainer.evaluate(records=str(episodes / "before.jsonl"))
-    console.print(f"before: {before}")
-    total = config.training.num_epochs * config.training.num_iters_per_epoch
-    progress = TrainingProgress(console)
+def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
+    settings, progress = trainer.config.training, TrainingProgress(console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     try:
+        before = _before(trainer)
+        _say(console, f"before: {before}")
         with progress:
-            progress.start(total, trainer.iteration)
+            latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
+            done = 0 if latest is None else int(latest.name.rpartition("-")[2])
+            progress.start(settings.num_epochs * settings.num_iters_per_epoch, done)
             trainer.fit()
-        after = trainer.evaluate(records=str(episodes / "after.jsonl"))
+        after = trainer.evaluate(records=str(trainer.folder / "episodes/after.jsonl"))
+    except KeyboardInterrupt:
+        if trainer.checkpoints.latest() is not None:
+            _say(console, f"stopped; go on with: llm-gym resume {trainer.folder}")
+        raise
     finally:
         trainer.cleanup()
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
-    console.print(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+    _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
     return 0
+
+
+def _before(trainer: PPOTrainer) -> Evaluation:
+    """Return how the model played before its first iteration, from the records of a resumed run."""
+    records = trainer.folder / "episodes/before.jsonl"
+    if trainer.checkpoints.latest() is None or not records.exists():
+        return trainer.evaluate(records=str(records))
+    return Evaluation(trainer.collector.pool.env_id, list(read_episodes(records)), 0, 0.0)
+
+
+def _say(console: Console, text: str) -> None:
+    """Print text as it is; a console that is no terminal would cut its lines."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _unused(folder: Path) -> Path:
+    """Return ``folder``, or the first of ``folder-2``, ``folder-3``, ... that holds no run."""
+    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    return next(place for place in itertools.chain([folder], names) if not read_metrics(place))
 
 
 def _compare(console: Console, before: Evaluation, after: Evaluation, count: int = 3) -> None:
@@ -103,7 +139,7 @@ def _compare(console: Console, before: Evaluation, after: Evaluation, count: int
         console.rule(f"held-out episode, seed {first.seed}")
         for label, episode in (("before", first), ("after", second)):
             console.print(f"[bold]{label}[/]: {episode.stop_reason}, {episode.num_turns} turns")
-            console.print(_transcript(episode), markup=False, highlight=False)
+            _say(console, _transcript(episode))
 
 
 def _transcript(episode: Trajectory) -> str:
@@ -146,7 +182,7 @@ def _shrink(config: ConfigStore) -> None:
     config.environment.eval_interval, config.environment.eval_episodes = 1, 4
     config.inference.num_envs = 4
     config.inference.max_tokens = min(config.inference.max_tokens, 8)
-    config.checkpoint.output_dir = f"{config.checkpoint.output_dir}-smoke"
+    config.inference.max_turns = min(config.inference.max_turns or 4, 4)
 
 
 def _parser() -> argparse.ArgumentParser:

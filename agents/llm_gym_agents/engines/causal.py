@@ -64,7 +64,6 @@ class CausalModel:
             raise ConfigError(
                 f"{name} must be on one device, got {', '.join(sorted(map(str, devices)))}"
             )
-        self.device = devices.pop()
         self.layers = int(self.config.num_hidden_layers)
         self.vocabulary = int(inner.get_input_embeddings().weight.shape[0])
         self.context_length = _context_length(self.config, name, context_length)
@@ -73,9 +72,15 @@ class CausalModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the weights; the user may change it between calls."""
-        kind: torch.dtype = self._inner.get_input_embeddings().weight.dtype
-        return kind
+        """The type of the weights. The owner of the model may change it between batches."""
+        dtype: torch.dtype = self._inner.get_input_embeddings().weight.dtype
+        return dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is. Its owner may move it between batches."""
+        device: torch.device = self._inner.get_input_embeddings().weight.device
+        return device
 
     def hidden(
         self,
@@ -99,8 +104,8 @@ class CausalModel:
 
     def mask(self, position_BT: Tensor, length: int) -> Mask:
         """Return the mask of tokens at ``position_BT`` over cached positions 0 to ``length``."""
-        if len(self._column_L) < length:
-            self._column_L = torch.arange(2 * length, device=self.device)
+        if len(self._column_L) < length or self._column_L.device != position_BT.device:
+            self._column_L = torch.arange(2 * length, device=position_BT.device)
         column_L, position_B1T1 = self._column_L[:length], position_BT[:, None, :, None]
         dtype = self.dtype
         kinds = {}

@@ -56,10 +56,11 @@ class Decoder:
 
     def __init__(self, model: CausalModel, max_rows: int, prefix_cache: bool) -> None:
         self.model = model
-        self.cache = SlotCache(model.layers)
+        self.cache = SlotCache(model.layers, max_rows)
         self.pool = SlotPool(max_rows, prefix_cache)
         self._rows: dict[int, Row] = {}
         self._shape: _Shape | None = None
+        self._kind = (model.device, model.dtype)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -125,9 +126,14 @@ class Decoder:
         return dropped
 
     def forget(self) -> None:
-        """Forget what slots hold: the weights have changed."""
+        """Forget what slots hold: the weights have changed, or moved."""
         self.pool.forget()
-        self.cache.wipe()
+        kind = (self.model.device, self.model.dtype)
+        if kind == self._kind:
+            self.cache.wipe()
+        else:
+            self.cache.free()
+            self._kind = kind
 
     def free(self) -> None:
         """Give the cache's memory back. No row may be running."""

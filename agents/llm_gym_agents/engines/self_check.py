@@ -54,7 +54,7 @@ def _decode(
     model: CausalModel, prompts: list[list[int]], nexts: list[int]
 ) -> list[tuple[Tensor, Tensor]]:
     """Return each prompt's logits after its last token, and those after one token more."""
-    cache, pool = SlotCache(model.layers), SlotPool(len(prompts), keep=True)
+    cache, pool = SlotCache(model.layers, len(prompts)), SlotPool(len(prompts), keep=True)
     work = Prefill(model, cache, pool)
     slots = work.assign(prompts)
     cache.reserve(len(slots), max(map(len, prompts)) + 1)

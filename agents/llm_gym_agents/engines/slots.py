@@ -10,6 +10,7 @@ Shapes: S slots, L positions, H heads, D of one head, B rows of a batch, T new t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,37 +39,40 @@ class SlotCache(Cache):
     """A transformers cache whose rows are slots.
 
     ``plan`` says what the next forward does. ``reserve`` makes room beforehand.
+
+    Args:
+        layers: Of the model.
+        count: Most slots there will ever be.
     """
 
     plan: Batch
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, count: int) -> None:
         self._own = [_SlotLayer(self) for _ in range(layers)]
         super().__init__(layers=[*self._own])
+        self.count = count
         self.slots = self.length = 0
 
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for ``slots`` sequences of ``length`` tokens, keeping what is there."""
-        length = -(-length // ROUND) * ROUND
-        if slots <= self.slots and length <= self.length:
-            return
-        if length > self.length > 0:  # grow by half at least: each time everything is copied
-            length = max(length, -(-(self.length * 3 // 2) // ROUND) * ROUND)
-        self.slots, self.length = max(slots, self.slots), max(length, self.length)
-        for layer in self._own:
-            layer.grow(self.slots, self.length)
+        """Make room for ``slots`` sequences of ``length`` tokens, keeping what is there.
+
+        Room grows by half at least, because everything is copied each time. A layer grows when it
+        is next used, so that running out of memory leaves all of them as they are.
+        """
+        if slots > self.slots:
+            self.slots = min(max(slots, self.slots * 3 // 2), self.count)
+        if length > self.length:
+            self.length = -(-max(length, self.length * 3 // 2) // ROUND) * ROUND
 
     def copy(self, sources: list[int], targets: list[int], length: int) -> None:
         """Copy the first ``length`` positions of slots, all read before any is written."""
-        for layer in self._own:
-            for states_SLHD in layer.states:
-                states_SLHD[targets, :length] = states_SLHD[sources, :length]
+        for states_SLHD, read, write in self._each(sources, targets):
+            states_SLHD[write, :length] = states_SLHD[read, :length]
 
     def swap(self, first: list[int], second: list[int]) -> None:
         """Exchange slots pairwise."""
-        for layer in self._own:
-            for states_SLHD in layer.states:
-                states_SLHD[first + second] = states_SLHD[second + first]
+        for states_SLHD, read, write in self._each(first + second, second + first):
+            states_SLHD[write] = states_SLHD[read]
 
     def wipe(self) -> None:
         """Set everything to 0: what is masked is still multiplied, and must be a number."""
@@ -81,6 +85,19 @@ class SlotCache(Cache):
         self.slots = self.length = 0
         for layer in self._own:
             layer.states = []
+
+    def _each(
+        self, sources: list[int], targets: list[int]
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield keys and values of every layer, with two lists of slots on their device."""
+        read = write = torch.empty(0)
+        for layer in self._own:
+            layer.grow()
+            for states_SLHD in layer.states:
+                if not len(read):
+                    read = torch.tensor(sources, device=states_SLHD.device)
+                    write = torch.tensor(targets, device=states_SLHD.device)
+                yield states_SLHD, read, write
 
 
 class _SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -98,7 +115,9 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         """Write ``[B, H, T, D]`` into the slots; return all that the rows may look at."""
         plan = self.cache.plan
         new = (key_states, value_states)
-        if not self.states:
+        if self.states:
+            self.grow()
+        else:
             self.states = [self._room(one) for one in new]
         slots = plan.slot_B if plan.contiguous is None else plan.contiguous
         if plan.position_BT is None:
@@ -112,11 +131,14 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             read.append(states_SLHD[:, : plan.length][slots].transpose(1, 2))
         return read[0], read[1]
 
-    def grow(self, slots: int, length: int) -> None:
+    def grow(self) -> None:
+        """Make as much room as the cache has reserved."""
+        size = (self.cache.slots, self.cache.length)
         for at, old_SLHD in enumerate(self.states):
-            new_SLHD = old_SLHD.new_zeros(slots, length, *old_SLHD.shape[2:])
-            new_SLHD[: old_SLHD.shape[0], : old_SLHD.shape[1]] = old_SLHD
-            self.states[at] = new_SLHD
+            if old_SLHD.shape[:2] != size:
+                new_SLHD = old_SLHD.new_zeros(*size, *old_SLHD.shape[2:])
+                new_SLHD[: old_SLHD.shape[0], : old_SLHD.shape[1]] = old_SLHD
+                self.states[at] = new_SLHD
 
     def _room(self, like_BHTD: Tensor) -> Tensor:
         heads, channels = like_BHTD.shape[1], like_BHTD.shape[3]

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym_agents.config import ConfigStore
 
-Prepare = Callable[[ConfigStore], tuple[PreTrainedModel, PreTrainedTokenizerBase]]
+Prepare = Callable[[ConfigStore, bool], tuple[PreTrainedModel, PreTrainedTokenizerBase]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,8 @@ class Recipe:
     """What it reached when it was measured, and where that is written down."""
     config: ConfigStore
     prepare: Prepare | None = None
-    """Makes the model that training begins with; None takes the one that the config names."""
+    """Makes the model that training begins with, or in a hurry one that only has its shape; None
+    takes the one that the config names."""
 
 
 def find_recipe(name: str) -> Recipe | None:

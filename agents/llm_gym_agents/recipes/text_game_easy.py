@@ -69,16 +69,20 @@ def text_game_easy() -> Recipe:
     )
 
 
-def prepare(config: ConfigStore) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a small model that writes random legal moves, and its tokenizer of words."""
+def prepare(
+    config: ConfigStore, hurry: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return a small model that writes random legal moves, and its tokenizer of words.
+
+    In a hurry the model is hardly taught, to try out everything that comes after.
+    """
+    games, count, steps = (20, 500, 2) if hurry else (200, WARM_TURNS, WARM_STEPS)
     env = gym.make(ENV_ID, rules="system").unwrapped
     assert isinstance(env, TextEnv)
-    tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=200))
+    tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=games))
     lm = tiny_llama(tokenizer, seed=config.training.seed, context_length=256)
     seed = config.training.seed * WARM_TURNS
-    turns = examples(
-        env, ChatFormat.from_tokenizer(tokenizer), WARM_TURNS, seed=seed, system_prompt=""
-    )
+    turns = examples(env, ChatFormat.from_tokenizer(tokenizer), count, seed=seed, system_prompt="")
     model = PolicyValueModel(lm.train(), critic="none")
-    imitate(model, turns, steps=WARM_STEPS, batch_size=WARM_BATCH, seed=config.training.seed)
+    imitate(model, turns, steps=steps, batch_size=WARM_BATCH, seed=config.training.seed)
     return lm, tokenizer

@@ -7,7 +7,7 @@ import torch
 from transformers import AttentionInterface
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines import decode
+from llm_gym_agents.engines import decode, slots
 from llm_gym_agents.engines.base import (
     EngineError,
     FinishReason,
@@ -140,6 +140,22 @@ def test_rows_with_different_settings_share_a_batch(model, engine):
     ]
 
 
+def test_tokens_come_as_often_as_the_model_says(model, engine):
+    prompt, count = [3, 1, 4], 4000
+    sampling = Sampling(max_tokens=1, temperature=0.5)
+    requests = sample_requests(prompt, count, sampling, run=1)
+    tokens = torch.tensor([done.ids[0] for done in engine.generate(requests)])
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt])).logits[0, -1]
+    expected = count * (logits / 0.5).softmax(-1)
+    common = expected > 10
+    observed = torch.bincount(tokens, minlength=len(expected)).float()
+    chi_square = ((observed - expected) ** 2 / expected)[common].sum().item()
+    degrees = int(common.sum())
+    assert degrees > 20
+    assert chi_square < degrees + 4 * (2 * degrees) ** 0.5
+
+
 # --- joining and leaving ------------------------------------------------------------------
 
 
@@ -246,6 +262,31 @@ def test_a_wave_that_fails_is_still_waiting(engine, monkeypatch):
         done += engine.poll()
     found = {one.key: one.ids for one in done}
     assert [found[request.key] for request in requests] == [one.ids for one in wanted]
+
+
+def test_running_out_of_memory_loses_no_reply(model, engine, monkeypatch):
+    engine.submit([Request([1, 2, 3], Sampling(max_tokens=30), seed=1, key="first")])
+    engine.poll(timeout=0)
+    long = Request(list(range(200)), Sampling(max_tokens=3), seed=2, key="long")
+    engine.submit([long])
+    with monkeypatch.context() as patch:
+        calls = iter(range(100))
+
+        def grow(layer):
+            if next(calls) == 1:
+                raise torch.OutOfMemoryError("no room for the second layer")
+            _grow(layer)
+
+        _grow = slots._SlotLayer.grow
+        patch.setattr(slots._SlotLayer, "grow", grow)
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.poll()
+    done = []
+    while engine.running:
+        done += engine.poll()
+    requests = {"first": Request([1, 2, 3]), "long": long}
+    assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
+    assert sorted(len(one.ids) for one in done) == [3, 30]
 
 
 # --- the end of a reply -------------------------------------------------------------------

@@ -92,3 +92,11 @@ def test_weights_do_not_change_under_a_running_reply(model, engine):
         engine.update_weights(model.named_parameters(), version=1)
     assert len(engine.cancel()) == 6
     engine.update_weights(model.named_parameters(), version=1)
+
+
+def test_a_model_that_changes_its_type_is_followed(model, engine):
+    engine.generate(REQUESTS)
+    model.to(torch.float64)
+    assert worst_error(model, REQUESTS, engine.generate(REQUESTS)) <= 1e-5
+    model.to(torch.float32)
+    assert worst_error(model, REQUESTS, engine.generate(REQUESTS)) <= 1e-5

@@ -1,0 +1,33 @@
+"""``PPOBatch``: what one forward and backward pass of an update reads.
+
+Shapes: S ids of all sequences, Q sequences, T sampled tokens, M episodes.
+"""
+
+from __future__ import annotations
+
+from tensordict import TensorClass
+from torch import Tensor
+
+
+class PPOBatch(TensorClass):
+    """Whole episodes of a batch, as many as fit the token budget. Names are TorchRL's."""
+
+    ids: Tensor
+    """What the model reads, ``[S]``."""
+    sequence_lengths: Tensor
+    position: Tensor
+    """Index into ``ids`` of the position that predicts each sampled token, ``[T]``."""
+    action: Tensor
+    """The sampled ids, ``[T]``."""
+    lengths: Tensor
+    """Sampled tokens of each episode, ``[M]``."""
+    loss_weight: Tensor
+    """Share of each token in the loss of the whole optimizer step, ``[T]``."""
+    sample_log_prob: Tensor
+    """Log-prob of each token before the update, ``[T]``."""
+    advantage: Tensor
+    """``[T, 1]``, like values and their targets."""
+    state_value: Tensor | None = None
+    value_target: Tensor | None = None
+    ref_log_prob: Tensor | None = None
+    importance_weight: Tensor | None = None

@@ -1,0 +1,79 @@
+"""Does the laptop demo learn, seed after seed, and how fast?
+
+Runs the recipe of ``make demo`` once per seed in a process of its own and reads what it wrote.
+Times are wall-clock seconds of the whole command: imports, warm start, training and evaluations.
+
+    OMP_NUM_THREADS=1 python benchmarks/demo.py
+    OMP_NUM_THREADS=1 python benchmarks/demo.py --seeds 0 1 2 --keep runs/demo
+
+Prints a table and writes ``benchmarks/results/demo.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from machine import ROOT, provenance
+
+from llm_gym.episodes import read_episodes
+
+RESULT = Path(__file__).parent / "results" / "demo.json"
+GOAL = 0.9
+
+
+def success(path: Path) -> float:
+    episodes = list(read_episodes(path))
+    return sum(episode.success for episode in episodes) / len(episodes)
+
+
+def measure(seed: int, folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "llm_gym_agents.commands.train", "text-game-easy"]
+    settings = ["--training.seed", str(seed), "--checkpoint.output-dir", str(folder)]
+    start = perf_counter()
+    subprocess.run([*command, *settings], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    total = perf_counter() - start
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    reached = next((row for row in rows if row.get("eval/success", 0.0) >= GOAL), None)
+    return {
+        "seed": seed,
+        "before": success(folder / "episodes" / "before.jsonl"),
+        "after": success(folder / "episodes" / "after.jsonl"),
+        "iterations": len(rows),
+        "episodes": len(rows) * 128,
+        "iterations_to_90": None if reached is None else reached["iteration"],
+        # What is not an iteration: imports, warm start, evaluations, transcripts, the picture.
+        "other_s": round(total - rows[-1]["time/elapsed_s"], 1),
+        "training_s_to_90": None if reached is None else round(reached["time/elapsed_s"], 1),
+        "total_s": round(total, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
+    args = parser.parse_args()
+    about = provenance(__file__, ("torch", "torchrl", "transformers"))
+    rows = []
+    print(f"{'seed':>5}{'before':>9}{'after':>9}{'iterations':>12}{'to 90 %':>10}{'seconds':>10}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in args.seeds:
+            row = measure(seed, (args.keep or Path(scratch)) / f"seed-{seed}")
+            rows.append(row)
+            print(
+                f"{seed:>5}{row['before']:>9.1%}{row['after']:>9.1%}{row['iterations']:>12}"
+                f"{row['iterations_to_90'] or '-':>10}{row['total_s']:>10.0f}",
+                flush=True,
+            )
+    RESULT.write_text(json.dumps({**about, "goal": GOAL, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
