@@ -1,9 +1,10 @@
 """How much of a bare engine's speed is left when it plays environments.
 
-One side plays N text environments for 8 turns of 32-token replies through pool, policy and
-TorchRL's collector. The other hands the very same requests to the engine and nothing else. Both
-run in turn, several times, in one process, with the same prefix cache; the ratio of their times
-is what playing costs.
+N text environments are played for 8 turns of 32-token replies through pool, policy and TorchRL's
+collector. Of that time, what the engine spent on its requests is the limit: ``share`` is their
+ratio, and what is left is our own time per turn. Beside it, the very same requests are handed
+to the engine and nothing else, in turn with the playing and with the same prefix cache
+(``ratio``); that is two runs, so it is as noisy as the machine.
 
     python benchmarks/rollout_throughput.py
     python benchmarks/rollout_throughput.py --envs 64 --repeats 5
@@ -58,18 +59,21 @@ class Metronome(gym.Env[str, str]):
 
 
 class Recorder(TransformersEngine):
-    """The engine, noting what it is asked."""
+    """The engine, noting what it is asked and how long it takes."""
 
     def generate(self, requests):
         self.asked.append(list(requests))
-        return super().generate(requests)
+        start = perf_counter()
+        done = super().generate(requests)
+        self.busy += perf_counter() - start
+        return done
 
 
 def build(envs: int, hidden: int, layers: int) -> tuple[EpisodeCollector, Recorder]:
     tokenizer = byte_tokenizer()
     model = tiny_llama(tokenizer, hidden_size=hidden, layers=layers, context_length=2048).eval()
     engine = Recorder(model, end_ids=())
-    engine.asked = []
+    engine.asked, engine.busy = [], 0.0
     chat = ChatFormat.from_tokenizer(tokenizer, kind="plain")
     chat.stop_ids = ()  # every reply has its full length, whatever the model says
     policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=REPLY))
@@ -85,13 +89,14 @@ def measure(envs: int, repeats: int, hidden: int, layers: int) -> dict:
     collector, engine = build(envs, hidden, layers)
     tasks = [EpisodeTask(at, at) for at in range(envs)]
     collector.play(tasks)  # warm-up: shapes, caches, lazy imports
-    playing, bare = [], []
+    playing, busy, bare = [], [], []
     for repeat in range(repeats):
         forget(engine, 2 * repeat)
-        engine.asked = []
+        engine.asked, engine.busy = [], 0.0
         start = perf_counter()
         _, tokens = collector.play(tasks)
         playing.append(perf_counter() - start)
+        busy.append(engine.busy)
         batches: list[list[Request]] = [batch for batch in engine.asked if batch]
         forget(engine, 2 * repeat + 1)
         start = perf_counter()
@@ -99,16 +104,20 @@ def measure(envs: int, repeats: int, hidden: int, layers: int) -> dict:
             TransformersEngine.generate(engine, batch)
         bare.append(perf_counter() - start)
     collector.close()
-    ratio = statistics.median(b / p for b, p in zip(bare, playing, strict=True))
-    own = statistics.median(p - b for b, p in zip(bare, playing, strict=True))
+    own = statistics.median(p - b for b, p in zip(busy, playing, strict=True))
     return {
         "envs": envs,
         "tokens": tokens,
         "tokens_per_s": round(tokens / statistics.median(playing)),
         "bare_tokens_per_s": round(tokens / statistics.median(bare)),
-        "ratio": round(ratio, 3),
+        "share": _median_ratio(busy, playing),
+        "ratio": _median_ratio(bare, playing),
         "own_us_per_turn": round(own / (envs * TURNS) * 1e6, 1),
     }
+
+
+def _median_ratio(ours: list[float], theirs: list[float]) -> float:
+    return round(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)), 3)
 
 
 def main() -> None:
@@ -121,11 +130,13 @@ def main() -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
     rows = [measure(envs, args.repeats, args.hidden, args.layers) for envs in args.envs]
-    print(f"{'envs':>5}{'tokens/s':>11}{'bare engine':>13}{'ratio':>8}{'own µs/turn':>13}")
+    print(
+        f"{'envs':>5}{'tokens/s':>11}{'bare engine':>13}{'ratio':>8}{'share':>8}{'own µs/turn':>13}"
+    )
     for row in rows:
         print(
             f"{row['envs']:>5}{row['tokens_per_s']:>11,}{row['bare_tokens_per_s']:>13,}"
-            f"{row['ratio']:>8.3f}{row['own_us_per_turn']:>13,.1f}"
+            f"{row['ratio']:>8.3f}{row['share']:>8.3f}{row['own_us_per_turn']:>13,.1f}"
         )
     about = provenance(__file__, ("torch", "torchrl", "transformers"))
     made = {**about, "args": vars(args), "rows": rows}

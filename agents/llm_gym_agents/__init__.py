@@ -54,6 +54,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 if TYPE_CHECKING:
     from llm_gym_agents import algo
     from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.evaluation import rollout
     from llm_gym_agents.inference import (
         BaseInferenceEngine,
         BatchInferenceManager,
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from llm_gym_agents.pool import TextEnvPool
     from llm_gym_agents.ppo_batch import PPOBatch
     from llm_gym_agents.rewards import RewardManager
-    from llm_gym_agents.evaluation import rollout
     from llm_gym_agents.rollout_data import RolloutData
     from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -104,13 +103,11 @@ def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedToke
     """Return a tokenizer of the words that an environment uses, or of bytes for a foreign one."""
     if not isinstance(env, str):
         return byte_tokenizer()
-    spec = copy.deepcopy(gym.spec(env))
-    spec.kwargs.update(env_kwargs)
-    made = gym.make(spec)
+    made = gym.make(env, **env_kwargs)
     made.close()
-    if not isinstance(made.unwrapped, TextEnv):
+    if made.spec is None or not isinstance(made.unwrapped, TextEnv):
         return byte_tokenizer()
-    return word_tokenizer(collect_vocabulary([spec], rules=True))
+    return word_tokenizer(collect_vocabulary([made.spec], rules=True))
 
 
 def tiny_llama(
@@ -207,6 +204,11 @@ def training_env(
     found = environment if environment is not None else config.environment.env_id
     if found is None:
         raise ConfigError("pass an environment or set config.environment.env_id, got neither")
+    if isinstance(found, str) and ":" not in found:  # what is before a colon is imported first
+        try:
+            gym.spec(found)
+        except gym.error.Error as error:
+            raise ConfigError(f"there is no environment {found!r}: {error}") from error
     return found
 
 

@@ -33,7 +33,7 @@ Metrics = dict[str, float]
 class NotFiniteError(LLMGymError, ArithmeticError):
     """A loss or gradient is NaN or infinite. ``batch`` is the micro-batch that showed it."""
 
-    batch: PPOBatch | None = None
+    batch: TensorDict | None = None
 
 
 class Scores(NamedTuple):
@@ -79,7 +79,7 @@ class PPO:
             entropy_coef=config.entropy_coef,
             kl_coef=config.kl_coef if config.use_kl_in_loss else 0.0,
             kl_kind=config.kl_kind,
-        )
+        ).to(model.device)
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = _optimizer(model, config)
 
@@ -244,7 +244,7 @@ class PPO:
             f"the {what} must be finite, got {value.item()}; nothing was stepped. Lower the "
             "learning rate, or look at the batch"
         )
-        error.batch = micro.detach()
+        error.batch = micro.detach().to_tensordict()
         raise error
 
 

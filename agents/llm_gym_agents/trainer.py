@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
@@ -37,10 +37,10 @@ from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, save_checkpo
 from llm_gym_agents.collect import EpisodeCollector, Rollout
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.episode_metrics import episode_metrics
+from llm_gym_agents.evaluation import Evaluation, evaluate
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.ppo import PPO, NotFiniteError
 from llm_gym_agents.rewards import apply_reward_fn, reward_metrics
-from llm_gym_agents.evaluation import Evaluation, evaluate
 from llm_gym_agents.run_state import restore, state_of
 from llm_gym_agents.schedule import Curriculum, learning_rate_factor
 from llm_gym_agents.sources import EnvSource
@@ -92,7 +92,8 @@ class PPOTrainer:
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
-        torch.manual_seed(config.training.seed)
+        # Every global generator: an environment of somebody's may draw from any of them.
+        set_seed(config.training.seed)
         if model is None:
             lm, tokenizer = build_lm(config, self.environment, tokenizer)
         else:

@@ -13,10 +13,10 @@ from llm_gym_agents.chat import ChatFormat
 from llm_gym_agents.collect import EpisodeCollector
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.evaluation import rollout
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.policy import LLMPolicy
 from llm_gym_agents.pool import TextEnvPool
-from llm_gym_agents.evaluation import rollout
 from llm_gym_agents.rollout_data import NO_POSITION
 from llm_gym_agents.tasks import EpisodeTask
 from tests.agents.tiny import tiny_model, tiny_tokenizer

@@ -17,8 +17,8 @@ from llm_gym.envs import ENVS
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
-from llm_gym_agents.policy import LLMPolicy
 from llm_gym_agents.evaluation import Evaluation, rollout
+from llm_gym_agents.policy import LLMPolicy
 
 
 def main(argv: list[str]) -> int:

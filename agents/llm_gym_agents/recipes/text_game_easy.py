@@ -35,7 +35,7 @@ def text_game_easy() -> Recipe:
                 "env_kwargs": {"rules": "system", "shaping": True, "penalty": 0.1},
                 "eval_interval": 5,
                 "eval_episodes": 200,
-                "stop_at_success": 0.95,
+                "stop_at_success": 0.92,
             },
             "inference": {
                 "num_envs": 128,
