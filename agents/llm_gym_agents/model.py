@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.causal import logit_scaling
 from llm_gym_agents.packed_attention import Packing, packed
 
 CriticKind = Literal["shared", "separate", "none"]
@@ -101,7 +102,7 @@ class PolicyValueModel(nn.Module):
         """Return log-prob and entropy of ``action_T`` at hidden states of the policy's trunk."""
         head = self.lm.get_output_embeddings()
         rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
-        arguments = (head.weight, getattr(head, "bias", None), *_logit_scaling(self.lm.config))
+        arguments = (head.weight, getattr(head, "bias", None), *logit_scaling(self.lm.config))
         if len(action_T) <= rows:
             return _score(hidden_TC, action_T, self.temperature, *arguments)
         parts = []
@@ -142,11 +143,3 @@ def _score(
     log_probs_TV = (logits_TV / temperature).log_softmax(-1)
     entropy_T = -(log_probs_TV.exp() * log_probs_TV).sum(-1)
     return log_probs_TV.gather(-1, action_T.unsqueeze(-1)).squeeze(-1), entropy_T
-
-
-def _logit_scaling(config: Any) -> tuple[float, float | None]:
-    """Return what some model families do to their logits after the head."""
-    scale = float(getattr(config, "logit_scale", 1.0) or 1.0)
-    if hasattr(config, "logits_scaling"):  # Granite divides where others multiply
-        scale /= float(config.logits_scaling)
-    return scale, getattr(config, "final_logit_softcapping", None)

@@ -18,6 +18,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.metrics import MetricsLog, read_metrics
 from llm_gym_agents.policy import LLMPolicy
 from llm_gym_agents.ppo import PPO
+from llm_gym_agents.schedule import Curriculum
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.checkpoint_run import die_at, in_fork
 
@@ -62,7 +63,6 @@ VARIANTS = {
             "env_id": "llm_gym/TextGame-v0",
             "curriculum": True,
             "curriculum_step": 0.3,
-            "curriculum_target": 0.01,
         },
     },
 }
@@ -88,6 +88,9 @@ def settings(folder, variant):
 
 
 def fit(folder, variant, moment=None):
+    if variant == "curriculum":  # as if every batch had been won: the model hardly ever wins
+        real = Curriculum.update
+        Curriculum.update = lambda self, success: real(self, 1.0)
     if moment is not None:
         arm(folder, MOMENTS[moment])
     PPOTrainer(settings(folder, variant)).fit()
@@ -130,7 +133,8 @@ def compare(folder, variant, moments, command):
     """Return how each kill ended, and whether the resumed run is the whole one's equal."""
     whole = folder / "whole"
     assert in_fork(lambda: fit(whole, variant)) == 0
-    expected, found = outcome(whole), {}
+    expected = outcome(whole)
+    found = {name: [row.get(name) for row in expected[0]] for name in ("kl/coef", "env/difficulty")}
     assert len({row["policy/entropy"] for row in expected[0]}) == 4, "nothing was learnt"
     for moment in moments:
         run = folder / moment.replace(" ", "-")

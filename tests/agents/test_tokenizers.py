@@ -51,7 +51,7 @@ def test_every_move_comes_back_as_the_game_understands_it(easy):
         assert easy.unk_token_id not in ids
         assert easy.decode([easy.bos_token_id, *ids, easy.eos_token_id], True) == action
     env.step(easy.decode(ids_of(easy, env.unwrapped.oracle_action())))
-    assert env.unwrapped.turns_left == 11
+    assert env.unwrapped.turns_left == env.unwrapped.max_turns - 1
 
 
 def test_the_answer_to_an_unusable_move_is_read_too(easy):

@@ -125,7 +125,9 @@ def test_the_text_game_of_the_readme(tmp_path):
 
     trainer.save_checkpoint(Path(tmp_path / "epoch_5"))
     trainer.load_checkpoint(Path(tmp_path / "epoch_5"))
-    rows = [(row["epoch"], row["policy_loss"], row["value_loss"]) for row in trainer.metrics_history]
+    rows = [
+        (row["epoch"], row["policy_loss"], row["value_loss"]) for row in trainer.metrics_history
+    ]
     assert [epoch for epoch, *_ in rows] == [0, 0, 1, 1]
     assert all(isinstance(number, float) for _, *losses in rows for number in losses)
     trainer.fit(num_epochs=3, num_iters_per_epoch=2)
@@ -200,7 +202,9 @@ def test_remax_compares_with_a_greedy_episode_of_the_same_start(tmp_path):
     config = small(tmp_path, training={"adv_estimator": "remax"})
     trainer = PPOTrainer(config, "llm_gym/Echo-v0")
     given, update = [], trainer.ppo.update
-    trainer.ppo.update = lambda data, **kw: given.append(kw["greedy_scores_E"]) or update(data, **kw)
+    trainer.ppo.update = lambda data, **kw: (
+        given.append(kw["greedy_scores_E"]) or update(data, **kw)
+    )
     trainer.fit()
     trainer.cleanup()
     assert given[0].shape == (4,)
@@ -376,8 +380,7 @@ def test_weights_that_blew_up_are_one_sentence(tmp_path):
     with pytest.raises(LLMGymError) as caught:
         trainer.fit()
     trainer.cleanup()
-    one_sentence(caught)
-    raise caught.value
+    assert "not finite" in one_sentence(caught)
 
 
 def test_the_folder_of_another_run_is_left_alone(tmp_path):

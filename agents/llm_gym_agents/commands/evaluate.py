@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -29,6 +30,7 @@ def main(argv: list[str]) -> int:
     sys.path.insert(0, "")
     for module in options.modules:
         importlib.import_module(module)
+    ids = _chosen(options)
     policy = LLMPolicy.from_pretrained(
         options.model,
         engine=options.engine,
@@ -37,14 +39,31 @@ def main(argv: list[str]) -> int:
             max_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p
         ),
         run_seed=options.seed,
+        system_prompt=options.system_prompt,
     )
-    ids = [row.id for row in ENVS] if options.suite else [options.env]
     results = [_play(env_id, policy, options) for env_id in ids]
     if options.json:
         sys.stdout.write(json.dumps([result.summary() for result in results], indent=2) + "\n")
     else:
         Console().print(_table(results))
     return 0
+
+
+def _chosen(options: argparse.Namespace) -> list[str]:
+    """Return the environments to play, which are known before a model is loaded."""
+    if not options.suite:
+        if options.only:
+            raise ConfigError("--only chooses among the environments of --suite")
+        try:
+            gym.spec(options.env)
+        except gym.error.Error as error:
+            raise ConfigError(f"there is no environment {options.env!r}: {error}") from error
+        return [options.env]
+    parts = options.only or [""]
+    ids = [row.id for row in ENVS if any(part in row.id for part in parts)]
+    if not ids:
+        raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id")
+    return ids
 
 
 def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evaluation:
@@ -84,20 +103,22 @@ def _table(results: list[Evaluation]) -> Table:
     for name in (
         "environment",
         "success",
-        "95 % interval",
-        "normalised",
+        "95 %",
+        "scale",
         "turns",
         "unusable",
         "tokens/s",
     ):
-        table.add_column(name, justify="left" if name == "environment" else "right")
+        first = name == "environment"
+        # An id that is cut short is no id; the figures may wrap instead.
+        table.add_column(name, justify="left" if first else "right", no_wrap=first)
     for result in results:
         low, high = result.interval
         scale = "-" if result.normalised is None else f"{result.normalised:.2f}"
         table.add_row(
             str(result.env_id),
             f"{result.success:.1%}",
-            f"{low:.1%} to {high:.1%}",
+            f"{low:.0%}-{high:.0%}",
             scale,
             f"{result.mean_turns:.1f}",
             f"{result.invalid:.1%}",
@@ -113,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("env", nargs="?", help="an id such as llm_gym/TextGame-v0")
     parser.add_argument("--suite", action="store_true", help="play every environment of the suite")
+    parser.add_argument("--only", nargs="+", metavar="PART", help="those with this in their id")
     parser.add_argument("--model", required=True, help="a model folder or hub name")
     parser.add_argument("--engine", choices=BACKENDS, default="transformers")
     parser.add_argument("--episodes", type=int, default=100)
@@ -123,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--context", choices=("history", "observation"), default="history")
+    parser.add_argument(
+        "--system-prompt", help='told instead of the rules; "" for a model that was trained without'
+    )
     parser.add_argument("--workers", type=int, default=0, help="processes for slow environments")
     parser.add_argument("--out", metavar="FOLDER", help="write the episodes there")
     parser.add_argument("--json", action="store_true", help="print JSON")
