@@ -51,3 +51,17 @@ class Dying(Tagged):
         if self.seed == 2 and self.turn == 1:
             os._exit(3)
         return super().step(action)
+
+
+class Sleeping(gym.Env):
+    """Takes a minute for a step."""
+
+    observation_space = action_space = AnyText(100)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "zzz", {}
+
+    def step(self, action):
+        time.sleep(60)
+        return "zzz", 0.0, True, False, {}

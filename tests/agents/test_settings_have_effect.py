@@ -7,17 +7,14 @@ two runs of two iterations on ``Echo``; the rest are explained by a test of thei
 
 import copy
 import sys
-import time
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import pytest
 import torch
 
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.outcome import StopReason
-from llm_gym.spaces import AnyText
 from llm_gym_agents import build
 from llm_gym_agents.build import build_lm
 from llm_gym_agents.collect import EpisodeCollector
@@ -25,6 +22,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.tasks import EpisodeTask
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.config_values import SETTINGS
+from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
 from tests.agents.tiny import save_tiny
 
@@ -384,23 +382,9 @@ def test_a_base_environment_reads_its_limit_in_the_config(tmp_path):
     assert pool._rows.envs[0].unwrapped.environment.max_steps == 3
 
 
-class Sleeper(gym.Env):
-    """Takes a minute for a step."""
-
-    observation_space = action_space = AnyText(100)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return "zzz", {}
-
-    def step(self, action):
-        time.sleep(60)
-        return "zzz", 0.0, True, False, {}
-
-
 def test_workers_play_in_processes_that_may_be_given_up(tmp_path):
-    given = settings(environment__workers=1, environment__timeout=0.5)
-    pool = build.build_pool(configured(given, tmp_path), Sleeper, rows=1)
+    given = settings(environment__workers=1, environment__timeout=1.5)
+    pool = build.build_pool(configured(given, tmp_path), Sleeping, rows=1)
     try:
         lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
         config = configured({}, tmp_path)

@@ -99,7 +99,8 @@ def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evalua
 
 
 def _table(results: list[Evaluation]) -> Table:
-    table = Table(box=None, pad_edge=False)
+    caption = "scale: 0 is a random player, 1 the solver"
+    table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
     for name in (
         "environment",
         "success",
