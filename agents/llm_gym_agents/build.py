@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers import (
 )
 
 from llm_gym.errors import ConfigError
+from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.text_env import TextEnv
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.algo import get_policy_loss
@@ -23,6 +25,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import MissingExtraError, load_model, load_tokenizer
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.packed_attention import read_again
 from llm_gym_agents.policy import LLMPolicy
 from llm_gym_agents.pool import TextEnvPool
 from llm_gym_agents.sources import EnvSource, env_source
@@ -70,7 +73,9 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
     if config.model.lora_rank:
         lm = _add_lora(lm, config.model.lora_rank, config.model.lora_alpha)
     if config.model.gradient_checkpointing:
-        lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        lm.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": read_again}
+        )
         lm.enable_input_require_grads()
     return lm.train()
 
@@ -179,6 +184,9 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
     if limit is not None:
         wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
     source = env_source(env)
+    if isinstance(env, type) and issubclass(env, BaseEnvironment):
+        # Its config is the environment section, where it finds max_steps and its own settings.
+        source = functools.partial(as_gym, env, config.environment)
     settings = config.environment.env_kwargs if isinstance(source, str) else {}
     return TextEnvPool(
         source,

@@ -13,7 +13,7 @@ Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one he
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,7 @@ from llm_gym.errors import ConfigError
 
 NAME = "llm_gym_packed"
 _current: ContextVar[Packing] = ContextVar("packing")
+_config: ContextVar[Any] = ContextVar("config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,31 @@ class Packing:
         return self.slot_S.numel() == len(self.lengths_Q) * self.longest
 
 
-@contextmanager
-def packed(model: PreTrainedModel, packing: Packing) -> Iterator[None]:
+def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[None]:
     """Let ``model`` read a packed batch within this block."""
-    config = model.config
-    usual, token = config._attn_implementation, _current.set(packing)
+    return _reading(model.config, packing)
+
+
+def read_again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """For gradient checkpointing: layers that are computed again read their first packing.
+
+    That happens on the way back, when the block of ``packed`` has long ended.
+    """
+    packing = _current.get(None)
+    again = nullcontext() if packing is None else _reading(_config.get(), packing)
+    return nullcontext(), again
+
+
+@contextmanager
+def _reading(config: Any, packing: Packing) -> Iterator[None]:
+    usual, token, own = config._attn_implementation, _current.set(packing), _config.set(config)
     config._attn_implementation = NAME
     try:
         yield
     finally:
         config._attn_implementation = usual
         _current.reset(token)
+        _config.reset(own)
 
 
 def packed_attention(

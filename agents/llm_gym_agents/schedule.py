@@ -16,11 +16,11 @@ def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> 
 
     >>> [learning_rate_factor("linear", i, 4, 0) for i in range(4)]
     [1.0, 0.75, 0.5, 0.25]
-    >>> [learning_rate_factor("constant", i, 4, 2) for i in range(4)]
-    [0.5, 1.0, 1.0, 1.0]
+    >>> [learning_rate_factor("constant", i, 3, 1) for i in range(3)]
+    [0.5, 1.0, 1.0]
     """
     if iteration < warmup:
-        return (iteration + 1) / warmup
+        return (iteration + 1) / (warmup + 1)
     if kind == "constant":
         return 1.0
     share = (iteration - warmup) / max(total - warmup, 1)

@@ -143,10 +143,6 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
             ["training.discount='token' has no effect with training.adv_estimator='gae_turn'"],
         ),
         (
-            {"training__group_size": 4},
-            ["training.group_size=4 has no effect with training.adv_estimator='gae'"],
-        ),
-        (
             {"training__policy_loss": "gpg", "training__clip_ratio": 0.1},
             ["training.clip_ratio=0.1 has no effect with training.policy_loss='gpg'"],
         ),

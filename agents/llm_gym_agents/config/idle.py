@@ -65,8 +65,6 @@ def _algorithm(config: ConfigStore) -> Iterator[_Idle]:
     yield _Idle(tuple(f"training.{name}" for name in missing), cause)
     if not estimator.needs_critic:
         yield _Idle(_CRITIC_SETTINGS, cause)
-    if not estimator.needs_groups:
-        yield _Idle(("training.group_size",), cause)
     loss = get_policy_loss(training.policy_loss)
     missing = [ours for ours, its in _LOSS_SETTINGS.items() if its not in loss.settings]
     names = tuple(f"training.{name}" for name in missing)

@@ -1,0 +1,51 @@
+"""Settings of a run that takes a second, and environments of one turn."""
+
+import gymnasium as gym
+
+from llm_gym.spaces import AnyText
+from llm_gym_agents import ConfigStore
+
+SMALL = {
+    "inference": {"num_envs": 4, "max_tokens": 3, "max_turns": 2},
+    "training": {
+        "num_epochs": 1,
+        "num_iters_per_epoch": 1,
+        "batch_size": 4,
+        "mini_batch_size": 4,
+        "ppo_epochs": 1,
+    },
+    "environment": {"eval_interval": 0, "eval_episodes": 2, "max_steps": 2},
+}
+
+
+def small(folder, **sections):
+    config = ConfigStore.from_dict(SMALL)
+    config.checkpoint.output_dir = str(folder)
+    config.update(sections)
+    return config
+
+
+class Odd(gym.Env):
+    """One turn; breaks as its subclasses say."""
+
+    observation_space = action_space = AnyText(100)
+    reward = 1.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "?", {}
+
+    def step(self, action):
+        return "!", self.reward, True, False, {}
+
+
+class NeverBegins(Odd):
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("no such level")
+
+
+class BreaksOnce(Odd):
+    def step(self, action):
+        if self.np_random.random() < 0.5:
+            raise RuntimeError("the database is gone")
+        return super().step(action)
