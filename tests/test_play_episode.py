@@ -46,7 +46,7 @@ def test_a_played_episode_records_who_what_and_why() -> None:
     assert episode.dones == episode.terminated == [False, False, False, True]
     assert len(episode.states) == episode.num_turns + 1
     assert [terms["success"] for terms in episode.reward_terms] == [0.0] * 4
-    assert episode.moves == [], "this environment does not say how it read an action"
+    assert episode.moves == ["no idea"] * 4, "how the environment read each action"
     assert reread(episode) == episode
 
 
