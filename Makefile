@@ -31,7 +31,7 @@ types: $(INSTALLED)
 
 demo: $(INSTALLED)  ## Train a small model from chance to a good player, in minutes.
 	rm -rf runs/text-game-easy
-	$(BIN)/llm-gym train text-game-easy
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(BIN)/llm-gym train text-game-easy
 
 smoke: $(INSTALLED)  ## One tiny iteration of a whole training run.
 	rm -rf runs/text-game-easy-smoke

@@ -94,13 +94,7 @@ class PPOTrainer:
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
         # Every global generator: an environment of somebody's may draw from any of them.
         set_seed(config.training.seed)
-        if model is None:
-            lm, tokenizer = build_lm(config, self.environment, tokenizer)
-        else:
-            if tokenizer is None:
-                raise ConfigError("a model that is passed in needs its tokenizer as well")
-            lm = prepare_lm(config, model)
-        check_tokenizer(lm, tokenizer)
+        lm, tokenizer = self._language_model(model, tokenizer)
         self.lm, self.tokenizer = lm, tokenizer
         self._estimator = algo.get_advantage(config.training.adv_estimator)
         critic = config.model.critic if self._estimator.needs_critic else "none"
@@ -131,6 +125,18 @@ class PPOTrainer:
         """Seconds of training so far, over every process that had a part in it."""
         self.success: float | None = None
         """Held-out success of the present weights; None if they were not evaluated."""
+
+    def _language_model(
+        self, model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        if model is None:
+            lm, tokenizer = build_lm(self.config, self.environment, tokenizer)
+        elif tokenizer is None:
+            raise ConfigError("a model that is passed in needs its tokenizer as well")
+        else:
+            lm = prepare_lm(self.config, model)
+        check_tokenizer(lm, tokenizer)
+        return lm, tokenizer
 
     # --- training ------------------------------------------------------------------------
 
