@@ -16,11 +16,15 @@ RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text())]
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
-def test_the_blocks_of_a_page_run_as_printed_one_after_the_other(page, monkeypatch, tmp_path):
+def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
+    page, monkeypatch, tmp_path, capsys
+):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__docs__"}
     for at, block in enumerate(BLOCK.findall(page.read_text())):
         exec(compile(block, f"{page.name} block {at}", "exec"), names)
+        if "print(" in block:
+            assert capsys.readouterr().out.strip(), f"block {at} shows nothing"
 
 
 def test_the_readme_shows_code_that_runs():

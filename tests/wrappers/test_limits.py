@@ -183,7 +183,10 @@ def test_a_counter_is_not_copied_into_the_spec() -> None:
         def __deepcopy__(self, memo: Any) -> Any:
             raise AssertionError("a tokenizer is too large to copy")
 
-    EpisodeLimits(guessing(), max_tokens=1, count_tokens=Tokenizer())
+    counter = Tokenizer()
+    env = EpisodeLimits(guessing(), max_tokens=1, count_tokens=counter)
+    assert env.spec is not None
+    assert env.spec.additional_wrappers[-1].kwargs["count_tokens"] is counter
 
 
 def test_limits_pickle_in_the_middle_of_an_episode() -> None:

@@ -63,7 +63,7 @@ def text_game_easy() -> Recipe:
     return Recipe(
         name="text-game-easy",
         about="A 92k-parameter Llama learns a text adventure from chance, on a CPU.",
-        expected="held-out success from about 5 % to at least 90 % (benchmarks/results/demo.json)",
+        expected="held-out success from about 10 % to at least 90 % (benchmarks/results/demo.json)",
         config=config,
         prepare=prepare,
     )
