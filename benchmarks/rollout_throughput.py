@@ -1,15 +1,20 @@
 """How much of a bare engine's speed is left when it plays environments.
 
 N text environments are played for 8 turns of 32-token replies through pool, policy and TorchRL's
-collector. Of that time, what the engine spent on its requests is the limit: ``share`` is their
-ratio, and what is left is our own time per turn. Beside it, the very same requests are handed
-to the engine and nothing else, in turn with the playing and with the same prefix cache
-(``ratio``); that is two runs, so it is as noisy as the machine.
+collector. Beside it, in turn with the playing and with the same prefix cache, the very same
+requests go to the engine and to nothing else: each turn's as soon as the one before it is
+answered, which is the limit for any player (``ratio``). For vLLM the bare engine is vLLM itself,
+without a line of ours in between. ``share`` is what the engine spent on its requests while
+playing over the time of playing, from one run; what is left is our own time per turn.
+
+The last row has replies of very uneven length (one in eight is 256 tokens, the others 8) and
+compares moving each environment when its reply is there with waiting for all of them.
 
     python benchmarks/rollout_throughput.py
-    python benchmarks/rollout_throughput.py --envs 64 --repeats 5
+    python benchmarks/rollout_throughput.py --engine vllm --envs 64
+    python benchmarks/rollout_throughput.py --engine vllm --model FOLDER --envs 256 --place h200
 
-Prints a table and writes ``benchmarks/results/rollout_throughput.json``.
+Prints a table and writes ``benchmarks/results/rollout_ENGINE[_PLACE].json``.
 """
 
 from __future__ import annotations
@@ -18,8 +23,10 @@ import argparse
 import json
 import os
 import statistics
+import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -31,15 +38,16 @@ from llm_gym.spaces import AnyText
 from llm_gym_agents.build import tiny_llama
 from llm_gym_agents.chat import ChatFormat
 from llm_gym_agents.collect import EpisodeCollector
-from llm_gym_agents.engines.base import Request, Sampling
-from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.engines.base import Engine, Request, Sampling
+from llm_gym_agents.engines.load import load_engine
 from llm_gym_agents.policy import LLMPolicy
 from llm_gym_agents.pool import TextEnvPool
 from llm_gym_agents.tasks import EpisodeTask
 from llm_gym_agents.tokenizers import byte_tokenizer
 
-RESULT = Path(__file__).parent / "results" / "rollout_throughput.json"
+RESULTS = Path(__file__).parent / "results"
 TURNS, REPLY = 8, 32
+LONG, SHORT, ONE_IN = 256, 8, 8
 
 
 class Metronome(gym.Env[str, str]):
@@ -58,61 +66,146 @@ class Metronome(gym.Env[str, str]):
         return text, 0.0, self.turn == TURNS, False, {}
 
 
-class Recorder(TransformersEngine):
-    """The engine, noting what it is asked and how long it takes."""
+class UnevenPolicy(LLMPolicy):
+    """Asks for a long reply now and then, at places that are the same in every run."""
 
-    def generate(self, requests):
-        self.asked.append(list(requests))
+    def _request(self, episode: int, pattern: str | None) -> Request | None:
+        made = super()._request(episode, pattern)
+        assert made is not None
+        sampling = Sampling(max_tokens=SHORT if made.seed % ONE_IN else LONG)
+        return Request(made.prompt, sampling, made.seed, made.key)
+
+
+class Recorder:
+    """Notes what an engine is asked and how long it takes, from the outside."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.busy, self.chains = 0.0, {}
+        self._submit, self._poll = engine.submit, engine.poll
+        engine.submit, engine.poll = self.submit, self.poll  # type: ignore[method-assign]
+        self.engine = engine
+
+    def submit(self, requests):
+        requests = list(requests)
+        for request in requests:
+            self.chains.setdefault(request.key, []).append(request)
         start = perf_counter()
-        done = super().generate(requests)
+        self._submit(requests)
+        self.busy += perf_counter() - start
+
+    def poll(self, timeout=None):
+        start = perf_counter()
+        done = self._poll(timeout)
         self.busy += perf_counter() - start
         return done
 
+    def stop(self) -> dict[object, list[Request]]:
+        """Leave the engine alone; return the requests of each episode, in order."""
+        del self.engine.submit, self.engine.poll
+        return self.chains
 
-def build(envs: int, hidden: int, layers: int) -> tuple[EpisodeCollector, Recorder]:
-    tokenizer = byte_tokenizer()
-    model = tiny_llama(tokenizer, hidden_size=hidden, layers=layers, context_length=2048).eval()
-    engine = Recorder(model, end_ids=())
-    engine.asked, engine.busy = [], 0.0
-    chat = ChatFormat.from_tokenizer(tokenizer, kind="plain")
+
+def bare(engine: Engine, chains: dict[object, list[Request]]) -> None:
+    """Hand in each request as soon as the one before it is answered."""
+    if hasattr(engine, "_llm"):
+        return bare_vllm(engine, chains)
+    waiting = {key: iter(chain) for key, chain in chains.items()}
+    engine.submit([next(chain) for chain in waiting.values()])
+    while engine.running:
+        following = (next(waiting[done.key], None) for done in engine.poll())
+        engine.submit([request for request in following if request is not None])
+
+
+def bare_vllm(engine: Any, chains: dict[object, list[Request]]) -> None:
+    """The same with vLLM's own engine."""
+    from llm_gym_agents.engines.vllm_runtime import parameters
+
+    llm = engine._engine
+    waiting = {str(key): iter(chain) for key, chain in chains.items()}
+    made: dict[int, Any] = {}
+
+    def add(key: str) -> bool:
+        request = next(waiting[key], None)
+        if request is None:
+            return False
+        most = request.sampling.max_tokens
+        if most not in made:
+            made[most] = parameters(request.sampling, limit=most, ends=frozenset(), streamed=False)
+        made[most].seed = request.seed
+        llm.add_request(key, {"prompt_token_ids": request.prompt}, made[most])
+        return True
+
+    running = sum(add(key) for key in waiting)
+    while running:
+        for output in llm.step():
+            if output.finished:
+                running -= not add(output.request_id)
+
+
+def build(engine: Engine, tokenizer: Any, envs: int, kind: type[LLMPolicy], barrier: bool):
+    chat = ChatFormat.from_tokenizer(tokenizer)
     chat.stop_ids = ()  # every reply has its full length, whatever the model says
-    policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=REPLY))
-    return EpisodeCollector(TextEnvPool(Metronome, envs), policy), engine
+    policy = kind(engine, chat, sampling=Sampling(max_tokens=REPLY), barrier=barrier)
+    return EpisodeCollector(TextEnvPool(Metronome, envs), policy)
 
 
-def forget(engine: Recorder, version: int) -> None:
+def forget(engine: Engine) -> None:
     """Empty the prefix cache, as a weight update between two batches does."""
-    engine.update_weights(engine.model.named_parameters(), version)
+    if hasattr(engine, "_llm"):
+        engine._llm.reset_prefix_cache()
+    else:
+        engine.update_weights(engine.model.named_parameters(), engine.version)
 
 
-def measure(envs: int, repeats: int, hidden: int, layers: int) -> dict:
-    collector, engine = build(envs, hidden, layers)
+def measure(engine: Engine, tokenizer: Any, envs: int, repeats: int, barrier: bool) -> dict:
+    collector = build(engine, tokenizer, envs, LLMPolicy, barrier)
     tasks = [EpisodeTask(at, at) for at in range(envs)]
     collector.play(tasks)  # warm-up: shapes, caches, lazy imports
-    playing, busy, bare = [], [], []
-    for repeat in range(repeats):
-        forget(engine, 2 * repeat)
-        engine.asked, engine.busy = [], 0.0
+    playing, busy, alone = [], [], []
+    for _ in range(repeats):
+        forget(engine)
+        recorder = Recorder(engine)
         start = perf_counter()
         _, tokens = collector.play(tasks)
         playing.append(perf_counter() - start)
-        busy.append(engine.busy)
-        batches: list[list[Request]] = [batch for batch in engine.asked if batch]
-        forget(engine, 2 * repeat + 1)
+        busy.append(recorder.busy)
+        chains = recorder.stop()
+        forget(engine)
         start = perf_counter()
-        for batch in batches:
-            TransformersEngine.generate(engine, batch)
-        bare.append(perf_counter() - start)
-    collector.close()
+        bare(engine, chains)
+        alone.append(perf_counter() - start)
     own = statistics.median(p - b for b, p in zip(busy, playing, strict=True))
     return {
         "envs": envs,
+        "barrier": barrier,
         "tokens": tokens,
         "tokens_per_s": round(tokens / statistics.median(playing)),
-        "bare_tokens_per_s": round(tokens / statistics.median(bare)),
+        "bare_tokens_per_s": round(tokens / statistics.median(alone)),
         "share": _median_ratio(busy, playing),
-        "ratio": _median_ratio(bare, playing),
+        "ratio": _median_ratio(alone, playing),
         "own_us_per_turn": round(own / (envs * TURNS) * 1e6, 1),
+    }
+
+
+def measure_uneven(engine: Engine, tokenizer: Any, envs: int, repeats: int) -> dict:
+    """Play uneven replies with and without a barrier, in turns."""
+    collectors = {
+        barrier: build(engine, tokenizer, envs, UnevenPolicy, barrier) for barrier in (True, False)
+    }
+    tasks = [EpisodeTask(at, at) for at in range(2 * envs)]
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(repeats):
+        for barrier, collector in collectors.items():
+            forget(engine)
+            start = perf_counter()
+            _, tokens = collector.play(tasks)
+            took[barrier].append(perf_counter() - start)
+    return {
+        "envs": envs,
+        "tokens": tokens,
+        "lock_step_tokens_per_s": round(tokens / statistics.median(took[True])),
+        "tokens_per_s": round(tokens / statistics.median(took[False])),
+        "speed_up": _median_ratio(took[True], took[False]),
     }
 
 
@@ -120,16 +213,37 @@ def _median_ratio(ours: list[float], theirs: list[float]) -> float:
     return round(statistics.median(a / b for a, b in zip(ours, theirs, strict=True)), 3)
 
 
+def make_engine(args: argparse.Namespace) -> tuple[Engine, Any]:
+    settings = json.loads(args.settings)
+    if args.model is not None:
+        engine, tokenizer = load_engine(args.model, args.engine, settings)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer = byte_tokenizer()
+            model = tiny_llama(tokenizer, hidden_size=128, context_length=4096)
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            engine, tokenizer = load_engine(folder, args.engine, settings)
+    engine.end_ids = frozenset()
+    return engine, tokenizer
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")
+    parser.add_argument("--model", help="a folder; by default a small model with random weights")
+    parser.add_argument("--settings", default="{}", help="of the engine, as JSON")
     parser.add_argument("--envs", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--hidden", type=int, default=128, help="width of the model")
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--place", help="added to the name of the result file")
     args = parser.parse_args()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
-    rows = [measure(envs, args.repeats, args.hidden, args.layers) for envs in args.envs]
+    engine, tokenizer = make_engine(args)
+    barrier = args.engine == "transformers"
+    rows = [measure(engine, tokenizer, envs, args.repeats, barrier) for envs in args.envs]
+    uneven = measure_uneven(engine, tokenizer, max(args.envs), max(1, args.repeats // 2))
+    engine.close()
     print(
         f"{'envs':>5}{'tokens/s':>11}{'bare engine':>13}{'ratio':>8}{'share':>8}{'own µs/turn':>13}"
     )
@@ -138,9 +252,14 @@ def main() -> None:
             f"{row['envs']:>5}{row['tokens_per_s']:>11,}{row['bare_tokens_per_s']:>13,}"
             f"{row['ratio']:>8.3f}{row['share']:>8.3f}{row['own_us_per_turn']:>13,.1f}"
         )
-    about = provenance(__file__, ("torch", "torchrl", "transformers"))
-    made = {**about, "args": vars(args), "rows": rows}
-    RESULT.write_text(json.dumps(made, indent=1) + "\n")
+    print(
+        f"uneven replies, {uneven['envs']} envs: {uneven['tokens_per_s']:,} tokens/s, in lock-step "
+        f"{uneven['lock_step_tokens_per_s']:,}: {uneven['speed_up']:.2f}x"
+    )
+    packages = ("torch", "torchrl", "transformers", *(["vllm"] if args.engine == "vllm" else []))
+    made = {**provenance(__file__, packages), "args": vars(args), "rows": rows, "uneven": uneven}
+    name = "_".join(filter(None, ("rollout", args.engine, args.place)))
+    (RESULTS / f"{name}.json").write_text(json.dumps(made, indent=1) + "\n")
     print(json.dumps(made))
 
 

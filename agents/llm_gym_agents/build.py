@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import torch
 from transformers import (
     LlamaConfig,
@@ -17,13 +18,21 @@ from transformers import (
 
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.plugins import find_spec
 from llm_gym.text_env import TextEnv
 from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.algo import get_policy_loss
 from llm_gym_agents.chat import ChatFormat
+from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.engines.base import Engine, Sampling
-from llm_gym_agents.engines.load import MissingExtraError, load_model, load_tokenizer
+from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
+from llm_gym_agents.engines.load import (
+    check_settings,
+    load_engine,
+    load_model,
+    load_tokenizer,
+)
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
 from llm_gym_agents.packed_attention import read_again
 from llm_gym_agents.policy import LLMPolicy
@@ -108,7 +117,7 @@ def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedToke
     """Return a tokenizer of the words that an environment uses, or of bytes for a foreign one."""
     if not isinstance(env, str):
         return byte_tokenizer()
-    made = gym.make(env, **env_kwargs)
+    made = make_text(env, **env_kwargs)
     made.close()
     if made.spec is None or not isinstance(made.unwrapped, TextEnv):
         return byte_tokenizer()
@@ -147,13 +156,21 @@ def tiny_llama(
 def build_engine(
     config: ConfigStore, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> Engine:
-    """Return the engine that samples with ``lm``."""
-    if config.inference.backend != "transformers":
-        raise ConfigError(
-            f"inference.backend must be 'transformers' in this version, got "
-            f"{config.inference.backend!r}"
-        )
-    return TransformersEngine(lm, tokenizer=tokenizer)
+    """Return the engine that samples with ``lm``, or with a copy that is kept like it."""
+    backend, own = config.inference.backend, config.inference.engine
+    if backend == "transformers":
+        # The rest is the model section's to say: this engine has the trainer's own model.
+        check_settings(backend, own, known=("max_rows", "prefix_cache"))
+        return TransformersEngine(lm, tokenizer=tokenizer, **own)
+    common = {
+        "dtype": config.model.dtype,
+        "tensor_parallel_size": config.model.tensor_parallel_size,
+        "trust_remote_code": config.model.trust_remote_code,
+    }
+    # What is served first does not matter, only its shape: the trainer's weights are pushed.
+    with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
+        save_lm(Path(folder), lm, tokenizer)
+        return load_engine(folder, backend, common | own)[0]
 
 
 def build_policy(
@@ -174,6 +191,9 @@ def build_policy(
         context=settings.context,
         system_prompt=settings.system_prompt,
         run_seed=config.training.seed,
+        barrier=settings.backend == "transformers"
+        if settings.barrier is None
+        else settings.barrier,
     )
 
 
@@ -212,11 +232,8 @@ def training_env(
     found = environment if environment is not None else config.environment.env_id
     if found is None:
         raise ConfigError("pass an environment or set config.environment.env_id, got neither")
-    if isinstance(found, str) and ":" not in found:  # what is before a colon is imported first
-        try:
-            gym.spec(found)
-        except gym.error.Error as error:
-            raise ConfigError(f"there is no environment {found!r}: {error}") from error
+    if isinstance(found, str):
+        find_spec(found)
     return found
 
 

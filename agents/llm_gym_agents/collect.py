@@ -2,8 +2,9 @@
 
 ``EpisodeCollector.collect(tasks)`` plays exactly those episodes and returns them in id order,
 however long each took. The collector moves all rows of the pool; rows that have no episode left
-are idle, and their steps are dropped here. Nothing of one batch reaches into the next, so every
-token was sampled by the weights that were current when ``collect`` was called.
+are idle, rows whose reply is not there yet stay where they are, and both are dropped here.
+Nothing of one batch reaches into the next, so every token was sampled by the weights that were
+current when ``collect`` was called.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class EpisodeCollector:
             trust_policy=True,
             auto_register_policy_transforms=False,
         )
-        self._batches: Iterator[TensorDictBase] = iter(self._collector)
+        self._batches: Iterator[TensorDictBase] | None = iter(self._collector)
+        """None after a batch that was broken off."""
 
     def collect(self, tasks: Sequence[EpisodeTask]) -> Rollout:
         """Play ``tasks`` to their ends and return them with their tokens."""
@@ -89,15 +91,30 @@ class EpisodeCollector:
         self.policy.texts = self.pool.texts  # another collector may share the policy
         self.pool.texts.clear()
         self.policy.turns.clear()
+        batches = self._begin()
         self.pool.assign(tasks)
         turns: dict[int, list[Turn]] = {id: [] for id in ids}
         finished: dict[int, Trajectory] = {}
-        while len(finished) < len(ids):
-            self._gather(next(self._batches), turns)
-            finished |= self.pool.take_finished()
-            if self._on_end:
-                self._on_end(len(finished))
+        try:
+            while len(finished) < len(ids):
+                self._gather(next(batches), turns)
+                finished |= self.pool.take_finished()
+                if self._on_end:
+                    self._on_end(len(finished))
+        except BaseException:
+            self._batches = None
+            raise
+        finally:  # nobody will take replies that are on their way, or go on with what was said
+            self.policy.abandon()
         return turns, [finished[id] for id in sorted(ids)]
+
+    def _begin(self) -> Iterator[TensorDictBase]:
+        """Return the collector's batches; begin anew if the last one was broken off."""
+        if self._batches is None:
+            self.pool.abandon()
+            self._collector.reset()
+            self._batches = iter(self._collector)
+        return self._batches
 
     def _gather(self, batch: TensorDictBase, turns: dict[int, list[Turn]]) -> None:
         """Sort what moved into its episode; rows run down ``batch``, time along it."""

@@ -16,7 +16,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.legacy import BaseEnvironment
+from llm_gym.tools import MultiTurnManager
+from llm_gym.wrappers.as_text import ensure_text
 from llm_gym_agents.chat import ChatFormat
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
 from llm_gym_agents.inference import BaseInferenceEngine
@@ -39,7 +41,8 @@ class MultiTurnInferenceEngine:
         engine: From ``create_inference_engine``.
         max_turns: Most replies of a conversation.
         system_prompt: Opens every conversation.
-        tool_manager: Answers replies that call a tool.
+        tool_manager: Answers replies that call a tool; a ``MultiTurnManager``, or whatever has
+            its ``step``. It begins anew with every conversation and every episode.
         enable_tools: Whether to ask the tool manager about every reply.
         seed: With it, replies are the same every time; None draws one.
     """
@@ -74,6 +77,7 @@ class MultiTurnInferenceEngine:
         self._talk = Talk(self.chat)
         self._talk.open(self.system_prompt, prompt)
         self._begun += 1
+        self._reset_tools()
 
     def observe(self, text: str) -> None:
         """Say what the model reads before its next reply."""
@@ -99,8 +103,10 @@ class MultiTurnInferenceEngine:
         before = talk.messages[-1]["content"]
         reply = talk.say(done)
         if self.enable_tools and self.tool_manager is not None:
+            if getattr(self.tool_manager, "done", False):
+                self._reset_tools()  # the user has asked something else since
             turn = self.tool_manager.step(reply, before)
-            if turn.tool_call is not None:
+            if turn.tool_call is not None and not getattr(turn, "done", False):
                 talk.hear(str(turn.tool_call.result))
         return reply
 
@@ -121,6 +127,9 @@ class MultiTurnInferenceEngine:
     ) -> Trajectory:
         """Play one episode and return its record; ``actions`` are the model's replies.
 
+        With tools enabled, a reply that calls one is a turn whose observation is the result, and
+        ``extra["tools"]`` is the manager's summary.
+
         Args:
             environment: An environment, which is used as it is, or something to make one from.
             initial_prompt: Said before the first observation.
@@ -131,8 +140,9 @@ class MultiTurnInferenceEngine:
             seed: Of the environment; None draws one.
         """
         env, own = _one(environment)
+        self._reset_tools(env)
         try:
-            return play_side_by_side(
+            record = play_side_by_side(
                 self.engine.engine,
                 self.chat,
                 [env],
@@ -147,6 +157,13 @@ class MultiTurnInferenceEngine:
         finally:
             if own:
                 env.close()
+        if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
+            record.extra = {"tools": self.tool_manager.episode_summary()}
+        return record
+
+    def _reset_tools(self, *env: gym.Env[str, str]) -> None:
+        if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
+            self.tool_manager.reset(*env)
 
     def _need_talk(self) -> Talk:
         if self._talk is None:
@@ -252,19 +269,19 @@ def _as_dict(prompt: str, record: Trajectory) -> dict[str, Any]:
 def _one(environment: EnvSource) -> tuple[gym.Env[str, str], bool]:
     """Return an environment, and whether it was made here."""
     if isinstance(environment, gym.Env | BaseEnvironment):
-        return as_gym(environment), False
+        return ensure_text(environment), False
     return _make(environment), True
 
 
 def _make(source: Any) -> gym.Env[str, str]:
     if isinstance(source, str | EnvSpec):
-        return gym.make(source)
+        return ensure_text(gym.make(source))
     if not callable(source):
         raise ConfigError(
             "environment must be an environment, a class, an id, a spec or a function that makes "
             f"one, got {type(source).__name__}"
         )
-    return as_gym(source())
+    return ensure_text(source())
 
 
 def _check_turns(turns: int) -> int:

@@ -3,7 +3,8 @@
 Which episodes are played is decided before they begin: ``assign`` queues named tasks (id, seed,
 group), and each row takes the next one when it is reset. So a batch holds exactly the episodes
 that were asked for, whichever ended first, and groups keep their members. A row without a task
-is idle: its episode is -1, it is done at once, and it moves nothing.
+is idle: its episode is -1, it is done at once, and it moves nothing. A row whose reply is not
+there yet (``Cut.WAIT``) stays where it is while others move.
 
 Text travels as handles into ``texts``; everything an episode said ends up in its ``Trajectory``.
 
@@ -26,16 +27,20 @@ from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
 from llm_gym.outcome import StopReason, stop_reason
 from llm_gym.vector import RowsError, make_vec
-from llm_gym_agents.sources import EnvSource, env_source
+from llm_gym_agents.sources import EnvSource, text_source
 from llm_gym_agents.table import Table
 from llm_gym_agents.tasks import IDLE, Cut, EpisodeTask, by_options
 
 _log = logging.getLogger(__name__)
 
 
-_CUT_REASONS = {Cut.CONTEXT: StopReason.CONTEXT, Cut.TOKENS: StopReason.TOKENS}
+_CUT_REASONS: dict[int, StopReason] = {
+    Cut.CONTEXT: StopReason.CONTEXT,
+    Cut.TOKENS: StopReason.TOKENS,
+}
 
 
 class TextEnvPool(EnvBase):
@@ -43,10 +48,11 @@ class TextEnvPool(EnvBase):
 
     Args:
         env: A registered id, an ``EnvSpec``, a factory, or an environment, which is built again
-            from its spec, or else copied.
+            from its spec, or else copied. One that does not speak text is put into ``AsText``.
         n: Rows.
         workers: Processes to spread the rows over, for slow environments; 0 for none.
         timeout: Seconds that a row may take in its worker before its episode is given up.
+        patterns: Hand out each row's ``action_pattern()`` too, for constrained decoding.
         **kwargs: Settings of the environment.
     """
 
@@ -57,12 +63,14 @@ class TextEnvPool(EnvBase):
         *,
         workers: int = 0,
         timeout: float | None = None,
+        patterns: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(device=None, batch_size=torch.Size([n]))
         mode = AutoresetMode.DISABLED
+        source, kwargs = text_source(env, kwargs)
         self._rows = make_vec(
-            env_source(env), n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
+            source, n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
         )
         self.env_id = self._rows.spec.id if self._rows.spec else None
         self.has_splits = self._ask_for_splits()
@@ -76,6 +84,7 @@ class TextEnvPool(EnvBase):
         self._episode_N = np.full(n, IDLE, dtype=np.int64)
         self._observation_N = np.zeros(n, dtype=np.int64)
         self._system_N = np.zeros(n, dtype=np.int64)
+        self._patterns = patterns
         self._make_specs(n)
 
     def _ask_for_splits(self) -> bool:
@@ -91,9 +100,10 @@ class TextEnvPool(EnvBase):
         def flag() -> Binary:
             return Binary(shape=(n, 1), n=None, dtype=torch.bool)
 
-        self.observation_spec = Composite(
-            observation=number(), episode=number(), system=number(), shape=(n,)
-        )
+        seen = {name: number() for name in ("observation", "episode", "system")}
+        if self._patterns:
+            seen["pattern"] = number()
+        self.observation_spec = Composite(seen, shape=(n,))
         self.full_action_spec = Composite(action=number(), cut=number(), shape=(n,))
         self.reward_spec = Unbounded(shape=(n, 1))
         self.full_done_spec = Composite(
@@ -106,6 +116,12 @@ class TextEnvPool(EnvBase):
         """Queue episodes and play nothing else; without a call the pool plays for ever."""
         self._agenda = iter(())
         self._queue.extend(tasks)
+
+    def abandon(self) -> None:
+        """Drop the episodes that are waiting, being played or finished; ``reset`` is next."""
+        self._queue.clear()
+        self._finished.clear()
+        self._playing = [None] * len(self._playing)
 
     @property
     def unfinished(self) -> int:
@@ -204,8 +220,8 @@ class TextEnvPool(EnvBase):
                 row, moves[row], *result
             )
         for row in live:
-            if cuts[row] != Cut.NO:
-                self._end(row, _CUT_REASONS[Cut(cuts[row])])
+            if reason := _CUT_REASONS.get(cuts[row]):
+                self._end(row, reason)
                 truncated_N[row] = True
         terminated_N |= idle_N
         return TensorDict(
@@ -247,11 +263,28 @@ class TextEnvPool(EnvBase):
         return float(reward), bool(terminated), truncated
 
     def _state(self) -> dict[str, torch.Tensor]:
-        return {
+        state = {
             "observation": torch.from_numpy(self._observation_N.copy()),
             "episode": torch.from_numpy(self._episode_N.copy()),
             "system": torch.from_numpy(self._system_N.copy()),
         }
+        return state | {"pattern": self._pattern_N()} if self._patterns else state
+
+    def _pattern_N(self) -> torch.Tensor:
+        try:
+            found: Mapping[int, str] = dict(enumerate(self._rows.call("action_pattern")))
+        except RowsError as error:  # rows that play nothing, or environments without patterns
+            found = error.results
+        live = [row for row, episode in enumerate(self._playing) if episode is not None]
+        if missing := [row for row in live if row not in found]:
+            raise ConfigError(
+                f"patterns=True needs environments with action_pattern(), which row {missing[0]} "
+                "does not have"
+            )
+        handles = [0] * len(self._playing)
+        for row in live:
+            handles[row] = self.texts.add(found[row])
+        return torch.tensor(handles)
 
     # --- the end of an episode -----------------------------------------------------------
 

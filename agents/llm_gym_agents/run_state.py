@@ -69,4 +69,4 @@ def restore(trainer: PPOTrainer, state: TrainerState) -> None:
     trainer.elapsed_s = run["elapsed_s"]
     trainer.iteration, trainer.success = state.iteration, state.success
     set_rng_state(state.parts["rng"])
-    trainer.engine.update_weights(trainer.lm.named_parameters(), trainer.iteration)
+    trainer.publisher.publish(trainer.iteration)

@@ -27,7 +27,12 @@ class ToolCall(Protocol):
 
 
 class ToolTurn(Protocol):
-    """What a tool manager made of a reply."""
+    """What a tool manager made of a reply.
+
+    ``llm_gym.tools.Turn`` has three more, which are used where they are there: ``step``, what an
+    environment returned that the turn was played in; ``answer``, what to play in it otherwise;
+    and ``done``.
+    """
 
     @property
     def tool_call(self) -> ToolCall | None:
@@ -93,12 +98,8 @@ class _Episode:
     def take(self, reply: str, tools: ToolManager | None) -> bool:
         """Play ``reply``; return whether the episode is over."""
         record = self.record
-        called = None if tools is None else tools.step(reply, record.states[-1]).tool_call
-        observation, reward, terminated, truncated, info = (
-            self.env.step(reply)
-            if called is None
-            else (str(called.result), 0.0, False, False, {"tool_call": True})
-        )
+        turn = None if tools is None else tools.step(reply, record.states[-1])
+        observation, reward, terminated, truncated, info = self._played(reply, turn)
         record.states.append(_text(observation, self.env))
         record.actions.append(reply)
         record.rewards.append(float(reward))
@@ -106,9 +107,25 @@ class _Episode:
         record.truncated.append(bool(truncated))
         record.dones.append(bool(terminated or truncated))
         record.infos.append(dict(info))
+        if not record.dones[-1] and getattr(turn, "done", False):
+            self.cut(StopReason.MAX_STEPS)  # the manager has limits of its own
         if not record.dones[-1]:
             self.talk.hear(observation)
         return record.dones[-1]
+
+    def _played(self, reply: str, turn: ToolTurn | None) -> tuple[Any, Any, bool, bool, Any]:
+        """Return what a step of the environment returns, for a reply and what tools made of it."""
+        if turn is None:
+            return self.env.step(reply)
+        step, called = getattr(turn, "step", None), turn.tool_call
+        if step is None and (called is None or getattr(turn, "answer", None) is not None):
+            return self.env.step(getattr(turn, "answer", None) or reply)
+        calls = [call.to_dict() for call in getattr(turn, "tool_calls", [])]
+        if step is None:
+            info = {"tool_call": True, "tool_calls": calls}
+            return str(called.result), 0.0, False, False, info
+        _, reward, terminated, truncated, info = step
+        return str(called.result), reward, terminated, truncated, {**info, "tool_calls": calls}
 
     def cut(self, reason: StopReason) -> None:
         """End the episode from outside."""

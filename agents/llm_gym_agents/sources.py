@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.plugins import find_spec
+from llm_gym.wrappers.as_text import ensure_text, split_settings
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
 
@@ -18,9 +21,10 @@ EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnviron
 def env_source(env: EnvSource) -> Any:
     """Return something that ``make_vec`` can build many environments from.
 
-    An environment that was handed over as an object is rebuilt from its spec, or else copied.
+    An environment that was handed over as an object is rebuilt from its spec, or else copied. One
+    in the shape of ``gym`` 0.21 is adapted first.
     """
-    if isinstance(env, BaseEnvironment):
+    if not isinstance(env, str | EnvSpec | gym.Env) and not callable(env):
         env = as_gym(env)
     if not isinstance(env, gym.Env):
         return env
@@ -33,3 +37,17 @@ def env_source(env: EnvSource) -> Any:
             f"{env} has no spec and cannot be copied ({error}); pass a function that makes one"
         ) from error
     return lambda: copy.deepcopy(env)
+
+
+def text_source(env: EnvSource, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a source of text environments and the arguments of ``make_vec`` for it.
+
+    An environment that does not speak text is put into ``AsText``, innermost of all wrappers; the
+    settings of ``AsText`` among ``settings`` go there.
+    """
+    source = env_source(env)
+    if isinstance(source, str):
+        source = find_spec(source)
+    own, words = split_settings(source, settings)
+    speak = functools.partial(ensure_text, **words)
+    return source, {**own, "wrappers": [speak, *own.get("wrappers", ())]}

@@ -21,8 +21,9 @@ class EpisodeTask(NamedTuple):
 
 
 class Cut(IntEnum):
-    """Why a policy cannot go on with an episode; it says so instead of acting."""
+    """Why a policy does not act: it cannot go on with an episode, or not yet."""
 
+    WAIT = -1  # the reply is still being sampled; the row stays where it is
     NO = 0
     CONTEXT = 1
     TOKENS = 2

@@ -40,6 +40,7 @@ from llm_gym_agents.episode_metrics import episode_metrics
 from llm_gym_agents.evaluation import Evaluation, evaluate
 from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.ppo import PPO, NotFiniteError
+from llm_gym_agents.publish import Publisher
 from llm_gym_agents.rewards import apply_reward_fn, reward_metrics
 from llm_gym_agents.run_state import restore, state_of
 from llm_gym_agents.schedule import Curriculum, learning_rate_factor
@@ -104,6 +105,8 @@ class PPOTrainer:
             self.model, config.training, self._reference(), norm_length=most_tokens(config)
         )
         self.engine = build_engine(config, lm, tokenizer)
+        self.publisher = Publisher(self.engine, lm)
+        self.publisher.publish(0)
         self.policy = build_policy(config, self.engine, tokenizer)
         self.collector = self._collector(self.environment)
         self._val = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
@@ -186,6 +189,7 @@ class PPOTrainer:
         greedy_E = self._greedy_scores(rollout)
         rewards = self._reward(rollout)
         played = time.perf_counter()
+        self.engine.sleep()  # until the weights are published, where one GPU is shared
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         try:
             learned = self.ppo.update(
@@ -196,10 +200,10 @@ class PPOTrainer:
             )
         except NotFiniteError as error:
             raise self._with_batch(error) from error
-        self._publish(self.iteration + 1)
+        published = self.publisher.publish(self.iteration + 1)
         end = time.perf_counter()
         self.elapsed_s += end - start
-        row = episode_metrics(rollout) | rewards | learned
+        row = episode_metrics(rollout) | rewards | learned | published
         if self.config.environment.curriculum:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
@@ -276,7 +280,7 @@ class PPOTrainer:
             result = evaluate(collector, todo, records)
         # What the engine still knows of these prompts could change the last bits of the next
         # log-probs, and a run that was killed and resumed does not know it.
-        self._publish(self.engine.version)
+        self.publisher.forget()
         return result
 
     def _evaluate_now(self, total: int) -> dict[str, float]:
@@ -325,9 +329,6 @@ class PPOTrainer:
             if collector is not None:
                 collector.close()
         self.engine.close()
-
-    def _publish(self, version: int) -> None:
-        self.engine.update_weights(self.lm.named_parameters(), version)
 
     def _open_log(self) -> metrics.MetricsLog:
         """Return the log of this run; a folder that is another run's is refused."""

@@ -54,6 +54,18 @@ def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> 
     set_module_state(lm, Part(tensors=fresh.state_dict()))
 
 
+def served_weights(lm: PreTrainedModel) -> list[tuple[str, Tensor]]:
+    """Return the weights as a serving engine knows them: Hugging Face names, adapters merged.
+
+    A weight that two layers share is there once, under its first name.
+    """
+    plain = _plain(lm)
+    layers = _adapted(plain)
+    named = list(_merged(plain, layers).items() if layers else plain.named_parameters())
+    first = {tensor.data_ptr(): name for name, tensor in reversed(named)}
+    return [(name, tensor.detach()) for name, tensor in named if first[tensor.data_ptr()] == name]
+
+
 # --- LoRA ----------------------------------------------------------------------------------
 
 

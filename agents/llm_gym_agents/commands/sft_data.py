@@ -22,7 +22,6 @@ from llm_gym.errors import ConfigError
 from llm_gym.legacy import as_gym
 from llm_gym.scores import PLAYERS
 from llm_gym.splits import SPLITS
-from llm_gym.text_env import TextEnv
 
 
 def main(argv: list[str]) -> int:
@@ -68,12 +67,11 @@ def _export(
     env: gym.Env[str, str], options: argparse.Namespace, file: TextIO
 ) -> Iterator[Trajectory]:
     """Play, write each conversation into ``file`` and yield its episode."""
-    game = env.unwrapped
-    if not isinstance(game, TextEnv):
+    if not env.has_wrapper_attr(f"{options.player}_action"):
         raise ConfigError(f"{options.env} is no TextEnv, so it brings no {options.player} along")
     kept = 0
     for seed in range(options.seed, options.seed + options.episodes):
-        episode = _play(env, game, options, seed)
+        episode = _play(env, options, seed)
         if episode.success or not options.only_won:
             kept += 1
             file.write(json.dumps({"messages": chat_messages(episode)}) + "\n")
@@ -85,15 +83,13 @@ def _export(
         )
 
 
-def _play(
-    env: gym.Env[str, str], game: TextEnv, options: argparse.Namespace, seed: int
-) -> Trajectory:
-    split = options.split or ("train" if game.has_splits else "all")
-    act = PLAYERS[options.player]
+def _play(env: gym.Env[str, str], options: argparse.Namespace, seed: int) -> Trajectory:
+    split = options.split or ("train" if env.get_wrapper_attr("has_splits") else "all")
+    act = env.get_wrapper_attr(f"{options.player}_action")
     try:
         return play_episode(
             env,
-            lambda _: act(game),
+            lambda _: act(),
             seed,
             None if split == "all" else {"split": split},
             episode_id=seed,

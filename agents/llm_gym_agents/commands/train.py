@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import gymnasium as gym
 from rich.console import Console
 
+from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError
+from llm_gym.plugins import find_spec
 from llm_gym.scores import published
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
@@ -30,7 +33,8 @@ _EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings 
 def main(argv: list[str]) -> int:
     """Train by recipe, by environment or by config file."""
     options, rest = _parser().parse_known_args(argv)
-    recipe = _recipe(options.target)
+    import_modules(options)
+    recipe = _recipe(options.target, options.modules)
     config = recipe.config
     if options.config:
         config.update(ConfigStore.load(options.config).diff())
@@ -48,7 +52,10 @@ def resume(argv: list[str]) -> int:
     """Go on with a run that was stopped or killed."""
     parser = argparse.ArgumentParser(prog="llm-gym resume", description=resume.__doc__)
     parser.add_argument("run", help="the folder of the run")
-    folder = Path(parser.parse_args(argv).run)
+    add_imports(parser)
+    options = parser.parse_args(argv)
+    import_modules(options)
+    folder = Path(options.run)
     latest = Checkpoints(folder / "checkpoints").latest()
     if latest is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from")
@@ -155,7 +162,7 @@ def _references(result: Evaluation) -> dict[str, float]:
     return {player: row[player].success for player in ("random", "solver") if player in row}
 
 
-def _recipe(target: str) -> Recipe:
+def _recipe(target: str, modules: list[str]) -> Recipe:
     found = find_recipe(target)
     if found is not None:
         return found
@@ -163,14 +170,25 @@ def _recipe(target: str) -> Recipe:
         config = ConfigStore.load(target)
         name = Path(target).stem
     else:
-        config, name = ConfigStore(), target.split("/")[-1]
-        if target not in gym.registry:
+        config, name = ConfigStore(), re.split("[/:]", target)[-1]
+        try:
+            find_spec(target)
+        except ConfigError as error:
             raise ConfigError(
                 f"train takes a recipe ({', '.join(NAMES)}), a registered id or a config file, "
-                f"got {target!r}"
-            )
-        config.environment.env_id = target
+                f"got {target!r}: {error}"
+            ) from error
+        config.environment.env_id = _with_module(target, modules)
     return Recipe(name=name, about=f"Training on {target}.", expected="", config=config)
+
+
+def _with_module(env_id: str, modules: list[str]) -> str:
+    """Return ``env_id`` with the module that has to be imported first, so that a run resumes."""
+    entry = gym.registry[env_id].entry_point if env_id in gym.registry else None
+    home = entry if isinstance(entry, str) else getattr(entry, "__module__", "") or ""
+    top = re.split("[.:]", home)[0]
+    module = next((module for module in modules if module.split(".")[0] == top), None)
+    return env_id if module is None else f"{module}:{env_id}"
 
 
 def _shrink(config: ConfigStore) -> None:
@@ -190,6 +208,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="llm-gym train", description="Train a model to play.", epilog=_EPILOG
     )
     parser.add_argument("target", help=f"a recipe ({', '.join(NAMES)}), an id or a config file")
+    add_imports(parser)
     parser.add_argument("--config", help="a YAML or JSON file of settings on top")
     parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
     parser.add_argument("--help-settings", action="store_true", help="list every setting")

@@ -56,6 +56,11 @@ class InferenceConfig(Section, section="inference"):
 
     backend: Literal["transformers", "vllm", "sglang"] = "transformers"
     """Inference engine."""
+    engine: Settings = field(default_factory=dict)
+    """Settings of that engine, such as gpu_memory_utilization for vllm."""
+    barrier: bool | None = None
+    """Wait for every reply before any environment moves, for runs that are equal to the bit; None
+    does so with transformers only."""
     num_envs: Count = 32
     """Episodes played side by side."""
     max_tokens: Count = 256

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from torch import Tensor
 
@@ -24,6 +25,10 @@ MIN_TEMPERATURE = 1e-5
 
 class EngineError(LLMGymError, RuntimeError):
     """An engine cannot go on: its model or its process failed, or it was closed."""
+
+
+class MissingExtraError(LLMGymError, ImportError):
+    """Something needs a package that is not installed."""
 
 
 class FinishReason(StrEnum):
@@ -54,6 +59,9 @@ class Sampling:
     """Besides the model's own end-of-text ids. The stopping id is part of the reply."""
     stop_strings: tuple[str, ...] = ()
     """Needs an engine that was given a tokenizer. The reply keeps the tokens of the string."""
+    pattern: str | None = None
+    """A regex that the whole reply must match, where the engine can hold a model to one. Its
+    log-probs are then those among the tokens that the pattern allows."""
 
     def __post_init__(self) -> None:
         _need(self.max_tokens >= 1, f"max_tokens must be at least 1, got {self.max_tokens}")
@@ -133,6 +141,8 @@ class Engine(ABC):
     """The ids that end a reply by themselves."""
     version: int = 0
     """Version of the weights, as told by ``update_weights``."""
+    shares_model: bool = False
+    """Whether it samples with the very model that is trained, so that weights are its own."""
 
     @abstractmethod
     def submit(self, requests: Iterable[Request]) -> None:
@@ -170,6 +180,14 @@ class Engine(ABC):
     def close(self) -> None:
         """Free processes and memory. Safe to call twice."""
 
+    def sleep(self) -> None:
+        """Give memory to a trainer on the same device until ``wake``, where there is a way."""
+        return
+
+    def wake(self) -> None:
+        """Be ready again."""
+        return
+
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in their order. Nothing else may be running."""
         _need(self.running == 0, f"generate needs an idle engine, got {self.running} running")
@@ -191,6 +209,36 @@ class Engine(ABC):
                 requests, (found[at] for at in range(len(tagged))), strict=True
             )
         ]
+
+
+def check_prompt(prompt: Sequence[int], context_length: int, vocabulary: int) -> int:
+    """Return how many tokens of reply ``prompt`` leaves room for; refuse one that leaves none."""
+    room = context_length - len(prompt)
+    _need(
+        room >= 1 and len(prompt) > 0,
+        f"a prompt must have 1 to {context_length - 1} tokens to leave room for a reply, got "
+        f"{len(prompt)}",
+    )
+    check_ids(prompt, vocabulary)
+    return room
+
+
+def check_ids(ids: Sequence[int], vocabulary: int) -> None:
+    """Refuse ids that the model has no embedding for."""
+    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+        raise ConfigError(
+            f"token ids must be in [0, {vocabulary - 1}], got {min(ids)} to {max(ids)}"
+        )
+
+
+def end_ids_of(*owners: Any) -> set[int]:
+    """Return the ids that configs, generation settings and tokenizers call end of text."""
+    found: set[int] = set()
+    for owner in owners:
+        said = getattr(owner, "eos_token_id", None)
+        if said is not None:
+            found.update([said] if isinstance(said, int) else said)
+    return found
 
 
 def _need(held: bool, sentence: str) -> None:

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
 
@@ -28,16 +27,23 @@ BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _COMMON = ("dtype", "max_model_len", "tensor_parallel_size", "trust_remote_code")
 _OWN = ("attn_implementation", "device", "max_rows", "prefix_cache")
+_VLLM = (
+    "cache_gb",
+    "eager",
+    "gpu_memory_utilization",
+    "max_rows",
+    "patterns",
+    "separate",
+    "sleeps",
+    "stall_s",
+)
+_SGLANG = ("arguments", "max_rows", "stall_s", "url")
 SETTINGS: dict[Backend, tuple[str, ...]] = {
     "transformers": (*_COMMON, *_OWN),
-    "vllm": _COMMON,
-    "sglang": _COMMON,
+    "vllm": (*_COMMON, *_VLLM),
+    "sglang": (*_COMMON, *_SGLANG),
 }
 """What ``config`` may hold for each backend."""
-
-
-class MissingExtraError(LLMGymError, ImportError):
-    """Something needs a package that is not installed."""
 
 
 def load_engine(
@@ -51,12 +57,12 @@ def load_engine(
         config: ``dtype``, ``max_model_len`` (most tokens of prompt and reply),
             ``tensor_parallel_size`` and ``trust_remote_code``; for transformers also ``device``,
             ``attn_implementation``, ``max_rows`` and ``prefix_cache``, as in
-            ``TransformersEngine``.
+            ``TransformersEngine``; for the others what ``VLLMEngine`` and ``SGLangEngine`` take.
     """
     settings = dict(config or {})
-    _check(backend, settings)
+    check_settings(backend, settings)
     if backend != "transformers":
-        raise _unavailable(backend)
+        return _load_served(path, backend, settings)
     settings.pop("tensor_parallel_size", None)
     length = settings.pop("max_model_len", None)
     engine = TransformersEngine.from_pretrained(path, context_length=length, **settings)
@@ -109,10 +115,13 @@ def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _check(backend: str, settings: Mapping[str, Any]) -> None:
+def check_settings(
+    backend: str, settings: Mapping[str, Any], known: Sequence[str] | None = None
+) -> None:
+    """Refuse a backend that does not exist, and settings that it does not have."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    known = SETTINGS[backend]
+    known = SETTINGS[backend] if known is None else known
     for name in settings:
         if name not in known:
             like = difflib.get_close_matches(str(name), known, 1)
@@ -126,15 +135,17 @@ def _check(backend: str, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _unavailable(backend: str) -> LLMGymError | NotImplementedError:
-    if importlib.util.find_spec(backend) is None:
-        return MissingExtraError(
-            f"backend={backend!r} needs {backend}. Install it with: "
-            f'pip install "llm-gym[{backend}]"'
-        )
-    return NotImplementedError(
-        f"backend={backend!r} is not part of this version; use backend='transformers'"
-    )
+def _load_served(
+    path: str, backend: str, settings: dict[str, Any]
+) -> tuple[Engine, PreTrainedTokenizerBase]:
+    # A package is missed before a model is: nothing needs to be read for that.
+    if backend == "vllm":
+        from llm_gym_agents.engines.vllm_engine import VLLMEngine as ServedEngine
+    else:
+        from llm_gym_agents.engines.sglang_engine import SGLangEngine as ServedEngine
+    ServedEngine.need_package(settings)
+    tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
+    return ServedEngine(path, tokenizer=tokenizer, **settings), tokenizer
 
 
 def _check_path(path: str) -> None:

@@ -14,7 +14,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
+from llm_gym_agents.engines.base import (
+    Completion,
+    Engine,
+    EngineError,
+    Request,
+    check_ids,
+    check_prompt,
+    end_ids_of,
+)
 from llm_gym_agents.engines.causal import CausalModel
 from llm_gym_agents.engines.decode import Decoder
 from llm_gym_agents.engines.rows import Row, StopStrings
@@ -44,6 +52,8 @@ class TransformersEngine(Engine):
             from earlier ones. ``update_weights`` empties it, and so does a training step.
     """
 
+    shares_model = True
+
     def __init__(
         self,
         model: nn.Module,
@@ -59,8 +69,8 @@ class TransformersEngine(Engine):
         self.model, self.tokenizer = model, tokenizer
         self._causal = CausalModel(model, context_length)
         self.context_length = self._causal.context_length
-        found = _end_ids(self._causal.config, model, tokenizer) if end_ids is None else end_ids
-        self.end_ids = frozenset(found)
+        owners = (self._causal.config, getattr(model, "generation_config", None), tokenizer)
+        self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
         self._waiting: deque[Row] = deque()
         self._closed = False
         self._decoder = Decoder(self._causal, max_rows, prefix_cache)
@@ -147,13 +157,9 @@ class TransformersEngine(Engine):
 
     def _row(self, request: Request) -> Row:
         prompt, sampling = list(request.prompt), request.sampling
-        room = self.context_length - len(prompt)
-        if room < 1 or not prompt:
-            raise ConfigError(
-                f"a prompt must have 1 to {self.context_length - 1} tokens to leave room for a "
-                f"reply, got {len(prompt)}"
-            )
-        self._need_known(prompt)
+        room = check_prompt(prompt, self.context_length, self._causal.vocabulary)
+        if sampling.pattern is not None:
+            raise ConfigError("replies held to a pattern need backend='vllm' or 'sglang'")
         strings = None
         if sampling.stop_strings:
             if self.tokenizer is None:
@@ -177,7 +183,7 @@ class TransformersEngine(Engine):
                     f"a sequence must have at most {self.context_length} tokens, "
                     f"got {len(sequence)}"
                 )
-            self._need_known(sequence)
+            check_ids(sequence, self._causal.vocabulary)
         return score(self._causal, sequences, temperature)
 
     # --- weights -------------------------------------------------------------------------
@@ -227,20 +233,3 @@ class TransformersEngine(Engine):
     def _need_open(self) -> None:
         if self._closed:
             raise EngineError("the engine is closed")
-
-    def _need_known(self, ids: Sequence[int]) -> None:
-        if ids and not 0 <= min(ids) <= max(ids) < self._causal.vocabulary:
-            raise ConfigError(
-                f"token ids must be in [0, {self._causal.vocabulary - 1}], got "
-                f"{min(ids)} to {max(ids)}"
-            )
-
-
-def _end_ids(config: Any, model: Any, tokenizer: Any) -> set[int]:
-    """Return the ids that model, generation settings and tokenizer call end of text."""
-    found: set[int] = set()
-    for owner in (config, getattr(model, "generation_config", None), tokenizer):
-        said = getattr(owner, "eos_token_id", None)
-        if said is not None:
-            found.update([said] if isinstance(said, int) else said)
-    return found

@@ -1,0 +1,156 @@
+"""An SGLang server: one that we start and end, or one that is there already.
+
+Nothing here imports sglang: it lives in a process of its own and is spoken to over HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from typing import IO, Any
+
+from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
+from llm_gym_agents.engines.base import EngineError, MissingExtraError
+
+START_S = 600.0
+FIND_S = 10.0
+"""Seconds until a server that is said to run must answer."""
+_PAUSE_S = 0.5
+_REAP_S = 1.0
+"""Connections break a moment before the process that held them is gone."""
+_LAST_LINES = 2000
+
+
+def need_sglang() -> None:
+    """Raise ``MissingExtraError`` if no server can be started here."""
+    if importlib.util.find_spec("sglang") is None:
+        raise MissingExtraError(
+            "backend='sglang' needs sglang. Install it with: pip install \"llm-gym[sglang]\""
+        )
+
+
+class SGLangServer:
+    """Answers requests at ``url``.
+
+    Args:
+        url: Of a server that runs already; None starts one.
+        path: The model to serve, if one is started.
+        arguments: More of SGLang's own command line, such as ``["--attention-backend", "triton"]``.
+        start_s: Seconds until it must be ready.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        path: str,
+        arguments: Sequence[str] = (),
+        start_s: float = START_S,
+    ) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: Any = None
+        if url is None:
+            need_sglang()
+            port = _free_port()
+            url = f"http://127.0.0.1:{port}"
+            self._start(path, port, arguments)
+        self.http = JsonHTTP(url)
+        try:
+            self._wait(start_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, path: str, port: int, arguments: Sequence[str]) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        command = [sys.executable, "-m", "sglang.launch_server", "--model-path", path]
+        command += ["--host", "127.0.0.1", "--port", str(port), "--skip-server-warmup"]
+        command += arguments
+        # A session of its own, so that the schedulers that it starts end with it.
+        self._process = subprocess.Popen(
+            command, stdout=self._log, stderr=self._log, start_new_session=True
+        )
+        # Whoever forgets to close us, or fails before, must not leave a GPU occupied.
+        self._end = weakref.finalize(self, _end, self._process, self._log)
+
+    def _wait(self, start_s: float) -> None:
+        deadline = time.monotonic() + (start_s if self._process else FIND_S)
+        while (silent := self._silence()) is not None:
+            if (why := self.death()) is not None:
+                raise EngineError(f"SGLang could not start: {why}")
+            if time.monotonic() > deadline:
+                raise EngineError(f"no SGLang server answers at {silent}")
+            time.sleep(_PAUSE_S)
+
+    def _silence(self) -> HTTPError | None:
+        """Return why the server does not answer, or None if it does."""
+        # Not /health: a server without a tokenizer never calls itself healthy.
+        one = {"input_ids": [0], "sampling_params": {"max_new_tokens": 1}}
+        try:
+            self.http.post("/generate", one, timeout=30.0)
+        except HTTPError as error:
+            return error
+        return None
+
+    def death(self, patience_s: float = 0.0) -> str | None:
+        """Return why the server's process has ended, or None while it lives or is not ours."""
+        if self._process is None:
+            return None
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return None
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - _LAST_LINES))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else "it said nothing"
+        return f"its process ended with {self._process.returncode}: {last}"
+
+    def reason(self, error: object) -> str:
+        """Return what went wrong: the end of the server, or else what was seen of it."""
+        return self.death(_REAP_S) or str(error)
+
+    def ask(self, path: str, timeout: float = 60.0, **body: Any) -> Any:
+        """Send one message and return the answer; a refusal is an ``EngineError``."""
+        try:
+            return self.http.post(f"/{path}", body, timeout)
+        except HTTPError as error:
+            raise EngineError(f"SGLang failed at {path}: {self.reason(error)}") from error
+
+    def about(self) -> dict[str, Any]:
+        """Return what the server says about its model and settings."""
+        try:
+            found: dict[str, Any] = self.http.get("/server_info", 30.0)
+        except HTTPError as error:
+            raise EngineError(f"SGLang does not say what it serves: {error}") from error
+        return found
+
+    def close(self) -> None:
+        """Break off what is being asked; end the server if we started it. Safe to call twice."""
+        self.http.close()
+        if self._process is not None:
+            self._process = None
+            self._end()
+
+
+def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    """End a process with everything that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    log.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,145 @@
+"""The one door to vLLM: how it is started, asked and stopped.
+
+Works with vLLM 0.26 (torch 2.11) to 0.32 (torch 2.13). Everything that depends on a version or on
+an internal of vLLM is in this file.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from llm_gym_agents.engines.base import EngineError, MissingExtraError, Sampling
+
+_WORKER_SIDE = "llm_gym_agents.engines.vllm_worker.WorkerSide"
+_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+
+_inside: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Engines that live in this process."""
+
+
+def need_vllm() -> None:
+    """Raise ``MissingExtraError`` if vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise MissingExtraError(
+            "backend='vllm' needs vllm. Install it with: pip install \"llm-gym[vllm]\""
+        )
+
+
+def start(path: str, *, separate: bool, cache_gb: float, **settings: Any) -> Any:
+    """Return a running ``vllm.LLM``; every failure is an ``EngineError`` of one sentence."""
+    need_vllm()
+    if not separate and _inside:
+        # They would share vLLM's process groups, and the first to end takes them from the other.
+        raise EngineError(
+            "one vLLM engine lives in this process already; close it first, or pass separate=True"
+        )
+    environment = {
+        **{name: os.environ.get(name, value) for name, value in _QUIET.items()},
+        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
+        "VLLM_CPU_KVCACHE_SPACE": str(max(1, round(cache_gb))),
+    }
+    with _environment(environment):
+        import vllm
+        from vllm.platforms import current_platform
+
+        if current_platform.is_cpu():
+            # Reading a prompt in pieces rewinds the request's own generator after each, and one
+            # on a CPU cannot be rewound: "CPU Generator does not use offset".
+            settings["enable_chunked_prefill"] = False
+        try:
+            llm = vllm.LLM(
+                path,
+                skip_tokenizer_init=not settings.pop("tokenizer_inside", False),
+                logprobs_mode="processed_logprobs",
+                worker_extension_cls=_WORKER_SIDE,
+                disable_log_stats=True,
+                seed=0,
+                **settings,
+            )
+        except Exception as error:
+            raise EngineError(f"vLLM could not start with {path!r}: {reason(error)}") from error
+        if not separate:
+            _inside.add(llm)
+        return llm
+
+
+def stop(llm: Any) -> None:
+    """End vLLM's processes and free its memory."""
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    llm.llm_engine.engine_core.shutdown()
+    _inside.discard(llm)
+    del llm
+    gc.collect()
+    cleanup_dist_env_and_memory()
+
+
+def keep_weights_in_place() -> None:
+    """Keep a CPU model's linear weights where a push can reach them.
+
+    vLLM hands them to oneDNN and removes them from the module. A later ``load_weights`` then
+    raises, and ``reload_weights`` returns without a word and leaves the old ones in use.
+    """
+    import vllm._custom_ops as ops
+
+    ops._supports_onednn = False
+
+
+def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed: bool) -> Any:
+    """Return vLLM's words for ``sampling``.
+
+    ``logprobs=0`` is the log-prob of the sampled token alone. Text is never made inside vLLM.
+    """
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+    regex = sampling.pattern
+    return SamplingParams(
+        max_tokens=limit,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        logprobs=0,
+        flat_logprobs=True,
+        detokenize=False,
+        ignore_eos=True,  # vLLM has no tokenizer to know it from; ``ends`` has it
+        stop_token_ids=sorted(ends),
+        output_kind=RequestOutputKind.DELTA if streamed else RequestOutputKind.FINAL_ONLY,
+        structured_outputs=None if regex is None else StructuredOutputsParams(regex=regex),
+    )
+
+
+def scoring_parameters() -> Any:
+    """Return the parameters of a request that only scores its prompt."""
+    from vllm import SamplingParams
+
+    return SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, ignore_eos=True)
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of the innermost cause that says something."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).strip() or type(error).__name__).split("\n", 1)[0]
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables within this block; vLLM has no other way to be told these."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

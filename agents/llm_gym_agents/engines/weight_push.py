@@ -1,0 +1,79 @@
+"""Sending weights to an engine that is not in this process.
+
+Weights travel in buckets: large enough that a call per bucket costs nothing, small enough that a
+second copy of the model never exists. On a GPU a bucket is one flat buffer whose handle is sent
+(CUDA IPC), so nothing is copied through the host; elsewhere it is a safetensors file in shared
+memory.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.multiprocessing.reductions import reduce_tensor
+
+Named = list[tuple[str, Tensor]]
+BUCKET_BYTES = 1 << 29
+_ALIGN = 256
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+def buckets(
+    named_tensors: Iterable[tuple[str, Tensor]], size: int = BUCKET_BYTES
+) -> Iterator[Named]:
+    """Split weights into runs of at most ``size`` bytes; a larger tensor is one by itself.
+
+    >>> one = torch.zeros(3)  # 12 bytes
+    >>> [[name for name, _ in run] for run in buckets([(n, one) for n in "abc"], size=24)]
+    [['a', 'b'], ['c']]
+    """
+    run: Named = []
+    used = 0
+    for name, tensor in named_tensors:
+        if run and used + tensor.nbytes > size:
+            yield run
+            run, used = [], 0
+        run.append((name, tensor))
+        used += tensor.nbytes
+    if run:
+        yield run
+
+
+def shared_memory() -> Path | None:
+    """Return a folder that is memory, or None where there is none and the disk must do."""
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+
+
+def send(bucket: Named, call: Callable[[str | bytes], list[str]]) -> list[str]:
+    """Call ``call`` with something that another process can read ``bucket`` from."""
+    if bucket[0][1].is_cuda:
+        return _send_handle(bucket, call)
+    return _send_file(bucket, call)
+
+
+def _send_file(bucket: Named, call: Callable[[str], list[str]]) -> list[str]:
+    with tempfile.TemporaryDirectory(dir=shared_memory(), prefix="llm-gym-") as place:
+        path = f"{place}/bucket.safetensors"
+        save_file({name: tensor.cpu().contiguous() for name, tensor in bucket}, path)
+        return call(path)
+
+
+def _send_handle(bucket: Named, call: Callable[[bytes], list[str]]) -> list[str]:
+    places = []
+    begin = 0
+    for name, tensor in bucket:
+        places.append((name, tensor.dtype, tensor.shape, begin, begin + tensor.nbytes))
+        begin += -(-tensor.nbytes // _ALIGN) * _ALIGN
+    flat = torch.empty(begin, dtype=torch.uint8, device=bucket[0][1].device)
+    for (_, tensor), (*_, at, end) in zip(bucket, places, strict=True):
+        flat[at:end] = tensor.contiguous().view(-1).view(torch.uint8)
+    torch.cuda.synchronize()
+    rebuild, arguments = reduce_tensor(flat)
+    return call(pickle.dumps((rebuild, arguments, places)))

@@ -1,0 +1,41 @@
+"""Handing new weights to the engine: push, forget what was cached, probe."""
+
+from __future__ import annotations
+
+import time
+
+from transformers import PreTrainedModel
+
+from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.engines.base import Engine
+from llm_gym_agents.engines.probe import Probe
+
+PROBE_GAP = "engine/probe_gap"
+PUBLISH_SECONDS = "time/publish_s"
+
+
+class Publisher:
+    """Keeps an engine on the weights that are trained."""
+
+    def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
+        self.engine, self.lm = engine, lm
+        self._probe = None if engine.shares_model else Probe(lm)
+
+    def publish(self, version: int) -> dict[str, float]:
+        """Give the engine the present weights; return what it took, and how well they agree."""
+        start = time.perf_counter()
+        self.engine.wake()
+        if self._probe is None:
+            self.engine.update_weights(self.lm.named_parameters(), version)
+            return {}
+        self.engine.update_weights(served_weights(self.lm), version)
+        gap = self._probe.check(self.engine)
+        return {PROBE_GAP: gap, PUBLISH_SECONDS: time.perf_counter() - start}
+
+    def forget(self) -> None:
+        """Empty what the engine has cached, so that a resumed run computes the same bits.
+
+        Only an engine in the trainer's own precision is held to that.
+        """
+        if self._probe is None:
+            self.publish(self.engine.version)

@@ -1,0 +1,90 @@
+"""vLLM in a process of its own: it works, and when it dies or hangs nobody else does."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.vllm_engine import VLLMEngine
+from tests.vllm.test_sampling import asked, largest_gap
+
+
+def children():
+    """Return the processes that this one started and that are alive, with theirs."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                parents[int(stat.parent.name)] = int(parent)
+    found, todo = set(), [os.getpid()]
+    while todo:
+        own = [pid for pid, parent in parents.items() if parent == todo[-1]]
+        todo.pop()
+        todo += own
+        found.update(own)
+    return found
+
+
+def drain(engine):
+    while engine.running:
+        engine.poll()
+
+
+@pytest.fixture
+def separate(folder):
+    before = children()
+    made = VLLMEngine(folder, dtype="float32", eager=True, separate=True, stall_s=20)
+    made.processes = children() - before
+    assert made.processes
+    yield made
+    made.close()
+    deadline = time.monotonic() + 20
+    while (alive := children() & made.processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive, "every process that vLLM started has ended"
+
+
+def test_a_separate_process_samples_takes_weights_and_then_dies(separate, lm):
+    requests = asked()
+    assert largest_gap(lm, requests, separate.generate(requests)) <= 1e-4
+    for weight in lm.parameters():
+        weight.data.mul_(1.1)
+    separate.update_weights(served_weights(lm), 1)
+    assert largest_gap(lm, requests, separate.generate(requests)) <= 1e-4
+
+    separate.submit(asked(max_tokens=400))
+    separate.poll(0.0)
+    for process in separate.processes:
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(EngineError, match="vLLM lost its process; it was ended with") as e:
+        drain(separate)
+    assert "\n" not in str(e.value)
+    assert separate.running == 0
+    with pytest.raises(EngineError, match="the engine is closed"):
+        separate.submit(requests)
+
+
+def test_a_process_that_hangs_is_given_up(separate):
+    separate.generate(asked(1))
+    separate.stall_s = 2.0
+    separate.submit(asked(max_tokens=400))
+    for process in separate.processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with"):
+            drain(separate)
+    finally:
+        for process in separate.processes & children():
+            os.kill(process, signal.SIGCONT)
+
+
+def test_a_cache_that_holds_no_reply_is_one_sentence_at_the_start(folder):
+    with pytest.raises(EngineError, match="vLLM could not start with") as found:
+        VLLMEngine(folder, dtype="float32", eager=True, max_model_len=100_000)
+    assert "\n" not in str(found.value)

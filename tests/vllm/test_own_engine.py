@@ -1,0 +1,85 @@
+"""Engines that are built in one line, by a trainer, or in a way that goes wrong."""
+
+import pytest
+import torch
+
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.engines.base import EngineError, Sampling
+from llm_gym_agents.engines.load import load_tokenizer
+from llm_gym_agents.engines.probe import Probe, StaleWeightsError
+from llm_gym_agents.engines.vllm_engine import VLLMEngine
+from llm_gym_agents.evaluation import rollout
+from llm_gym_agents.policy import LLMPolicy
+from llm_gym_agents.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
+from tests.vllm.test_play import ENV
+from tests.vllm.test_sampling import asked, largest_gap
+from tests.vllm.test_weights import shaken
+
+
+def test_the_one_liner_plays_64_environments(folder):
+    policy = LLMPolicy.from_vllm(
+        folder, config={"eager": True, "dtype": "float32"}, sampling=Sampling(max_tokens=4)
+    )
+    try:
+        assert not policy.barrier
+        result = rollout(ENV, policy, 64, num_envs=64, env_kwargs={"rules": "system"})
+        assert len(result.episodes) == 64
+        assert result.tokens > 64
+        with pytest.raises(EngineError, match="one vLLM engine lives in this process already"):
+            VLLMEngine(folder)
+    finally:
+        policy.engine.close()
+
+
+def test_vllms_own_reload_of_packed_layers_is_right_or_caught(folder, lm, monkeypatch):
+    """With oneDNN ``reload_weights`` keeps the old linear layers on some machines."""
+    import vllm._custom_ops as ops
+
+    monkeypatch.setattr(ops, "_supports_onednn", True)
+    packed = VLLMEngine(folder, dtype="float32", eager=True)
+    try:
+        assert Probe(lm).check(packed) <= 1e-5, "at first it has the weights"
+        names = packed._llm.collective_rpc("llm_gym_parameters")[0]
+
+        def reload(bucket):
+            packed._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(bucket)})
+            return names
+
+        monkeypatch.setattr(packed, "_load", reload)
+        try:
+            Publisher(packed, shaken(lm)).publish(1)
+        except StaleWeightsError:
+            return
+        assert largest_gap(lm, asked(), packed.generate(asked())) <= 1e-4
+    finally:
+        packed.close()
+
+
+def test_two_ppo_iterations_train_through_vllm(folder, lm, tmp_path):
+    config = ConfigStore()
+    config.inference.backend, config.inference.engine = "vllm", {"eager": True}
+    config.inference.max_tokens = 4
+    config.environment.env_id, config.environment.eval_interval = "llm_gym/Count-v0", 0
+    config.training.batch_size = config.training.mini_batch_size = 8
+    config.training.learning_rate = 1e-2
+    config.training.whiten_advantages = True
+    config.checkpoint.output_dir = str(tmp_path)
+    before = {name: weight.clone() for name, weight in lm.named_parameters()}
+    trainer = PPOTrainer(
+        config,
+        reward_fn=lambda trajectory: float(len(trajectory.actions[0])),
+        model=lm,
+        tokenizer=load_tokenizer(folder),
+    )
+    try:
+        rows = trainer.fit(1, 2)
+        assert len(rows) == 2
+        moved = [n for n, weight in lm.named_parameters() if not torch.equal(weight, before[n])]
+        assert len(moved) == len(before), "every weight was trained"
+        assert all(row[PROBE_GAP] <= 1e-5 and row[PUBLISH_SECONDS] > 0 for row in rows)
+        assert all(row["mismatch/kl"] <= 1e-8 for row in rows), "vLLM sampled what was trained"
+        assert trainer.engine.version == 2
+        requests = asked()
+        assert largest_gap(lm, requests, trainer.engine.generate(requests)) <= 1e-4
+    finally:
+        trainer.cleanup()
