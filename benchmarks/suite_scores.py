@@ -1,48 +1,217 @@
-"""What the built-in players score in every environment of the suite.
+"""What players score in every environment of the suite: the built-in ones, or a model.
 
-Writes ``llm_gym/envs/scores.json``, which ``llm-gym list`` and normalised scores quote. Run it
-again, in the same change, whenever an environment is added or gets a new version.
+Without ``--model`` it measures the random player, the solver and the oracle and writes
+``llm_gym/envs/scores.json``, which ``llm-gym list`` and normalised scores quote. Run it again, in
+the same change, whenever an environment is added or gets a new version. Several runs with
+different ``--only`` may go on side by side: each row is added to the file as it then is.
+
+With ``--model`` the model plays the suite; one table shows it beside the built-in players, on the
+scale where the random player has 0 and the solver 1, and its mean over the suite. The same goes
+to ``benchmarks/results/suite_NAME.json``.
 
     python benchmarks/suite_scores.py
     python benchmarks/suite_scores.py --episodes 100 --only Guess
+    python benchmarks/suite_scores.py --model Qwen/Qwen3-0.6B --engine vllm --episodes 50
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import math
+import os
+import re
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
+from machine import ROOT, provenance
 
 from llm_gym.envs import ENVS
-from llm_gym.scores import PLAYERS, measure
+from llm_gym.scores import PLAYERS, Score, measure, published
 
-RESULT = Path(__file__).parents[1] / "llm_gym" / "envs" / "scores.json"
+if TYPE_CHECKING:
+    from llm_gym_agents.evaluation import Evaluation
+
+SCORES = ROOT / "llm_gym" / "envs" / "scores.json"
+RESULTS = ROOT / "benchmarks" / "results"
+COLUMNS = {
+    "environment": -26, "random": 8, "solver": 8, "oracle": 8, "model": 8, "95 %": 12,
+    "normalised": 12, "turns": 8, "unusable": 10,
+}  # fmt: skip
+"""Name → width; a negative one keeps to the left."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--episodes", type=int, default=1000, help="episodes per player")
-    parser.add_argument("--only", default="", help="only ids that contain this; keep the others")
-    args = parser.parse_args()
+def main(argv: Sequence[str] | None = None) -> None:
+    args = parser().parse_args(argv)
+    ids = [row.id for row in ENVS if args.only in row.id]
+    if not ids:
+        raise SystemExit(f"no environment of the suite has {args.only!r} in its id")
+    if args.model is None:
+        for env_id in ids:
+            row = measure_players(env_id, args.episodes or 1000)
+            save_scores(SCORES, {env_id: row})
+            shown = "  ".join(f"{player} {score[0]:.3f}" for player, score in row.items())
+            print(f"{env_id:<36}{shown}", flush=True)
+    else:
+        play_suite(args, ids)
 
-    old = json.loads(RESULT.read_text())["scores"] if RESULT.exists() else {}
-    scores = {}
-    for row in ENVS:
-        if args.only not in row.id and row.id in old:
-            scores[row.id] = old[row.id]
-            continue
-        env = gym.make(row.id)
-        scores[row.id] = {
-            player: [round(value, 4) for value in measure(env, player, args.episodes)]
-            for player in PLAYERS
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--episodes", type=int, help="per player: 1000, or 50 for a model")
+    made.add_argument("--only", default="", help="only ids that contain this; keep the others")
+    made.add_argument("--model", help="a model folder or hub name, instead of the built-in players")
+    made.add_argument("--engine", default="transformers", help="transformers, vllm or sglang")
+    made.add_argument("--name", help="of the result file; the model's own unless given")
+    made.add_argument("--num-envs", type=int, default=32, help="episodes played side by side")
+    made.add_argument("--seed", type=int, default=0, help="seed of the first episode")
+    made.add_argument("--max-tokens", type=int, default=64, help="most tokens of a reply")
+    made.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
+    made.add_argument("--context", choices=("history", "observation"), default="history")
+    return made
+
+
+# --- the built-in players ----------------------------------------------------------------------
+
+
+def measure_players(env_id: str, episodes: int) -> dict[str, list[float]]:
+    """Return the score of every built-in player."""
+    env = gym.make(env_id)
+    return {
+        player: [round(value, 4) for value in measure(env, player, episodes)] for player in PLAYERS
+    }
+
+
+def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
+    """Add ``rows`` to the file as it is now, and drop those of ids that are no more."""
+    path.touch()
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: another run may be about to write
+        text = file.read()
+        known = {**(json.loads(text)["scores"] if text else {}), **rows}
+        made = {
+            "command": "python benchmarks/suite_scores.py",
+            "fields": list(Score._fields),
+            "scores": {row.id: known[row.id] for row in ENVS if row.id in known},
         }
-        shown = "  ".join(f"{player} {score[0]:.3f}" for player, score in scores[row.id].items())
-        print(f"{row.id:<36}{shown}", flush=True)
-    fields = ["success", "low", "high", "turns", "episodes"]
-    made = {"command": "python benchmarks/suite_scores.py", "fields": fields, "scores": scores}
-    RESULT.write_text(json.dumps(made, indent=1) + "\n")
+        file.seek(0)
+        file.write(json.dumps(made, indent=1) + "\n")
+        file.truncate()
+
+
+# --- a model -----------------------------------------------------------------------------------
+
+
+def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
+    """Let the model play, print the table, and keep the result file up to date meanwhile."""
+    from llm_gym_agents.engines.base import Sampling
+    from llm_gym_agents.evaluation import rollout
+    from llm_gym_agents.policy import LLMPolicy
+
+    policy = LLMPolicy.from_pretrained(
+        args.model,
+        engine=args.engine,
+        context=args.context,
+        sampling=Sampling(max_tokens=args.max_tokens, temperature=args.temperature),
+        run_seed=args.seed,
+    )
+    name = re.sub(r"[^\w.-]+", "-", args.name or Path(args.model).name)
+    path = RESULTS / f"suite_{name}.json"
+    packages = ["torch", "transformers", *({args.engine} - {"transformers"})]
+    made = {**provenance(__file__, packages), "args": vars(args)}
+    print(line(list(COLUMNS)))
+    results: list[Evaluation] = []
+    for env_id in ids:
+        results.append(
+            rollout(
+                env_id,
+                policy,
+                args.episodes or 50,
+                num_envs=args.num_envs,
+                seed=args.seed,
+                env_kwargs={"rules": "system"},
+            )
+        )
+        print(line(cells(results[-1])), flush=True)
+        rows = [result.summary() for result in results]
+        made |= {"rows": rows, "mean": suite_mean(rows)}
+        path.write_text(json.dumps(made, indent=1) + "\n")
+    print(f"\n{mean_line(suite_mean(rows))}\n{os.path.relpath(path)}")
+
+
+def cells(result: Evaluation) -> list[str]:
+    """Return one row of the table."""
+    assert result.env_id is not None
+    beside = published().get(result.env_id, {})
+    low, high = result.interval
+    scaled = result.normalised
+    return [
+        result.env_id.removeprefix("llm_gym/"),
+        *(f"{beside[player].success:.3f}" if player in beside else "-" for player in PLAYERS),
+        f"{result.success:.3f}",
+        f"{low:.2f}-{high:.2f}",
+        "-" if scaled is None else f"{scaled:.3f}",
+        f"{result.mean_turns:.1f}",
+        f"{result.invalid:.0%}",
+    ]
+
+
+def line(row: Sequence[str]) -> str:
+    """Return the cells under their columns."""
+    return "".join(
+        cell.rjust(width) if width > 0 else cell.ljust(-width)
+        for cell, width in zip(row, COLUMNS.values(), strict=True)
+    )
+
+
+def suite_mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
+    """Return the means over environments, with half the width of their 95 % intervals.
+
+    Every environment counts alike. One on which the solver is no better than chance, or that has
+    no published scores, has no place on the scale and counts for the success only.
+    """
+    scaled = [row for row in rows if row["normalised"] is not None]
+    return {
+        "environments": len(rows),
+        "success": statistics.fmean(row["success"] for row in rows),
+        "success_half_width": _half_width([_half(row) for row in rows]),
+        "environments_on_scale": len(scaled),
+        "normalised": statistics.fmean(r["normalised"] for r in scaled) if scaled else None,
+        "normalised_half_width": _half_width([_half(r) / _span(r["env"]) for r in scaled]),
+    }
+
+
+def mean_line(mean: Mapping[str, Any]) -> str:
+    """Return the means as one sentence."""
+    text = (
+        f"mean of {mean['environments']} environments: success {mean['success']:.3f} "
+        f"± {mean['success_half_width']:.3f}"
+    )
+    if mean["normalised"] is None:
+        return text
+    return (
+        f"{text}, normalised {mean['normalised']:.3f} ± {mean['normalised_half_width']:.3f} "
+        f"({mean['environments_on_scale']} on the scale: 0 is random, 1 the solver)"
+    )
+
+
+def _half(row: Mapping[str, Any]) -> float:
+    return float(row["success_high"] - row["success_low"]) / 2
+
+
+def _span(env_id: str) -> float:
+    """Return the success between the random player and the solver."""
+    row = published()[env_id]
+    return row["solver"].success - row["random"].success
+
+
+def _half_width(halves: Sequence[float]) -> float | None:
+    """Return that of a mean of independent figures."""
+    return math.sqrt(sum(half**2 for half in halves)) / len(halves) if halves else None
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import Outcome, StopReason, lose, reject
+from llm_gym.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
 _NUMBER = re.compile(r"(?:say )?([0-9]{1,9})\.?", re.IGNORECASE)
@@ -109,8 +109,8 @@ class CountEnv(TextEnv):
         if number != self._next():
             return lose(f"No, {self._next()} comes next.")
         self._last, self._right = number, self._right + 1
-        stop = StopReason.WON if self._right == self.max_turns else StopReason.PLAYING
-        return Outcome("Yes.", stop=stop, reward=1 / self.max_turns)
+        answer = win if self._right == self.max_turns else go_on
+        return answer("Yes.", 1 / self.max_turns)
 
     def instance(self) -> object:
         return (self.numbers, self._start)

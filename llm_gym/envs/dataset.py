@@ -16,7 +16,7 @@ from llm_gym.data.readers import open_source
 from llm_gym.data.rows import Columns, Row
 from llm_gym.data.table import Plan, Table, open_table
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import Outcome, StopReason, go_on, reject, win
+from llm_gym.outcome import Outcome, StopReason, end, go_on, reject, win
 from llm_gym.text_env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 
 ID = "llm_gym/Dataset-v0"
@@ -93,8 +93,7 @@ class DatasetEnv(TextEnv):
         v0: First release.
     """
 
-    # In a slot, because ``snapshot`` keeps what is in ``vars``: an episode, not a data set.
-    __slots__ = ("_table",)
+    _not_state = TextEnv._not_state | {"_table"}  # a snapshot holds an episode, not a data set
     max_turns: int
 
     def __init__(
@@ -227,7 +226,7 @@ class DatasetEnv(TextEnv):
 
     def apply(self, move: str) -> Outcome:
         if not self._graded:
-            return Outcome("Thank you.", stop=StopReason.FINISHED)
+            return end("Thank you.", StopReason.FINISHED)
         row, grader = self._row, self.grader
         value = grader.value(move, row.choices)
         if value is None:

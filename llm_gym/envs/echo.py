@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import Outcome, StopReason, go_on, reject
+from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
 WORDS = (
@@ -105,8 +105,8 @@ class EchoEnv(TextEnv):
         if not right:
             return go_on("No.")
         self._right += 1
-        stop = StopReason.WON if self._right == self.max_turns else StopReason.PLAYING
-        return Outcome("Yes.", stop=stop, reward=1 / self.max_turns)
+        answer = win if self._right == self.max_turns else go_on
+        return answer("Yes.", 1 / self.max_turns)
 
     def instance(self) -> object:
         return (self.words, self._asked)

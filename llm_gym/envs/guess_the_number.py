@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.errors import ConfigError
+from llm_gym.memo import TURNS_LEFT, Memo
 from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
@@ -26,10 +27,14 @@ def parse_guess(move: str) -> int | None:
     >>> parse_guess("guess 42"), parse_guess("4 or 5")
     (42, None)
     """
-    if len(move) < 18 and move.isascii() and move.isdigit():  # what players mostly write
-        return int(move)
     found = _NUMBER.fullmatch(move)
     return int(found[1]) if found else None
+
+
+# What players write and read again and again.
+_GUESSES = Memo(parse_guess)
+_HIGHER: Memo[int, Outcome] = Memo(lambda guess: go_on(f"The number is higher than {guess}."))
+_LOWER: Memo[int, Outcome] = Memo(lambda guess: go_on(f"The number is lower than {guess}."))
 
 
 class GuessTheNumberEnv(TextEnv):
@@ -103,23 +108,28 @@ class GuessTheNumberEnv(TextEnv):
         return [str(self.low), str((self.low + self.high) // 2), str(self.high)]
 
     def describe(self) -> str:
-        return f"Turns left: {self.turns_left}."
+        return TURNS_LEFT[self.max_turns - self._turn]
 
     def apply(self, move: str) -> Outcome:
-        guess = parse_guess(move)
+        guess = _GUESSES[move]
         if guess is None:
             return reject("Your move must be one whole number.")
-        if not self.low <= guess <= self.high:
-            return reject(f"Your guess must be from {self.low} to {self.high}.")
-        if guess == self._target:
-            return win(f"Yes, the number is {guess}.")
         if guess < self._target:
             if guess >= self._from:
                 self._from = guess + 1
-            return go_on(f"The number is higher than {guess}.")
-        if guess <= self._to:
-            self._to = guess - 1
-        return go_on(f"The number is lower than {guess}.")
+            elif guess < self.low:
+                return self._outside()
+            return _HIGHER[guess]
+        if guess > self._target:
+            if guess <= self._to:
+                self._to = guess - 1
+            elif guess > self.high:
+                return self._outside()
+            return _LOWER[guess]
+        return win(f"Yes, the number is {guess}.")
+
+    def _outside(self) -> Outcome:
+        return reject(f"Your guess must be from {self.low} to {self.high}.")
 
     def reveal(self) -> str:
         return f"The number was {self._target}."

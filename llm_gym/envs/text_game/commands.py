@@ -7,6 +7,8 @@ things that the nouns mean and says in one sentence why a command cannot be used
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from llm_gym.envs.text_game.world import CARRIED, DIRECTIONS, Command, World
@@ -15,7 +17,7 @@ _MAX_WORDS = 12
 _WORD = re.compile(r"[a-z]+")
 _SKIP = frozenset({"the", "a", "an", "my", "to", "at", "please", "i", "now"})
 _SHORT = {"n": "north", "e": "east", "s": "south", "w": "west", "l": "look"}
-_VERBS = {
+VERBS = {
     "go": "go", "move": "go", "walk": "go", "run": "go", "head": "go", "travel": "go",
     "take": "take", "get": "take", "grab": "take", "pick": "take", "collect": "take",
     "drop": "drop", "leave": "drop", "put": "put", "place": "put", "insert": "put",
@@ -23,7 +25,7 @@ _VERBS = {
     "attack": "attack", "fight": "attack", "kill": "attack", "hit": "attack", "defeat": "attack",
     "look": "look", "inventory": "inventory", "inv": "inventory",
 }  # fmt: skip
-_JOINTS = {
+JOINTS = {
     "put": {"in", "into", "inside", "on"}, "take": {"from"}, "unlock": {"with"},
     "attack": {"with"}, "open": {"with"},
 }  # fmt: skip
@@ -37,8 +39,17 @@ class Sentence(NamedTuple):
     other: str = ""
 
 
-def read(text: str) -> Sentence | None:
+def read(
+    text: str,
+    verbs: Mapping[str, str] = VERBS,
+    joints: Mapping[str, AbstractSet[str]] = JOINTS,
+) -> Sentence | None:
     """Return verb and nouns, or None if this is no command.
+
+    Args:
+        text: What the player typed.
+        verbs: Each word that begins a command, and the verb it stands for.
+        joints: By verb, the words that part its first noun from its second.
 
     >>> read("Pick up the brass key!")
     Sentence(verb='take', noun='brass key', other='')
@@ -57,7 +68,7 @@ def read(text: str) -> Sentence | None:
         return None
     if words[0] in DIRECTIONS and len(words) == 1:
         return Sentence("go", words[0])
-    verb = _VERBS.get(words[0])
+    verb = verbs.get(words[0])
     if verb is None:
         return None
     rest = words[1:]
@@ -67,7 +78,7 @@ def read(text: str) -> Sentence | None:
         rest = [word for word in rest if word != "up"]
     rest = [word for word in rest if word not in ("down", "around")]
     for at, word in enumerate(rest):
-        if word in _JOINTS.get(verb, ()):
+        if word in joints.get(verb, ()):
             return Sentence(verb, " ".join(rest[:at]), " ".join(rest[at + 1 :]))
     return Sentence(verb, " ".join(rest))
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.envs.text_game import solver, words
-from llm_gym.envs.text_game.commands import read, settle
+from llm_gym.envs.text_game.base import Style, WorldEnv
 from llm_gym.envs.text_game.generate import Size, generate, longest_quest
-from llm_gym.envs.text_game.quest import distance, next_command
-from llm_gym.envs.text_game.view import MARK, look, prose, terse
-from llm_gym.envs.text_game.world import Command
+from llm_gym.envs.text_game.quest import Quest
+from llm_gym.envs.text_game.view import MARK
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import Outcome, go_on, reject, win
-from llm_gym.text_env import CommonArgs, TextEnv
+from llm_gym.text_env import CommonArgs
 
 
-class TextGameEnv(TextEnv):
+class TextGameEnv(WorldEnv):
     """Explore a house, find what is needed, and bring a thing where it belongs.
 
     Description:
@@ -65,8 +63,7 @@ class TextGameEnv(TextEnv):
         v0: First release.
     """
 
-    max_observation_chars = 8192
-    max_turns: int
+    _quest: Quest
 
     def __init__(
         self,
@@ -77,7 +74,7 @@ class TextGameEnv(TextEnv):
         locks: int = 1,
         hints: int = 0,
         names: int = 24,
-        style: Literal["prose", "terse"] = "prose",
+        style: Style = "prose",
         max_turns: int = 50,
         **common: Unpack[CommonArgs],
     ) -> None:
@@ -106,10 +103,7 @@ class TextGameEnv(TextEnv):
             )
         if not 0 <= self.hints <= MARK:
             raise ConfigError(f"hints must be from 0 to {MARK}, got {self.hints}")
-        if self.style not in ("prose", "terse"):
-            raise ConfigError(f"style must be 'prose' or 'terse', got {self.style!r}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        self.check_style_and_turns(1)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -128,9 +122,7 @@ class TextGameEnv(TextEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         size = Size(self.rooms, self.items, self.quest_length, self.locks, self.names)
-        self._world, self._quest = generate(size, rng)
-        self._start, self._way = self._world.clone(), 0
-        self._visited = {self._world.here}
+        self.begin(*generate(size, rng))
 
     def rules_text(self) -> str:
         return (
@@ -144,26 +136,6 @@ class TextGameEnv(TextEnv):
     def example_moves(self) -> Sequence[str]:
         things = [f"take {words.ITEMS[0]}", f"drop {words.ITEMS[0]}"]
         return ["go north", "go east", "go south", "go west", *things, "look", "inventory"]
-
-    def describe(self) -> str:
-        view = look(self._world, self._quest, self.hints, self.turns_left)
-        return prose(view) if self.style == "prose" else terse(view)
-
-    def apply(self, move: str) -> Outcome:
-        said = read(move)
-        if said is None:
-            return reject("I do not know that command.")
-        command = settle(self._world, said)
-        if isinstance(command, str):
-            return reject(command)
-        self._world.do(command)
-        self._visited.add(self._world.here)
-        if self._quest.is_done(self._world):
-            return win("Your quest is done.")
-        return go_on(_feedback(command) if self.style == "prose" else "")
-
-    def instance(self) -> object:
-        return (self._start, self._quest)
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         world = self._world
@@ -180,30 +152,4 @@ class TextGameEnv(TextEnv):
         world.place[item] = rooms[int(rng.integers(len(rooms)))]
         return True
 
-    def legal_moves(self) -> Sequence[str]:
-        return [str(command) for command in self._world.usable()]
-
-    def oracle_move(self) -> str:
-        return str(next_command(self._world, self._quest))
-
     solve = staticmethod(solver.solve)
-
-    def potential(self) -> float:
-        if not self._way:  # only shaping asks, and only once per episode for the whole way
-            self._way = distance(self._start, self._quest)
-        return 1 - distance(self._world, self._quest) / self._way
-
-
-def _feedback(command: Command) -> str:
-    verb, noun, other = command
-    return {
-        "go": f"You go {noun}.",
-        "take": f"You take the {noun}.",
-        "drop": f"You drop the {noun}.",
-        "put": f"You put the {noun} in the {other}.",
-        "open": f"You open the {noun}.",
-        "unlock": f"You unlock the {noun}.",
-        "attack": f"You defeat the {noun}.",
-        "look": "You look around.",
-        "inventory": "You check what you carry.",
-    }[verb]

@@ -34,28 +34,28 @@ def longest_quest(locks: int) -> int:
 
 def generate(size: Size, rng: np.random.Generator) -> tuple[World, Quest]:
     """Return a new world and its quest."""
-    exits, order = _draw_map(_some(words.ROOMS[: size.names], size.rooms, rng), rng)
+    exits, order = draw_map(some(words.ROOMS[: size.names], size.rooms, rng), rng)
     world = World(exits, here=order[0])
     regions = _lock_doors(world, order, size.locks, rng)
-    things = _some(words.ITEMS[: size.names], size.items + 1, rng)
+    things = some(words.ITEMS[: size.names], size.items + 1, rng)
     goal = things[0]
     # Which thing each region holds: the key to the next one, and in the last the goal.
     needed = [*(world.keys[door] for door in world.doors), goal]
     for item, region in zip(needed, regions, strict=True):
-        world.place[item] = _pick(region if region[1:] == [] else _not(region, order[0]), rng)
+        world.place[item] = pick(region if region[1:] == [] else _not(region, order[0]), rng)
     boxes = _bar_the_way(world, needed, regions, size.quest_length - 2 - 2 * size.locks, rng)
     free = [room for room in order if world.guard(room) is None]
     for item in things[1:]:
-        world.place[item] = _pick(free, rng)
+        world.place[item] = pick(free, rng)
     lies_in = world.containers.get(world.place[goal], world.place[goal])
-    room = target = _pick(_not(free, lies_in), rng)
+    room = target = pick(_not(free, lies_in), rng)
     if size.quest_length > 2 and boxes and rng.random() < 0.5:
         target = boxes.pop()
         world.containers[target], world.closed[target] = room, False
     return world, Quest(goal, target, room)
 
 
-def _draw_map(
+def draw_map(
     names: list[str], rng: np.random.Generator
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Return the exits of each room, and the rooms in the order in which the tree grew."""
@@ -88,8 +88,8 @@ def _lock_doors(
         if at
     }
     # Taken in the order of growth, a region's parent is always opened before it.
-    behind = sorted(_some(order[1:], locks, rng), key=order.index)
-    for metal, room in zip(_some(words.METALS, locks, rng), behind, strict=True):
+    behind = sorted(some(order[1:], locks, rng), key=order.index)
+    for metal, room in zip(some(words.METALS, locks, rng), behind, strict=True):
         door = f"{metal} door"
         world.doors[door], world.keys[door] = (parents[room], room), f"{metal} key"
         world.locked[door] = True
@@ -111,9 +111,9 @@ def _bar_the_way(
     No circle can arise: a weapon lies in a region that is open before its monster's, and never
     in a room that was guarded before it. Returns the names of containers left over.
     """
-    monsters = _some(words.MONSTERS, len(words.MONSTERS), rng)
-    weapons = _some(words.WEAPONS, len(words.WEAPONS), rng)
-    boxes = _some(words.CONTAINERS, len(words.CONTAINERS), rng)
+    monsters = some(words.MONSTERS, len(words.MONSTERS), rng)
+    weapons = some(words.WEAPONS, len(words.WEAPONS), rng)
+    boxes = some(words.CONTAINERS, len(words.CONTAINERS), rng)
     room_of = {item: world.place[item] for item in needed}
     most = min(steps // 2, len(monsters))
     fits = [n for n in range(most + 1) if steps - 2 * n <= min(len(boxes), len(needed) + n)]
@@ -126,24 +126,26 @@ def _bar_the_way(
         ]
         if not unguarded:  # on a small map; ``longest_quest`` promises room for one
             break
-        room, monster, weapon = _pick(unguarded, rng), monsters.pop(), weapons.pop()
+        room, monster, weapon = pick(unguarded, rng), monsters.pop(), weapons.pop()
         world.monsters[monster], world.banes[monster] = room, weapon
         reach = next(at for at, region in enumerate(regions) if room in region)
         safe = [name for region in regions[: reach + 1] for name in region]
         safe = [name for name in safe if world.guard(name) is None]
-        world.place[weapon] = room_of[weapon] = _pick(safe, rng)
-    for item in _some(list(room_of), steps - 2 * len(world.monsters), rng):
+        world.place[weapon] = room_of[weapon] = pick(safe, rng)
+    for item in some(list(room_of), steps - 2 * len(world.monsters), rng):
         box = boxes.pop()
         world.containers[box], world.closed[box] = room_of[item], True
         world.place[item] = box
     return boxes
 
 
-def _some(names: list[str] | tuple[str, ...], count: int, rng: np.random.Generator) -> list[str]:
+def some(names: list[str] | tuple[str, ...], count: int, rng: np.random.Generator) -> list[str]:
+    """Return ``count`` different names in random order."""
     return [names[at] for at in rng.permutation(len(names))[:count]]
 
 
-def _pick(names: list[str], rng: np.random.Generator) -> str:
+def pick(names: list[str], rng: np.random.Generator) -> str:
+    """Return one of the names."""
     return names[int(rng.integers(len(names)))]
 
 

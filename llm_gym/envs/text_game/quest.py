@@ -9,11 +9,22 @@ does the nearest first, so it picks things up on its way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from llm_gym.envs.text_game.world import CARRIED, Command, World
 
 Chore = tuple[Command, str]
 """A command and the room to give it in."""
+
+
+class Goal(Protocol):
+    """What is to be reached in a world; its text is what the player is told."""
+
+    def is_done(self, world: World) -> bool:
+        """Return whether it is reached."""
+
+    def ask(self, needs: Needs) -> None:
+        """Add what can be done for it by now to ``needs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +39,36 @@ class Quest:
         """Return whether the thing is where it belongs."""
         return world.place[self.item] == self.target
 
+    def ask(self, needs: Needs) -> None:
+        """Add what brings the thing closer."""
+        if needs.world.place[self.item] != CARRIED:
+            needs.item(self.item)
+        elif needs.way_is_open(self.room):
+            joint = (
+                ("drop", self.item) if self.target == self.room else ("put", self.item, self.target)
+            )
+            needs.chores.append((Command(*joint), self.room))
+
     def __str__(self) -> str:
         if self.target == self.room:
             return f"bring the {self.item} to the {self.room} and drop it there"
         return f"put the {self.item} in the {self.target} in the {self.room}"
 
 
-def objective(world: World, quest: Quest) -> Chore:
+def objective(world: World, quest: Goal) -> Chore:
     """Return the next thing to be done and the room to do it in."""
-    needs = _Needs(world)
-    if world.place[quest.item] != CARRIED:
-        needs.item(quest.item)
-    elif needs.way_is_open(quest.room):
-        joint = (
-            ("drop", quest.item)
-            if quest.target == quest.room
-            else ("put", quest.item, quest.target)
-        )
-        needs.chores.append((Command(*joint), quest.room))
+    needs = Needs(world)
+    quest.ask(needs)
     return min(needs.chores, key=lambda chore: needs.steps(chore[1]))
 
 
-def next_command(world: World, quest: Quest) -> Command:
+def next_command(world: World, quest: Goal) -> Command:
     """Return the planner's next command."""
     command, room = objective(world, quest)
     return command if room == world.here else Command("go", world.way_to(room)[0][0])
 
 
-def distance(world: World, quest: Quest) -> int:
+def distance(world: World, quest: Goal) -> int:
     """Return how many commands the planner needs from here."""
     world, steps = world.clone(), 0
     while not quest.is_done(world):
@@ -66,7 +79,7 @@ def distance(world: World, quest: Quest) -> int:
     return steps
 
 
-class _Needs:
+class Needs:
     """Collects what can be done now among all that is needed."""
 
     def __init__(self, world: World) -> None:

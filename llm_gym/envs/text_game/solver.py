@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 
 from llm_gym.envs.text_game.view import View, parse
 from llm_gym.envs.text_game.world import OPPOSITE
@@ -17,9 +18,11 @@ from llm_gym.envs.text_game.world import OPPOSITE
 _BRING = re.compile(r"bring the (\w+) to the (\w+)")
 _PUT = re.compile(r"put the (\w+) in the (\w+) in the (\w+)")
 _TASK = re.compile(r"(\w+) ([\w ]+) in (\w+)")
+# Every call reads the whole transcript again; the texts it knows cost nothing then.
+_parsed = lru_cache(maxsize=1024)(parse)
 
 
-class _Notes:
+class Notes:
     """What the transcript has told so far."""
 
     def __init__(self) -> None:
@@ -63,29 +66,34 @@ class _Notes:
 
 def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
     """Return the next move."""
-    notes, view = _Notes(), View()
+    return _decide(*take_notes(observations, moves))
+
+
+def take_notes(observations: Sequence[str], moves: Sequence[str]) -> tuple[Notes, View]:
+    """Return all that the transcript has told, and what is seen now."""
+    notes, view = Notes(), View()
     for at, text in enumerate(observations):
-        before, seen = view.room, parse(text)
+        before, seen = view.room, _parsed(text)
         if seen is None:
             continue
         view = seen
         way = moves[at - 1].removeprefix("go ") if at and moves[at - 1].startswith("go ") else ""
         notes.read(view, (before, way) if way and before else None)
-    return _decide(notes, view)
+    return notes, view
 
 
-def _decide(notes: _Notes, view: View) -> str:
+def _decide(notes: Notes, view: View) -> str:
     if view.task and (told := _TASK.fullmatch(view.task)):
         if told[3] == view.room:
             return _finish(told[1], told[2], view)
         way = _way(notes, view.room, lambda room, way, to: to == told[3])
-        return f"go {way}" if way else _explore(notes, view)
+        return f"go {way}" if way else explore(notes, view)
     item, target, room = _goal(view.quest)
     if item in view.carried and room in notes.exits:
-        return _there(notes, view, room) or (
+        return there(notes, view, room) or (
             f"drop {item}" if target == room else f"put {item} in {target}"
         )
-    return _useful(notes, view, item) or _explore(notes, view)
+    return _useful(notes, view, item) or explore(notes, view)
 
 
 def _goal(quest: str) -> tuple[str, str, str]:
@@ -104,38 +112,39 @@ def _finish(verb: str, noun: str, view: View) -> str:
     return f"{verb} {noun}"
 
 
-def _useful(notes: _Notes, view: View, goal: str) -> str | None:
+def _useful(notes: Notes, view: View, goal: str) -> str | None:
     """Return a step towards something that is known to help, if there is one."""
     for (room, _), door in notes.locked.items():
         if door.replace("door", "key") in view.carried:
-            return _there(notes, view, room) or f"unlock {door}"
+            return there(notes, view, room) or f"unlock {door}"
     for room, (monster, bane) in notes.guards.items():
         if bane in view.carried:
-            return _there(notes, view, room) or f"attack {monster}"
+            return there(notes, view, room) or f"attack {monster}"
     helps = {goal, *(bane for _, bane in notes.guards.values())}
     helps |= {door.replace("door", "key") for door in notes.locked.values()}
     for item, room in sorted(notes.seen.items()):
         if room not in notes.guards and (item in helps or item.endswith(" key")):
-            return _there(notes, view, room) or f"take {item}"
+            return there(notes, view, room) or f"take {item}"
     for box, room in sorted(notes.closed.items()):
-        return _there(notes, view, room) or f"open {box}"
+        return there(notes, view, room) or f"open {box}"
     return None
 
 
-def _there(notes: _Notes, view: View, target: str) -> str | None:
+def there(notes: Notes, view: View, target: str) -> str | None:
     """Return the step towards a known room, or None when already in it."""
     if view.room == target:
         return None
     way = _way(notes, view.room, lambda room, way, to: to == target)
-    return f"go {way}" if way else _explore(notes, view)
+    return f"go {way}" if way else explore(notes, view)
 
 
-def _explore(notes: _Notes, view: View) -> str:
+def explore(notes: Notes, view: View) -> str:
+    """Return the step towards the nearest place that has not been seen."""
     way = _way(notes, view.room, lambda room, way, to: to not in notes.exits)
     return f"go {way}" if way else "look"
 
 
-def _way(notes: _Notes, start: str, wanted: object) -> str | None:
+def _way(notes: Notes, start: str, wanted: object) -> str | None:
     """Return the first direction of a shortest open way to an exit that is ``wanted``."""
     assert callable(wanted)
     queue, seen = deque([(start, "")]), {start}

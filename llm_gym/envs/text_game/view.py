@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from llm_gym.envs.text_game.quest import Quest, objective
+from llm_gym.envs.text_game.quest import Goal, objective
 from llm_gym.envs.text_game.world import CARRIED, DIRECTIONS, Command, World
 
 OBJECTIVE, CAME_FROM, NEIGHBOURS, MARK = 1, 2, 3, 4
@@ -48,7 +48,7 @@ class View:
     turns_left: int = 0
 
 
-def look(world: World, quest: Quest, hints: int, turns_left: int) -> View:
+def look(world: World, quest: Goal, hints: int, turns_left: int) -> View:
     """Return what the player sees at this level of hints."""
     task, goal_room = "", ""
     if hints >= OBJECTIVE:
@@ -104,7 +104,7 @@ def prose(view: View) -> str:
     lines = [
         f"You are in the {view.room}{' *' if view.marked else ''}."
         + (f" You came from the {view.came_from}." if view.came_from else ""),
-        f"Exits: {exits}.",
+        f"Exits: {exits or 'none'}.",
         f"You see: {', '.join([*view.items, *boxes]) or 'nothing'}.",
         f"A {view.monster} guards what is here and fears the {view.bane}." if view.monster else "",
         f"You carry: {', '.join(view.carried) or 'nothing'}.",
@@ -136,7 +136,7 @@ def terse(view: View) -> str:
     lines = [
         f"in {view.room}{' *' if view.marked else ''}"
         + (f" from {view.came_from}" if view.came_from else ""),
-        f"exits {exits}",
+        f"exits {exits or 'none'}",
         f"here {' , '.join([*view.items, *boxes]) or 'nothing'}",
         f"{view.monster} fears {view.bane}" if view.monster else "",
         f"carry {' , '.join(view.carried) or 'nothing'}",

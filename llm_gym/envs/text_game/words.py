@@ -18,3 +18,10 @@ METALS = ("brass", "iron", "copper", "silver", "golden", "bronze")
 CONTAINERS = ("chest", "box", "crate", "cabinet", "barrel", "basket")
 MONSTERS = ("troll", "goblin", "wolf", "ghost", "bandit", "serpent")
 WEAPONS = ("sword", "axe", "spear", "bow", "hammer", "dagger")
+MORE_ROOMS = (
+    "parlor", "nursery", "laundry", "bathroom", "balcony", "terrace", "greenhouse", "observatory",
+    "dungeon", "barracks", "brewery", "smithy", "bakery", "dairy", "granary", "barn",
+    "boathouse", "gatehouse", "guardroom", "scullery", "larder", "dormitory", "refectory",
+    "infirmary", "belfry", "archive", "theater", "ballroom", "salon", "office", "garage",
+    "basement", "veranda", "patio", "alcove", "corridor", "foyer", "lobby", "loft", "rotunda",
+)  # fmt: skip
