@@ -25,6 +25,7 @@ from gymnasium.error import ResetNeeded
 
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.legacy.base import BaseEnvironment
+from llm_gym.legacy.old_gym import OldGymEnv, is_old_gym
 from llm_gym.outcome import TERMINAL, StopReason, stop_reason
 from llm_gym.spaces import AnyText
 
@@ -149,15 +150,16 @@ class LegacyEnv(gym.Env[str, str]):
 
 
 def as_gym(
-    environment: BaseEnvironment | type[BaseEnvironment] | gym.Env[Any, Any],
+    environment: BaseEnvironment | type[BaseEnvironment] | gym.Env[Any, Any] | Any,
     config: object | Mapping[str, Any] | None = None,
-) -> gym.Env[str, str]:
+) -> gym.Env[Any, Any]:
     """Return ``environment`` as a ``gymnasium.Env``.
 
     Args:
         environment: A ``BaseEnvironment`` (used as it is, not copied), a class of them (built
-            with ``config``), or a ``gymnasium.Env``, which is returned unchanged.
-        config: For a class only.
+            with ``config``), an environment in the shape of ``gym`` 0.21 or a class of those
+            (built without arguments), or a ``gymnasium.Env``, which is returned unchanged.
+        config: For a class of ``BaseEnvironment`` only.
 
     >>> from llm_gym.legacy import SimpleGameEnvironment
     >>> env = as_gym(SimpleGameEnvironment, {"max_steps": 8})
@@ -173,10 +175,12 @@ def as_gym(
         return LegacyEnv(environment)
     if isinstance(environment, gym.Env):
         return environment
+    if is_old_gym(environment):
+        return OldGymEnv(environment() if isinstance(environment, type) else environment)
     given = environment.__name__ if isinstance(environment, type) else repr(environment)
     raise ConfigError(
-        "as_gym takes a BaseEnvironment, a class of them or a gymnasium.Env, got "
-        f"{given[:100]} ({type(environment).__name__})"
+        "as_gym takes a BaseEnvironment, a class of them or a gymnasium.Env, or something with "
+        f"reset and step as in gym 0.21, got {given[:100]} ({type(environment).__name__})"
     )
 
 

@@ -1,5 +1,23 @@
 """Wrappers that change one thing each."""
 
+from llm_gym.wrappers.as_text import AsText
+from llm_gym.wrappers.chat import ChatObservation
+from llm_gym.wrappers.format_reward import FormatReward
 from llm_gym.wrappers.limits import EpisodeLimits
+from llm_gym.wrappers.max_invalid import MaxInvalid
+from llm_gym.wrappers.record_episodes import RecordEpisodes
+from llm_gym.wrappers.token_budget import TokenBudget
+from llm_gym.wrappers.tool_use import ToolUse
+from llm_gym.wrappers.transcript import TranscriptObservation
 
-__all__ = ["EpisodeLimits"]
+__all__ = [
+    "AsText",
+    "ChatObservation",
+    "EpisodeLimits",
+    "FormatReward",
+    "MaxInvalid",
+    "RecordEpisodes",
+    "TokenBudget",
+    "ToolUse",
+    "TranscriptObservation",
+]

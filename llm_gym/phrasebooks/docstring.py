@@ -1,0 +1,88 @@
+"""What an environment's docstring tells about it: its story, its actions, its numbers.
+
+Gymnasium documents environments in Markdown with fixed headings, and most packages follow it.
+Whatever is not found is simply not said; nothing here can fail on somebody's docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+_HEADING = re.compile(r"^#{1,4}[ \t]*(.+?)[ \t]*$|^([A-Z][A-Za-z ]{2,40}):?[ \t]*\n[-=]{3,}$", re.M)
+_ROW = re.compile(
+    r"^[ \t]*[-*][ \t]*`?(\d+)`?[ \t]*[:=][ \t]*(.+?)[ \t]*$"  # - 0: Move left
+    r"|^[ \t]*\|[ \t]*(\d+)[ \t]*\|[ \t]*([^|\n]+?)[ \t]*\|",  # | 0 | Cart Position | ...
+    re.M,
+)
+_MARKUP = (
+    (re.compile(r"<sup>"), "^"),
+    (re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^>\n]{1,200}>"), ""),  # pictures and tags
+    (re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)"), r"\1"),  # links
+    (re.compile(r"[`$]|(?<! )\*|\*(?! )|^>[ \t]*", re.M), ""),
+)
+_LONGEST = 100_000  # characters of a docstring that are looked at
+
+
+def sections(doc: str) -> dict[str, str]:
+    r"""Return the text under each heading, by its name in lower case; "" is what comes first.
+
+    >>> sections("Walk.\n\n## Action Space\n- 0: left\n- 1: right\n")
+    {'': 'Walk.', 'action space': '- 0: left\n- 1: right'}
+    """
+    doc = inspect.cleandoc(doc)[:_LONGEST]
+    found: dict[str, str] = {}
+    name, start = "", 0
+    for heading in _HEADING.finditer(doc):
+        found.setdefault(name, doc[start : heading.start()].strip())
+        name, start = (heading[1] or heading[2]).lower(), heading.end()
+    found.setdefault(name, doc[start:].strip())
+    return found
+
+
+def numbered(text: str, count: int) -> list[str] | None:
+    r"""Return what ``text`` lists under the numbers 0 to ``count`` - 1, or None.
+
+    >>> numbered("- 0: Move left (west)\n- 1: Move right", 2)
+    ['Move left', 'Move right']
+    >>> numbered("| 0 | Cart Position | -4.8 |\n| 1 | Cart Velocity | -Inf |", 2)
+    ['Cart Position', 'Cart Velocity']
+    """
+    rows: dict[int, str] = {}
+    for row in _ROW.finditer(text):
+        number = row[1] or row[3]
+        if len(number) <= 4 and int(number) == len(rows):  # the first list that counts up is it
+            rows[int(number)] = _label(row[2] or row[4])
+        if len(rows) == count:
+            names = list(rows.values())
+            return names if all(names) and len(set(names)) == count else None
+    return None
+
+
+def prose(text: str, longest: int) -> str:
+    """Return the first paragraphs of ``text`` as plain words, at most ``longest`` characters.
+
+    >>> prose("See [the book](http://x.y). A `cart` moves.", 100)
+    'See the book. A cart moves.'
+    """
+    kept: list[str] = []
+    for paragraph in re.split(r"\n[ \t]*\n", text.partition("```")[0]):
+        for pattern, plain in _MARKUP:
+            paragraph = pattern.sub(plain, paragraph)
+        words = " ".join(paragraph.split())
+        if sum(map(len, kept)) + len(words) > longest:
+            kept.append(_whole_sentences(words[: longest - sum(map(len, kept))]))
+            break
+        kept.append(words)
+    return " ".join(filter(None, kept))
+
+
+def _label(text: str) -> str:
+    for pattern, plain in _MARKUP:
+        text = pattern.sub(plain, text)
+    text = re.sub(r"[ \t]*\([^)]*\)", "", text)
+    return re.split(r"[,;]", text)[0].strip(" .:")[:60].strip()  # what follows explains it
+
+
+def _whole_sentences(text: str) -> str:
+    return text[: text.rfind(". ") + 1]

@@ -1,0 +1,188 @@
+"""Saying a value of any Gymnasium space in words.
+
+Small values are told in full, large arrays are summarised: their shape, their range, and for
+pictures and boards a coarse grid. Values outside their space, NaN and infinity included, are
+told as they are: describing never raises on what an environment returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Space, spaces
+
+FEW = 128
+"""An array of more numbers than this is summarised."""
+GRID = 16
+"""Rows and columns that a coarse grid has at most."""
+_MOST_ITEMS = 32
+_LARGE = 1e150
+_Array = npt.NDArray[Any]
+
+
+def say(space: Space[Any], value: Any, labels: Sequence[str] = ()) -> str:
+    r"""Return ``value`` of ``space`` in words.
+
+    Args:
+        space: Decides how the value is read.
+        value: What the environment returned.
+        labels: Names of the numbers of a Box, where they are known.
+
+    >>> say(spaces.Discrete(5), 3)
+    '3'
+    >>> say(spaces.Dict(speed=spaces.Box(0, 9, (2,)), lamp=spaces.Discrete(2)),
+    ...     {"speed": np.array([0.5, np.nan]), "lamp": 1})
+    'speed: 0.5 nan\nlamp: 1'
+    """
+    for kind in type(space).__mro__:
+        if kind in _SAYERS:
+            try:
+                return _SAYERS[kind](space, value, labels)
+            except (TypeError, ValueError, LookupError, AttributeError):
+                break  # not what its space promises
+    return clip(str(value), 1000)
+
+
+def clip(text: str, longest: int) -> str:
+    """Return ``text``, with its end cut off and the cut marked where it is too long.
+
+    >>> clip("a long story", 10)
+    'a long ...'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
+
+
+def number(value: float) -> str:
+    """Return a number short and readable.
+
+    >>> number(0.123456), number(-0.0), number(1e9), number(float("-inf"))
+    ('0.1235', '0', '1e+09', '-inf')
+    """
+    text = f"{value:.4g}"
+    return "0" if text == "-0" else text
+
+
+def _say_discrete(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
+    return str(int(value))
+
+
+def _say_text(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
+    return str(value)
+
+
+def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
+    array = np.asarray(value)
+    if array.size > FEW:
+        return summarise(array)
+    if array.ndim <= 1:
+        numbers = [array.item()] if array.ndim == 0 else array.tolist()
+        if len(labels) == len(numbers):
+            return ", ".join([f"{name} {number(x)}" for name, x in zip(labels, numbers)])  # noqa: B905
+        return " ".join([number(x) for x in numbers])
+    rows = array.reshape(-1, array.shape[-1]).tolist()
+    return "\n".join(" ".join(number(x) for x in row) for row in rows)
+
+
+def _say_dict(space: Any, value: Any, labels: Sequence[str]) -> str:
+    parts = [(str(key), say(part, value[key])) for key, part in space.spaces.items()]
+    return "\n".join(_entry(key, text) for key, text in parts)
+
+
+def _say_tuple(space: Any, value: Any, labels: Sequence[str]) -> str:
+    parts = [say(part, x) for part, x in zip(space.spaces, value, strict=True)]
+    return "\n".join(_entry(str(at), text) for at, text in enumerate(parts, 1))
+
+
+def _say_sequence(space: Any, value: Any, labels: Sequence[str]) -> str:
+    if space.stack:
+        return say(space.stacked_feature_space, value)
+    shown = [_entry(str(at), say(space.feature_space, x)) for at, x in enumerate(value, 1)]
+    more = [f"... {len(shown) - _MOST_ITEMS} more"] if len(shown) > _MOST_ITEMS else []
+    return "\n".join(shown[:_MOST_ITEMS] + more) or "nothing"
+
+
+def _say_one_of(space: Any, value: Any, labels: Sequence[str]) -> str:
+    kind, content = value
+    return _entry(f"kind {int(kind)}", say(space.spaces[int(kind)], content))
+
+
+def _say_graph(space: Any, value: Any, labels: Sequence[str]) -> str:
+    nodes = [f"node {at}: {say(space.node_space, x)}" for at, x in enumerate(value.nodes)]
+    links = value.edge_links if value.edge_links is not None else ()
+    edges = [f"edge {int(a)} to {int(b)}" for a, b in links]
+    return "\n".join((nodes + edges)[:FEW]) or "an empty graph"
+
+
+def _entry(name: str, text: str) -> str:
+    if "\n" not in text:
+        return f"{name}: {text}"
+    return f"{name}:\n  " + text.replace("\n", "\n  ")
+
+
+_SAYERS: Mapping[type, Callable[[Any, Any, Sequence[str]], str]] = {
+    spaces.Discrete: _say_discrete,
+    spaces.MultiDiscrete: _say_array,
+    spaces.MultiBinary: _say_array,
+    spaces.Box: _say_array,
+    spaces.Text: _say_text,
+    spaces.Dict: _say_dict,
+    spaces.Tuple: _say_tuple,
+    spaces.Sequence: _say_sequence,
+    spaces.OneOf: _say_one_of,
+    spaces.Graph: _say_graph,
+}
+
+
+# --- large arrays ------------------------------------------------------------------------
+
+
+def summarise(array: _Array) -> str:
+    r"""Return what can be said of a large array in a few lines.
+
+    >>> print(summarise(np.arange(600).reshape(20, 30)).splitlines()[0])
+    20 by 30 numbers, 0 to 599, mean 299.5
+    """
+    shape = " by ".join(map(str, array.shape))
+    values = array.astype(np.float64, copy=False)
+    sound = np.issubdtype(array.dtype, np.integer) or bool(np.isfinite(values).all())
+    finite = values if sound else values[np.isfinite(values)]
+    if not finite.size:
+        return f"{shape} numbers, none of them finite"
+    low, high = float(finite.min()), float(finite.max())
+    large = max(-low, high) > _LARGE  # their sum may not be finite
+    mean = float((finite / finite.size).sum() if large else finite.mean())
+    head = f"{shape} numbers, {number(low)} to {number(high)}, mean {number(mean)}"
+    if odd := values.size - finite.size:
+        head += f", {odd} not finite"
+    if array.ndim == 1:
+        return f"{head}; the first are {' '.join(number(x) for x in array[:8].tolist())}"
+    grid = coarse_grid(values, low, high)
+    what = f"Averages on a grid of {len(grid)} by {len(grid[0])}, 0 lowest to 9 highest"
+    return "\n".join([head, f"{what}:", *grid])
+
+
+def coarse_grid(values: _Array, low: float, high: float) -> list[str]:
+    """Return a picture of ``values`` in digits, at most ``GRID`` rows and columns.
+
+    >>> coarse_grid(np.eye(3), 0.0, 1.0)
+    ['900', '090', '009']
+    """
+    grid = values if np.isfinite(values).all() else np.nan_to_num(values, True, low, high, low)
+    if max(-low, high) > _LARGE:
+        grid, low, high = grid / _LARGE, low / _LARGE, high / _LARGE
+    while grid.ndim > 2:  # the shortest axis is that of the channels, first or last
+        channels = np.moveaxis(grid, int(np.argmin(grid.shape)), 0)
+        grid = sum(channels[1:], start=channels[0]) / len(channels)
+    for axis in (0, 1):
+        size = grid.shape[axis]
+        if size > GRID:
+            edges = np.linspace(0, size, GRID + 1).astype(int)
+            widths = np.diff(edges)
+            sums = np.add.reduceat(grid, edges[:-1], axis=axis)
+            grid = sums / (widths[:, None] if axis == 0 else widths)
+    levels = (grid - low) * (9 / ((high - low) or 1.0))
+    digits = np.clip(np.round(levels), 0, 9).astype(int)
+    return ["".join(map(str, row)) for row in digits.tolist()]

@@ -1,0 +1,114 @@
+"""Environments of other packages.
+
+A package adds text environments to the suite through the entry-point group ``llm_gym.envs``. The
+name of an entry is an id and its value the class, or the value is a function, which registers what
+it likes when it is called::
+
+    [project.entry-points."llm_gym.envs"]
+    "maze/Maze-v0" = "maze.env:MazeEnv"
+    more = "maze:register_envs"
+
+Importing llm_gym runs no code of other packages: the commands and the trainer call
+``load_plugins``, and so may you. A plugin that is broken is reported and skipped.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from llm_gym.errors import ConfigError
+
+GROUP = "llm_gym.envs"
+
+
+class Plugin(NamedTuple):
+    """One entry point, and what became of it."""
+
+    name: str
+    package: str
+    """The distribution that it belongs to, with its version."""
+    ids: tuple[str, ...] = ()
+    """The environments that it registered."""
+    problem: str = ""
+    """Why it was skipped, if it was."""
+
+    def __str__(self) -> str:
+        told = f"the plugin {self.name} of {self.package}"
+        return f"{told} was skipped: {self.problem}" if self.problem else told
+
+
+@cache
+def load_plugins() -> tuple[Plugin, ...]:
+    """Register the environments of every plugin, once, and return what was found."""
+    found = sorted(entry_points(group=GROUP), key=lambda entry: (_package(entry), entry.name))
+    return tuple(_load(entry) for entry in found)
+
+
+def find_spec(env_id: str) -> EnvSpec:
+    """Return the spec of ``env_id``, which may be a plugin's, or have a module to import first.
+
+    >>> find_spec("CartPole-v1").max_episode_steps
+    500
+    """
+    module, _, name = env_id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"cannot import {module}: {error}") from error
+    if name not in gym.registry:
+        load_plugins()
+    try:
+        return gym.spec(name)
+    except gym.error.Error as error:
+        broken = "".join(f"; {plugin}" for plugin in load_plugins() if plugin.problem)
+        raise ConfigError(f"there is no environment {name!r}: {error}{broken}") from error
+
+
+def owner(spec: EnvSpec) -> str:
+    """Return whose environment it is: the package of a plugin, or else the module of the class.
+
+    >>> owner(gym.spec("CartPole-v1"))
+    'gymnasium'
+    """
+    for plugin in load_plugins():
+        if spec.id in plugin.ids:
+            return plugin.package
+    entry = spec.entry_point
+    module = entry if isinstance(entry, str) else getattr(entry, "__module__", None) or "?"
+    return module.partition(":")[0].partition(".")[0]
+
+
+def _load(entry: EntryPoint) -> Plugin:
+    before = dict(gym.registry)
+    try:
+        _register(entry, entry.load())
+        replaced = [i for i, spec in before.items() if gym.registry.get(i) is not spec]
+        if replaced:
+            raise ConfigError(f"it replaces {', '.join(replaced)}, which is somebody else's")
+    except Exception as error:  # noqa: BLE001 - other people's code may raise anything
+        gym.registry.clear()
+        gym.registry.update(before)
+        return Plugin(entry.name, _package(entry), problem=f"{type(error).__name__}: {error}")
+    added = tuple(env_id for env_id in gym.registry if env_id not in before)
+    return Plugin(entry.name, _package(entry), added)
+
+
+def _register(entry: EntryPoint, loaded: Any) -> None:
+    if isinstance(loaded, type) and issubclass(loaded, gym.Env):
+        if entry.name in gym.registry:
+            raise ConfigError(f"the id {entry.name} is taken")
+        # By name, so that a spec of it goes through JSON and to other processes.
+        gym.register(id=entry.name, entry_point=entry.value)
+    elif callable(loaded):
+        loaded()
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.module

@@ -1,0 +1,98 @@
+"""The episode so far as chat messages, for whatever talks to a chat API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.errors import ConfigError
+from llm_gym.spaces import AnyText
+
+MAX_CHARS = 1_000_000
+Messages = tuple[dict[str, str], ...]
+
+
+class ChatObservation(gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
+    """Show the episode so far as chat messages.
+
+    An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt where the
+    environment has one, then observations (``user``) and actions (``assistant``) in turn.
+
+    Args:
+        env: Text environment to wrap.
+        system_prompt: Said before the environment's own.
+        max_turns: Turns to keep beside the system prompt and the first observation.
+        render: Makes a string of the messages, such as ``lambda messages:
+            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)``.
+            It is not JSON, so an environment wrapped with it has no JSON spec.
+
+    Example:
+        >>> import llm_gym
+        >>> env = ChatObservation(gym.make("llm_gym/GuessTheNumber-v0"), "You are clever.")
+        >>> messages, info = env.reset(seed=0)
+        >>> messages, *_ = env.step("7")
+        >>> [message["role"] for message in messages]
+        ['system', 'user', 'assistant', 'user']
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        system_prompt: str = "",
+        max_turns: int | None = None,
+        render: Callable[[list[dict[str, str]]], str] | None = None,
+    ) -> None:
+        if max_turns is not None and max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
+        given = {"render": render} if render is not None else {}
+        RecordConstructorArgs.__init__(
+            self,
+            _disable_deepcopy=True,  # a tokenizer is large
+            system_prompt=system_prompt,
+            max_turns=max_turns,
+            **given,
+        )
+        gym.Wrapper.__init__(self, env)
+        self.own_prompt, self.max_turns, self.render_messages = system_prompt, max_turns, render
+        self.observation_space: gym.Space[Any] = AnyText(MAX_CHARS)
+        if render is None:
+            text = AnyText(MAX_CHARS)
+            self.observation_space = spaces.Sequence(spaces.Dict({"role": text, "content": text}))
+        self._opening: list[dict[str, str]] = []
+        self._later: list[dict[str, str]] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Messages | str, dict[str, Any]]:
+        """Begin an episode and its conversation."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        prompt = "\n\n".join(filter(None, (self.own_prompt, self._system_prompt(info))))
+        self._opening = [_message("system", prompt)] if prompt else []
+        self._opening.append(_message("user", observation))
+        self._later = []
+        return self._shown(), info
+
+    def step(self, action: str) -> tuple[Messages | str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play ``action`` and show it with what came before."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._later += [_message("assistant", action), _message("user", observation)]
+        return self._shown(), reward, terminated, truncated, info
+
+    def _system_prompt(self, info: dict[str, Any]) -> str:
+        said = info.get("system_prompt")
+        if said is None and self.env.has_wrapper_attr("system_prompt"):
+            said = self.env.get_wrapper_attr("system_prompt")
+        return said if isinstance(said, str) else ""
+
+    def _shown(self) -> Messages | str:
+        later = self._later[-2 * self.max_turns :] if self.max_turns else self._later
+        messages = [dict(message) for message in (*self._opening, *later)]
+        return self.render_messages(messages) if self.render_messages else tuple(messages)
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}

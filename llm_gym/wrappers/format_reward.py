@@ -1,0 +1,89 @@
+"""A price for replies that are not in the format asked for."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.errors import ConfigError
+from llm_gym.spaces import AnyText
+
+THINK = "think"
+_ASK = "Think first, between <think> and </think>, then give your reply."
+
+
+def thinks_first(text: str) -> bool:
+    r"""Return whether ``text`` is one closed ``<think>`` block and then something else.
+
+    A reply may begin inside the block, because some chat templates open the tag in the prompt.
+
+    >>> thinks_first("<think>north?</think>\ngo north"), thinks_first("go north")
+    (True, False)
+    """
+    head, closed, reply = text.partition("</think>")
+    once = "<think>" not in head.strip().removeprefix("<think>")
+    return bool(closed and once and reply.strip()) and "think>" not in reply
+
+
+class FormatReward(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+    """Take something from the reward for every reply that is not in the right format.
+
+    A bonus for each good reply could be farmed by playing on; a price for each bad one cannot:
+    the best a player gets from it is 0. It is listed in ``info["reward_terms"]`` as ``format``.
+
+    Args:
+        env: Text environment to wrap.
+        format: ``think`` (one closed ``<think>`` block, then a reply), or a regular expression
+            that the whole reply must match; its dot matches line breaks.
+        penalty: Taken for every other reply, above 0.
+        ask: Put before the first observation; None for a sentence that fits ``think``, or nothing.
+
+    Example:
+        >>> import llm_gym
+        >>> env = FormatReward(gym.make("llm_gym/GuessTheNumber-v0"), penalty=0.1)
+        >>> observation, info = env.reset(seed=0)
+        >>> _, reward, *_, info = env.step("1")
+        >>> reward, info["reward_terms"]
+        (-0.1, {'success': 0.0, 'format': -0.1})
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        format: str = THINK,
+        penalty: float = 0.1,
+        ask: str | None = None,
+    ) -> None:
+        if not 0.0 < penalty < math.inf:
+            raise ConfigError(f"penalty must be above 0, got {penalty}")
+        try:
+            self._pattern = re.compile(format, re.DOTALL) if format != THINK else None
+        except re.error as error:
+            raise ConfigError(
+                f"format must be 'think' or a regular expression, got {format!r} ({error})"
+            ) from error
+        RecordConstructorArgs.__init__(self, format=format, penalty=penalty, ask=ask)
+        gym.Wrapper.__init__(self, env)
+        self.penalty = penalty
+        self.ask = (_ASK if format == THINK else "") if ask is None else ask
+        inner = getattr(env.observation_space, "max_length", 0)
+        self.observation_space = AnyText(inner + len(self.ask) + 1)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode and ask for the format."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return (f"{self.ask}\n{observation}" if self.ask else observation), info
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play ``action`` and charge for its form."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        good = self._pattern.fullmatch(action) if self._pattern else thinks_first(action)
+        term = 0.0 if good else -self.penalty
+        info = {**info, "reward_terms": {**info.get("reward_terms", {}), "format": term}}
+        return observation, float(reward) + term, terminated, truncated, info

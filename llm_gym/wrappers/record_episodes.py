@@ -1,0 +1,100 @@
+"""Every episode into a file, as it ends."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.episodes import EpisodeWriter, Trajectory
+from llm_gym.episodes.play import add_turn, begin_record
+from llm_gym.errors import ConfigError
+
+
+class RecordEpisodes(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+    """Append every episode to a file of records as it ends; ``llm-gym replay`` reads it.
+
+    An episode that is reset without a seed is given one, drawn from the environment's own
+    randomness, so that every record can be played again.
+
+    Args:
+        env: Text environment to wrap.
+        path: A ``.jsonl`` or ``.jsonl.gz`` file. Give every environment a file of its own.
+        policy: Goes into the records: who plays.
+        unfinished: Whether an episode that is abandoned by ``reset`` or ``close`` is written too.
+
+    Example:
+        >>> import llm_gym, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> env = RecordEpisodes(gym.make("llm_gym/GuessTheNumber-v0"), f"{folder.name}/a.jsonl")
+        >>> _ = env.reset(seed=0)
+        >>> _ = env.step(env.unwrapped.oracle_action())
+        >>> env.close()
+        >>> [episode.seed for episode in llm_gym.read_episodes(f"{folder.name}/a.jsonl")]
+        [0]
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        path: str | os.PathLike[str],
+        policy: str | None = None,
+        unfinished: bool = False,
+    ) -> None:
+        if not str(path).endswith((".jsonl", ".jsonl.gz")):
+            raise ConfigError(f"path must end in .jsonl or .jsonl.gz, got {str(path)!r}")
+        RecordConstructorArgs.__init__(
+            self, path=os.fspath(path), policy=policy, unfinished=unfinished
+        )
+        gym.Wrapper.__init__(self, env)
+        self.path, self.policy, self.unfinished = os.fspath(path), policy, unfinished
+        self._episode: Trajectory | None = None
+        self._writer: EpisodeWriter | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode and its record."""
+        self._abandon()
+        if seed is None:
+            seed = int(self.env.unwrapped.np_random.integers(2**31))
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._episode = begin_record(self.env, observation, info, seed, options)
+        self._episode.policy = self.policy
+        return observation, info
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play ``action``, add it to the record, and write the record if it is complete."""
+        step = self.env.step(action)
+        if self._episode is not None:
+            add_turn(self.env, self._episode, action, step)
+            if self._episode.dones[-1]:
+                self._write(self._episode)
+                self._episode = None
+        return step
+
+    def close(self) -> None:
+        """Close the file and the environment."""
+        self._abandon()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_writer": None}  # an open file stays where it is
+
+    def _abandon(self) -> None:
+        if self.unfinished and self._episode is not None and self._episode.actions:
+            self._write(self._episode)
+        self._episode = None
+
+    def _write(self, episode: Trajectory) -> None:
+        if not any(episode.moves):
+            episode.moves = []  # the environment does not say how it understood an action
+        if self._writer is None:
+            self._writer = EpisodeWriter(self.path)
+        self._writer.write(episode)

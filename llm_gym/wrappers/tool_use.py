@@ -1,0 +1,201 @@
+"""Any text environment gains tools."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.errors import ConfigError
+from llm_gym.parsing import ActionParser, get_parser
+from llm_gym.parsing.base import MAX_CALLS
+from llm_gym.spaces import AnyText
+from llm_gym.tools.calling import NO_CALLS_LEFT, Ran, check_budget, feedback, is_call, run_calls
+from llm_gym.tools.named import ToolSource, as_registry
+from llm_gym.tools.registry import ToolRegistry
+
+MAX_TOOL_CALLS = 10
+_MARKS_CHARS = 100  # what a parser puts around a result
+
+
+class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+    r"""Let the player of a text environment call tools between its moves.
+
+    A reply that calls tools is a step of its own: the observation is their result, the
+    environment does not move, and its turns are not used up. A reply without a call goes to the
+    environment. ``finish`` plays its answer as the move. A call that cannot be read or fails is
+    answered in words and counts like any other; one over the budget is handed to the environment
+    as an empty reply, which costs what an unusable reply costs there, so that calling for ever
+    comes to an end.
+
+    Every ``info`` gains ``tool_calls`` (a list with ``name``, ``arguments``, ``success`` and
+    ``result``) and ``tool_calls_left``; costs are listed in ``reward_terms``.
+
+    Args:
+        env: Text environment to wrap.
+        tools: A registry, or tools: objects, functions, or, for an environment with a JSON spec,
+            names and settings as ``as_registry`` takes them.
+        parser: Reads the calls; a parser or its name.
+        max_calls: Calls per episode; None for no limit.
+        call_cost: Taken from the reward for every call.
+        error_cost: Taken from the reward for every call that fails or cannot be read.
+        describe: Whether to say in the rules which tools there are and how to call them. Turn it
+            off where the chat template is given ``tool_schemas``.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> import llm_gym
+        >>> def half(number: int) -> int:
+        ...     '''Halve a number, rounding down.'''
+        ...     return number // 2
+        >>> env = ToolUse(gym.make("llm_gym/GuessTheNumber-v0"), [half], "react")
+        >>> observation, info = env.reset(seed=0)
+        >>> env.step("Action: half\nAction Input: 20")[0]
+        'Observation: 10'
+        >>> env.step("Final Answer: 10")[0][:14]
+        'The number is '
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        tools: ToolRegistry | ToolSource | Iterable[ToolSource],
+        parser: ActionParser | str = "hermes",
+        *,
+        max_calls: int | None = MAX_TOOL_CALLS,
+        call_cost: float = 0.0,
+        error_cost: float = 0.0,
+        describe: bool = True,
+    ) -> None:
+        tools = tools if isinstance(tools, ToolRegistry) else _listed(tools)
+        RecordConstructorArgs.__init__(
+            self,
+            _disable_deepcopy=True,  # a tool may hold a process or a connection
+            tools=tools,
+            parser=parser,
+            max_calls=max_calls,
+            call_cost=call_cost,
+            error_cost=error_cost,
+            describe=describe,
+        )
+        gym.Wrapper.__init__(self, env)
+        for name, cost in {"call_cost": call_cost, "error_cost": error_cost}.items():
+            if not 0.0 <= cost < math.inf:
+                raise ConfigError(f"{name} must not be negative, got {cost}")
+        self.registry, self.parser = as_registry(tools), get_parser(parser)
+        self.max_calls = check_budget("max_calls", max_calls)
+        self.call_cost, self.error_cost, self.describe = call_cost, error_cost, describe
+        self._text = self._instructions() if describe else ""
+        self.observation_space = AnyText(self._longest())
+        self._left = max_calls
+        self._info: dict[str, Any] = {}
+
+    @property
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """What the ``tools=`` of a chat template takes."""
+        return self.registry.schemas()
+
+    @property
+    def system_prompt(self) -> str:
+        """The environment's own, and the tools where it has one."""
+        env = self.env
+        inner = (
+            env.get_wrapper_attr("system_prompt") if env.has_wrapper_attr("system_prompt") else ""
+        )
+        return _joined(inner, self._text) if inner else ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode with a full budget and tools that remember nothing."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.registry.reset()
+        self._left = self.max_calls
+        if prompt := info.get("system_prompt"):
+            info = {**info, "system_prompt": _joined(prompt, self._text)}
+        else:
+            observation = _joined(self._text, observation)
+        self._info = {key: info[key] for key in info if key != "system_prompt"}
+        return observation, self._with_calls(info, None)
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Run the calls in ``action``, or play it."""
+        if not isinstance(action, str):
+            return self.env.step(action)  # the environment says what is wrong with that
+        parsed = self.parser.parse(action)
+        if not is_call(parsed, self.registry):
+            return self._play(action if parsed.answer is None else parsed.answer, None)
+        ran = run_calls(self.registry, parsed, self._left)
+        if self._left is not None:
+            self._left -= ran.spent
+        if ran.answer is not None:
+            return self._play(ran.answer, ran)
+        if ran.spent == 0:
+            step = self._play("", ran)
+            return (f"{NO_CALLS_LEFT}\n{step[0]}", *step[1:])
+        terms = self._costs(ran)
+        info = {
+            **self._info,
+            "move": None,
+            "valid_action": all(one.success for one in ran.results),
+            "reward_terms": terms,
+        }
+        text = feedback(self.parser, ran.results)
+        return text, float(sum(terms.values())), False, False, self._with_calls(info, ran)
+
+    def close(self) -> None:
+        """Close the tools and the environment."""
+        self.registry.close()
+        super().close()
+
+    def _play(
+        self, action: str, ran: Ran | None
+    ) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._info = info
+        terms = self._costs(ran) if ran is not None else {}
+        if terms:
+            info = {**info, "reward_terms": {**info.get("reward_terms", {}), **terms}}
+            reward = float(reward) + sum(terms.values())
+        return observation, reward, terminated, truncated, self._with_calls(info, ran)
+
+    def _costs(self, ran: Ran) -> dict[str, float]:
+        terms = {}
+        if self.call_cost:
+            terms["tool_calls"] = -self.call_cost * ran.spent
+        failed = sum(not one.success for one in ran.results)
+        if self.error_cost and failed:
+            terms["tool_errors"] = -self.error_cost * failed
+        return terms
+
+    def _with_calls(self, info: dict[str, Any], ran: Ran | None) -> dict[str, Any]:
+        calls = [] if ran is None else [one.to_dict() for one in ran.results]
+        return {**info, "tool_calls": calls, "tool_calls_left": self._left}
+
+    def _instructions(self) -> str:
+        parts = [self.parser.instructions(self.registry.definitions)]
+        if self.max_calls is not None:
+            parts.append(f"You may make {self.max_calls} call{'s' * (self.max_calls != 1)}.")
+        if self.call_cost:
+            parts.append(f"Each call costs {self.call_cost:g} points.")
+        if self.error_cost:
+            parts.append(f"Each call that fails costs {self.error_cost:g} points.")
+        return "\n".join(filter(None, parts))
+
+    def _longest(self) -> int:
+        inner = getattr(self.env.observation_space, "max_length", 0)
+        results = MAX_CALLS * (self.registry.max_result_chars + _MARKS_CHARS)
+        return max(inner + len(self._text) + len(NO_CALLS_LEFT) + 2, results)
+
+
+def _listed(tools: Any) -> Any:
+    """Return ``tools`` as the spec keeps them: what can be read only once becomes a list."""
+    single = isinstance(tools, str | dict) or callable(tools) or not isinstance(tools, Iterable)
+    return tools if single else list(tools)
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))

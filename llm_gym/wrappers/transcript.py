@@ -1,0 +1,76 @@
+"""The whole episode so far in every observation, for players without a memory."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.errors import ConfigError
+from llm_gym.spaces import AnyText
+
+MAX_CHARS = 32_768
+
+
+class TranscriptObservation(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+    r"""Show the first observation and the turns since, actions included.
+
+    The first observation holds the rules and always stays. Of the turns, those that fit are
+    shown, the latest first to be kept; a line says how many are left out.
+
+    Args:
+        env: Text environment to wrap.
+        max_turns: Most turns to show.
+        max_chars: Longest transcript. The first and the last observation are shown whole even if
+            they are longer.
+
+    Example:
+        >>> import llm_gym
+        >>> env = TranscriptObservation(gym.make("llm_gym/GuessTheNumber-v0"), max_turns=1)
+        >>> first, info = env.reset(seed=0)
+        >>> second, *_ = env.step("1")
+        >>> second.startswith(first), second[len(first):].splitlines()[2:4]
+        (True, ['> 1', 'The number is higher than 1.'])
+    """
+
+    def __init__(
+        self, env: gym.Env[str, str], max_turns: int | None = None, max_chars: int = MAX_CHARS
+    ) -> None:
+        for name, value in {"max_turns": max_turns, "max_chars": max_chars}.items():
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        RecordConstructorArgs.__init__(self, max_turns=max_turns, max_chars=max_chars)
+        gym.Wrapper.__init__(self, env)
+        self.max_turns, self.max_chars = max_turns, max_chars
+        inner = getattr(env.observation_space, "max_length", 0)
+        action = getattr(env.action_space, "max_length", 0)
+        self.observation_space = AnyText(2 * inner + action + max_chars)
+        self._first = ""
+        self._turns: list[str] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode and its transcript."""
+        self._first, info = self.env.reset(seed=seed, options=options)
+        self._turns = []
+        return self._first, info
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play ``action`` and show it with what came before."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._turns.append(f"> {action}\n{observation}")
+        return self._shown(), reward, terminated, truncated, info
+
+    def _shown(self) -> str:
+        kept: list[str] = []
+        chars = len(self._first)
+        for turn in reversed(self._turns[-self.max_turns :] if self.max_turns else self._turns):
+            chars += len(turn) + 2
+            if kept and chars > self.max_chars:
+                break
+            kept.append(turn)
+        left_out = len(self._turns) - len(kept)
+        note = [f"[{left_out} earlier turn{'s' * (left_out != 1)} left out]"] if left_out else []
+        return "\n\n".join([self._first, *note, *reversed(kept)])

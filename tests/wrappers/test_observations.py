@@ -1,0 +1,142 @@
+"""ChatObservation and TranscriptObservation: the episode so far, for players without a memory."""
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import SimpleGameEnvironment, as_gym
+from llm_gym.wrappers import ChatObservation, TranscriptObservation
+
+GAME = "llm_gym/GuessTheNumber-v0"
+
+
+def guessing(**settings):
+    return gym.make(GAME, low=1, high=1000, max_turns=20, **settings)
+
+
+# --- chat ---------------------------------------------------------------------------------
+
+
+def test_the_conversation_grows_by_two_messages_a_turn():
+    bare, env = guessing(), ChatObservation(guessing())
+    first, _ = bare.reset(seed=0)
+    assert env.reset(seed=0)[0] == ({"role": "user", "content": first},)
+    second = bare.step("1")[0]
+    messages, reward, terminated, truncated, _ = env.step("1")
+    assert messages[1:] == (
+        {"role": "assistant", "content": "1"},
+        {"role": "user", "content": second},
+    )
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert messages in env.observation_space
+    assert len(env.reset(seed=0)[0]) == 1
+
+
+def test_system_prompts_come_first_the_users_own_before_the_environments():
+    env = ChatObservation(guessing(rules="system"), "You are clever.")
+    (system, user), info = env.reset(seed=0)
+    assert system == {"role": "system", "content": "You are clever.\n\n" + info["system_prompt"]}
+    assert user["content"] == "Turns left: 20."
+    silent = ChatObservation(guessing(rules="system"))
+    assert silent.reset(seed=0)[0][0]["content"] == info["system_prompt"]
+
+
+def test_old_turns_are_dropped_but_not_the_rules():
+    env = ChatObservation(guessing(), max_turns=2)
+    opening = env.reset(seed=0)[0]
+    for move in range(1, 6):
+        messages, *_ = env.step(str(move))
+    assert messages[0] == opening[0]
+    assert [one["content"] for one in messages if one["role"] == "assistant"] == ["4", "5"]
+
+
+def test_messages_can_be_rendered():
+    env = ChatObservation(guessing(), render=lambda messages: f"{len(messages)} messages")
+    assert env.reset(seed=0)[0] == "1 messages"
+    assert env.step("1")[0] == "3 messages"
+    assert "3 messages" in env.observation_space
+
+
+def test_what_a_player_does_to_the_messages_stays_outside():
+    env = ChatObservation(guessing())
+    messages, _ = env.reset(seed=0)
+    messages[0]["content"] = "spoilt"
+    assert env.step("1")[0][0]["content"] != "spoilt"
+
+
+def test_old_environments_have_their_prompt_prefix():
+    class Old(SimpleGameEnvironment):
+        def get_prompt_prefix(self):
+            return "Old rules."
+
+    messages, _ = ChatObservation(as_gym(Old({"seed": 0}))).reset(seed=0)
+    assert messages[0] == {"role": "system", "content": "Old rules."}
+
+
+# --- transcript ---------------------------------------------------------------------------
+
+
+def test_a_transcript_holds_everything_in_order():
+    bare, env = guessing(), TranscriptObservation(guessing())
+    parts = [bare.reset(seed=0)[0]]
+    assert env.reset(seed=0)[0] == parts[0]
+    for move in ("1", "no idea", "3"):
+        parts.append(f"> {move}\n{bare.step(move)[0]}")
+        assert env.step(move)[0] == "\n\n".join(parts)
+
+
+def test_a_transcript_is_limited_by_turns():
+    env = TranscriptObservation(guessing(), max_turns=2)
+    first, _ = env.reset(seed=0)
+    for move in range(1, 6):
+        shown, *_ = env.step(str(move))
+    assert shown.startswith(f"{first}\n\n[3 earlier turns left out]\n\n> 4\n")
+    assert "> 5\n" in shown
+    assert "> 3\n" not in shown
+
+
+@pytest.mark.parametrize("max_chars", [600, 900])
+def test_a_transcript_is_limited_by_characters(max_chars):
+    env = TranscriptObservation(guessing(), max_chars=max_chars)
+    env.reset(seed=0)
+    for move in range(1, 19):
+        shown, *_ = env.step(str(move))
+        assert len(shown) < max_chars + 60
+        assert f"> {move}\n" in shown
+    assert "earlier turns left out" in shown
+
+
+def test_the_first_and_the_last_observation_always_stay():
+    env = TranscriptObservation(guessing(), max_chars=1)
+    first, _ = env.reset(seed=0)
+    shown, *_ = env.step("1")
+    assert shown.startswith(first)
+    assert "higher than 1" in shown
+    env.step("2")
+    assert "[1 earlier turn left out]" in env._shown()
+    assert shown in env.observation_space
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda env: ChatObservation(env, "Be brief.", max_turns=3),
+        lambda env: TranscriptObservation(env, max_turns=3, max_chars=500),
+    ],
+)
+def test_both_are_rebuilt_from_their_spec(wrap):
+    env = wrap(guessing())
+    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert again.reset(seed=1) == env.reset(seed=1)
+    for move in range(1, 8):
+        assert again.step(str(move)) == env.step(str(move))
+
+
+def test_wrong_settings_are_named():
+    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
+        ChatObservation(guessing(), max_turns=0)
+    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
+        TranscriptObservation(guessing(), max_turns=0)
+    with pytest.raises(ConfigError, match="max_chars must be at least 1"):
+        TranscriptObservation(guessing(), max_chars=0)

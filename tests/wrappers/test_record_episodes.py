@@ -1,0 +1,243 @@
+"""RecordEpisodes writes what was played, and ``llm-gym replay`` plays it again."""
+
+import pickle
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+from llm_gym.cli import main
+from llm_gym.episodes import play_episode, read_episodes, write_episodes
+from llm_gym.episodes.replay import rebuild, replay
+from llm_gym.errors import ConfigError, RecordError
+from llm_gym.outcome import StopReason
+from llm_gym.wrappers import EpisodeLimits, RecordEpisodes, ToolUse
+
+GAME = "llm_gym/GuessTheNumber-v0"
+
+
+def play(env, seed=None, moves=("1", "2", "3", "4", "5", "6")):
+    env.reset(seed=seed)
+    for move in moves:
+        _, _, terminated, truncated, _ = env.step(move)
+        if terminated or truncated:
+            return
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "played" / "episodes.jsonl"
+
+
+def test_a_record_is_the_one_that_play_episode_makes(path):
+    env = RecordEpisodes(gym.make(GAME), path, policy="counter")
+    moves = iter("123456")
+    expected = play_episode(gym.make(GAME), lambda _: next(moves), seed=3, policy_name="counter")
+    play(env, 3)
+    env.close()
+    assert list(read_episodes(path)) == [expected]
+
+
+def test_every_episode_is_on_disk_as_soon_as_it_ends(path):
+    env = RecordEpisodes(gym.make(GAME), str(path))
+    for count in range(1, 4):
+        play(env, count)
+        assert len(list(read_episodes(path))) == count
+    env.close()
+
+
+def test_an_episode_without_a_seed_is_given_one(path):
+    env = RecordEpisodes(gym.make(GAME, low=1, high=10**6), path)
+    play(env, seed=0)
+    for _ in range(3):
+        play(env)
+    env.close()
+    episodes = list(read_episodes(path))
+    assert len({episode.seed for episode in episodes}) == 4
+    assert len({episode.instance_id for episode in episodes}) == 4
+    assert all(replay(gym.make(GAME, low=1, high=10**6), episode) == "" for episode in episodes)
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_abandoned_episodes_are_written_on_request(path, unfinished):
+    env = RecordEpisodes(gym.make(GAME, high=1000), path, unfinished=unfinished)
+    play(env, 1, moves=("1", "2"))
+    env.reset(seed=2)
+    play(env, 3)
+    play(env, 4, moves=("1",))
+    env.close()
+    written = {episode.seed: episode.stop_reason for episode in read_episodes(path)}
+    finished = {3: StopReason.LOST}
+    cut = {1: StopReason.PLAYING, 4: StopReason.PLAYING}
+    assert written == (finished | cut if unfinished else finished)
+
+
+def test_it_is_rebuilt_from_its_spec_and_can_be_pickled(path):
+    env = RecordEpisodes(gym.make(GAME), path, policy="p")
+    play(env, 1)
+    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    play(again, 2)
+    third = pickle.loads(pickle.dumps(env))
+    play(third, 3)
+    for one in (env, again, third):
+        one.close()
+    assert [episode.seed for episode in read_episodes(path)] == [1, 2, 3]
+
+
+def test_a_path_says_what_it_is(path):
+    with pytest.raises(ConfigError, match=r"must end in .jsonl or .jsonl.gz"):
+        RecordEpisodes(gym.make(GAME), path.with_suffix(".txt"))
+
+
+# --- replay -------------------------------------------------------------------------------
+
+
+def written(path, *envs, seeds=(0, 1)):
+    episodes = [
+        play_episode(env, lambda _, env=env: env.unwrapped.random_action(), seed=seed)
+        for env in envs
+        for seed in seeds
+    ]
+    path.parent.mkdir(exist_ok=True)
+    write_episodes(path, episodes)
+    return episodes
+
+
+def test_saved_episodes_play_out_the_same(path, capsys):
+    written(
+        path,
+        gym.make(GAME),
+        gym.make("llm_gym/FrozenLakeSlippery-v0"),
+        EpisodeLimits(gym.make("llm_gym/TextGame-v0"), max_turns=4),
+        ToolUse(gym.make(GAME, max_turns=3), ["finish"], "json"),
+    )
+    assert main(["replay", str(path)]) == 0
+    assert capsys.readouterr().out == "8 the same, 0 different, 0 not played\n"
+
+
+def spoil(episode, field):
+    if field == "states":
+        episode.states[1] = episode.states[1][:10] + "!" + episode.states[1][10:]
+    elif field == "rewards":
+        episode.rewards[0] += 0.5
+    elif field == "moves":
+        episode.moves[0] = "17"
+    elif field == "terminated":
+        episode.terminated[0] = episode.dones[0] = True
+    elif field == "actions":
+        episode.actions[0] = "9"
+    elif field == "more":
+        for name in ("actions", "rewards", "dones", "infos", "moves", "terminated", "truncated"):
+            column = getattr(episode, name)
+            column.append(column[0])
+        episode.states.append("...")
+    return episode
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("states", "turn 0: the observation differs from character 10 on"),
+        ("rewards", "turn 0: the reward is 0.0, was 0.5"),
+        ("moves", "turn 0: the move differs from character 1 on: it is ...'1', was ...'17'"),
+        ("terminated", "turn 0: the end (terminated) is False, was True"),
+        ("actions", "turn 0: the observation differs"),
+        ("more", "turn 5: the episode is over, and was not"),
+    ],
+)
+def test_a_difference_is_reported_with_its_turn(path, capsys, field, said):
+    env = RecordEpisodes(gym.make(GAME, high=1000), path)
+    play(env, 3)
+    env.close()
+    write_episodes(path, [spoil(episode, field) for episode in read_episodes(path)])
+    assert main(["replay", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert f"episode 1 ({GAME}, seed 3) differs: " in out
+    assert said in out
+    assert out.endswith("0 the same, 1 different, 0 not played\n")
+
+
+def test_a_cut_from_outside_is_no_difference():
+    env = gym.make(GAME)
+    episode = play_episode(EpisodeLimits(gym.make(GAME), max_turns=2), lambda _: "1", seed=3)
+    assert episode.stop_reason is StopReason.MAX_STEPS
+    assert replay(env, episode) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"seed": None}, "no seed"),
+        ({"env_spec": None}, "no spec"),
+        ({"env_spec": {"id": GAME}}, "cannot be rebuilt"),
+    ],
+)
+def test_what_cannot_be_played_again_is_said(path, capsys, change, why):
+    episode = written(path, gym.make(GAME), seeds=[0])[0]
+    for name, value in change.items():
+        setattr(episode, name, value)
+    write_episodes(path, [episode])
+    assert main(["replay", str(path)]) == 2
+    out = capsys.readouterr().out
+    assert why in out
+    assert "0 the same, 0 different, 1 not played" in out
+
+
+def test_only_as_many_as_asked_for(path, capsys):
+    written(path, gym.make(GAME), seeds=range(5))
+    assert main(["replay", str(path), "--limit", "2"]) == 0
+    assert capsys.readouterr().out.startswith("2 the same")
+    assert main(["replay", str(path) + ".nothing"]) == 2
+
+
+def hostile(spec, kind):
+    wrapper = {"name": "x", "entry_point": "subprocess:Popen", "kwargs": {"args": ["true"]}}
+
+    def using(*tools):
+        entry = "llm_gym.wrappers.tool_use:ToolUse"
+        wrapper = {"name": "ToolUse", "entry_point": entry, "kwargs": {"tools": list(tools)}}
+        return {**spec, "additional_wrappers": [wrapper]}
+
+    return {
+        "entry point": {**spec, "entry_point": "os:system"},
+        "another id": {**spec, "id": "Nothing-v0"},
+        "wrapper": {**spec, "additional_wrappers": [wrapper]},
+        "tool": using({"tool": "subprocess:Popen", "args": ["true"]}),
+        "function": using("os:system"),
+        "open sandbox": using({"tool": "python", "isolation": "none"}),
+        "server": using({"mcp": ["true"]}),
+        "setting": {**spec, "kwargs": {"env": ["os:system"]}},
+        "vector": {**spec, "vector_entry_point": "os:system"},
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["entry point", "another id", "wrapper", "tool", "function", "open sandbox", "server",
+     "setting", "vector"],
+)  # fmt: skip
+def test_a_file_from_a_stranger_runs_no_code_of_its_own(path, monkeypatch, kind):
+    def explode(*args, **kwargs):
+        raise AssertionError("the file's code was run")
+
+    monkeypatch.setattr("os.system", explode)
+    monkeypatch.setattr("subprocess.Popen", explode)
+    episode = written(path, gym.make(GAME), seeds=[0])[0]
+    episode.env_spec = hostile(episode.env_spec, kind)
+    with pytest.raises(RecordError, match="--trust"):
+        rebuild(episode)
+
+
+def test_a_trusted_file_may_name_environments_of_ones_own(path, monkeypatch, tmp_path, capsys):
+    (tmp_path / "own_game.py").write_text(
+        "from llm_gym.envs.guess_the_number import GuessTheNumberEnv\n"
+        "class OwnEnv(GuessTheNumberEnv):\n"
+        "    def rules_text(self):\n"
+        "        return 'My own. ' + super().rules_text()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = EnvSpec("Own-v0", entry_point="own_game:OwnEnv")
+    written(path, gym.make(spec))
+    assert main(["replay", str(path)]) == 2
+    assert "--trust" in capsys.readouterr().out
+    assert main(["replay", str(path), "--trust"]) == 0

@@ -1,0 +1,251 @@
+"""Tools under any text environment."""
+
+import json
+import pickle
+import warnings
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import check_env
+
+import llm_gym
+from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym.outcome import StopReason
+from llm_gym.parsing import PARSERS, ToolCall, get_parser
+from llm_gym.tools import Tool, ToolDefinition, ToolRegistry, tool
+from llm_gym.wrappers import ToolUse
+
+GAME = "llm_gym/GuessTheNumber-v0"
+
+
+@tool
+def double(number: int) -> int:
+    """Double it."""
+    return 2 * number
+
+
+class Memo(Tool):
+    """Remembers within an episode."""
+
+    definition = ToolDefinition("memo", "Remember.")
+
+    def __init__(self):
+        self.calls = 0
+        self.closed = False
+
+    def execute(self, /, **params):
+        self.calls += 1
+        return self.calls
+
+    def reset(self):
+        self.calls = 0
+
+    def close(self):
+        self.closed = True
+
+
+def using(*tools, parser="json", game=(), **settings):
+    return ToolUse(gym.make(GAME, **dict(game)), [double, *tools], parser, **settings)
+
+
+def call(name, parser="json", **arguments):
+    return get_parser(parser).render([ToolCall(name, arguments)])
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_tool_turn_is_a_step_of_its_own(parser):
+    env = using(parser=parser)
+    first, _ = env.reset(seed=0)
+    assert get_parser(parser).instructions(env.registry.definitions) in first
+    observation, reward, terminated, truncated, info = env.step(call("double", parser, number=4))
+    assert "8" in observation
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert info["turn"] == 0
+    assert info["move"] is None
+    assert info["tool_calls"] == [
+        {"name": "double", "arguments": {"number": 4}, "success": True, "result": "8"}
+    ]
+    assert info["tool_calls_left"] == 9
+    win = get_parser(parser).render_answer(env.unwrapped.oracle_action())
+    _, reward, terminated, _, info = env.step(win)
+    assert (reward, terminated, info["turn"], info["tool_calls"]) == (1.0, True, 1, [])
+    assert info["success"]
+
+
+def test_the_game_is_the_same_with_and_without_tools():
+    bare, env = gym.make(GAME), using()
+    bare.reset(seed=5)
+    env.reset(seed=5)
+    for move in ("1", "20", "10", "no idea", "12"):
+        env.step(call("double", number=1))
+        plain, with_tools = bare.step(move), env.step(move)
+        assert plain[:4] == with_tools[:4]
+        assert plain[4] == {key: with_tools[4][key] for key in plain[4]}
+        if plain[2]:
+            break
+
+
+def test_broken_and_failing_calls_are_answered_and_counted():
+    env = using(max_calls=3)
+    env.reset(seed=0)
+    observation, *_, info = env.step("{'tool': 'double'}")
+    assert "double quotes" in observation
+    assert (info["valid_action"], info["tool_calls_left"]) == (False, 2)
+    observation, *_, info = env.step(call("triple", number=1))
+    assert observation == "There is no tool 'triple'. Tools: double."
+    assert info["tool_calls_left"] == 1
+
+
+def test_a_call_over_the_budget_costs_what_an_unusable_reply_costs():
+    env = using(max_calls=1, game={"max_turns": 2})
+    env.reset(seed=0)
+    assert env.step(call("double", number=1))[4]["turn"] == 0
+    observation, _, terminated, _, info = env.step(call("double", number=1))
+    assert observation.startswith("You have no tool calls left; answer without one.\n")
+    assert (info["turn"], info["invalid_actions"], terminated) == (1, 1, False)
+    _, _, terminated, truncated, info = env.step("{'tool': 'double'}")
+    assert (terminated, truncated, info["stop_reason"]) == (True, False, StopReason.LOST)
+
+
+def test_without_a_budget_calls_never_end():
+    env = using(max_calls=None)
+    assert "You may make" not in env.reset(seed=0)[0]
+    for _ in range(50):
+        *_, info = env.step(call("double", number=1))
+    assert info["tool_calls_left"] is None
+
+
+def test_costs_are_listed_and_stated_in_the_rules():
+    env = using(call_cost=0.1, error_cost=0.5)
+    first, _ = env.reset(seed=0)
+    assert "Each call costs 0.1 points." in first
+    assert "Each call that fails costs 0.5 points." in first
+    _, reward, *_, info = env.step(call("double", number=1))
+    assert reward == -0.1
+    assert info["reward_terms"] == {"tool_calls": -0.1}
+    _, reward, *_, info = env.step(call("double"))
+    assert reward == pytest.approx(-0.6)
+    assert info["reward_terms"] == {"tool_calls": -0.1, "tool_errors": -0.5}
+    two = get_parser("json").render([ToolCall("double", {"number": n}) for n in (1, 2)])
+    assert env.step(two)[1] == -0.2
+
+
+def test_finish_plays_its_answer_without_using_up_a_call():
+    env = using("finish", max_calls=0, call_cost=0.1)
+    env.reset(seed=0)
+    _, reward, terminated, _, info = env.step(call("finish", answer=env.unwrapped.oracle_action()))
+    assert (reward, terminated) == (1.0, True)
+    assert info["tool_calls"][0]["name"] == "finish"
+    assert sum(info["reward_terms"].values()) == reward
+
+
+def test_tools_forget_when_an_episode_begins_and_close_with_the_environment():
+    memo = Memo()
+    env = using(memo)
+    for _ in range(2):
+        env.reset(seed=0)
+        assert env.step(call("memo"))[0] == "1"
+        assert env.step(call("memo"))[0] == "2"
+    env.close()
+    assert memo.closed
+
+
+def test_tools_go_where_the_rules_go():
+    env = using(game={"rules": "system"})
+    observation, info = env.reset(seed=0)
+    assert "You may call these tools" not in observation
+    assert "You may call these tools" in info["system_prompt"]
+    assert env.system_prompt == info["system_prompt"]
+    env = using(describe=False)
+    observation, _ = env.reset(seed=0)
+    assert "double" not in observation
+    assert env.tool_schemas[0]["function"]["name"] == "double"
+
+
+def test_a_spec_of_names_is_json_and_rebuilds_the_environment():
+    env = ToolUse(gym.make(GAME), ["finish"], "react", max_calls=4, call_cost=0.25)
+    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert json.loads(env.spec.to_json())["additional_wrappers"][-1]["kwargs"]["max_calls"] == 4
+    assert again.reset(seed=3) == env.reset(seed=3)
+    action = "Action: finish\nAction Input: 7"
+    assert again.step(action) == env.step(action)
+
+
+def test_a_spec_with_functions_can_be_pickled():
+    env = using()
+    spec = pickle.loads(pickle.dumps(env.spec))
+    assert gym.make(spec).reset(seed=3) == env.reset(seed=3)
+
+
+def test_tools_work_in_a_vector_environment():
+    envs = llm_gym.make_vec(using().spec, 2)
+    observations, _ = envs.reset(seed=0)
+    assert all("You may call these tools" in one for one in observations)
+    observations, *_ = envs.step([call("double", number=3), "1"])
+    assert observations[0] == "6"
+    envs.close()
+
+
+def test_the_wrapped_environment_passes_gymnasiums_checker():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
+        warnings.filterwarnings("ignore", message=".*Not able to test alternative render modes.*")
+        check_env(using())
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_hostile_replies_do_not_take_the_episode_down(parser):
+    from llm_gym.checker import HOSTILE
+
+    env = using(parser=parser, max_calls=3)
+    over = True
+    for action in HOSTILE.values():
+        if over:
+            env.reset(seed=0)
+        observation, _, terminated, truncated, _ = env.step(action)
+        assert observation in env.observation_space
+        over = terminated or truncated
+
+
+def test_observations_stay_within_the_space():
+    @tool
+    def flood() -> str:
+        """Write a lot."""
+        return "x" * 1_000_000
+
+    env = using(flood, max_calls=None)
+    env.reset(seed=0)
+    many = get_parser("json").render([ToolCall("flood")] * 32)
+    observation, *_ = env.step(many)
+    assert len(observation) > 100_000
+    assert observation in env.observation_space
+
+
+def test_environments_of_the_old_shape_gain_tools():
+    env = ToolUse(llm_gym.as_gym(SimpleGameEnvironment({"seed": 0})), [double], "json")
+    env.reset(seed=0)
+    assert env.step(call("double", number=2))[0] == "4"
+    assert "Steps remaining: 9" in env.step("move north")[0]
+
+
+def test_wrong_settings_are_named():
+    with pytest.raises(ConfigError, match="call_cost must not be negative"):
+        using(call_cost=-1)
+    with pytest.raises(ConfigError, match="max_calls must be a whole number"):
+        using(max_calls=1.5)
+    with pytest.raises(ConfigError, match="parser must be one of"):
+        using(parser="morse")
+    env = using()
+    env.reset(seed=0)
+    with pytest.raises(ActionTypeError, match="takes a str action"):
+        env.step(3)
+
+
+def test_a_registry_keeps_its_counts():
+    registry = ToolRegistry([double])
+    env = ToolUse(gym.make(GAME), registry, "json")
+    env.reset(seed=0)
+    env.step(call("double", number=1))
+    assert registry.counts["double"].calls == 1
