@@ -1,8 +1,8 @@
-"""The games that are compared: one row each, with the same parameters in every suite."""
+"""What a comparison is: a game, its moves, and a side for each suite that has it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -10,51 +10,42 @@ OURS = "llm_gym"
 PEERS = ("gem", "textarena")
 
 
+class Side(NamedTuple):
+    """A game in one suite."""
+
+    id: str
+    kwargs: dict[str, Any] = {}
+    action: str = ""
+    """How a move is written, with ``{}`` for the move; by default as the suite always wants it."""
+    moves: list[str] | None = None
+    """Moves of its own, where its language is another one; empty to let the environment choose a
+    random usable move each time, outside the clock."""
+    players: int = 1
+    envs: int = 0
+    """Side by side in one vector environment; 0 is a single one."""
+    threads: bool = False
+    """Whether GEM's vector environment gives each a thread."""
+
+
 class Game(NamedTuple):
     """One comparison: the same game and parameters in several suites."""
 
     name: str
     moves: list[str]
-    """Every move of the game; random ones are played."""
-    suites: dict[str, tuple[str, dict[str, Any]]]
-    """Suite → (id, arguments)."""
-    distinct: bool = False
-    """Deal the moves like cards, so that hardly any repeats within an episode."""
+    sides: dict[str, Side]
+    order: Literal["drawn", "dealt", "given"] = "drawn"
+    """Dealt like cards, hardly any move repeats within an episode."""
+    note: str = ""
 
 
-def guess(low: int, high: int, max_turns: int) -> Game:
-    theirs = {"min_number": low, "max_number": high, "max_turns": max_turns}
-    return Game(
-        f"GuessTheNumber {low}-{high}, {max_turns} turns",
-        [str(number) for number in range(low, high + 1)],
-        {
-            OURS: ("llm_gym/GuessTheNumber-v0", {"low": low, "high": high, "max_turns": max_turns}),
-            "gem": ("game:GuessTheNumber-v0-easy", theirs),
-            "textarena": ("GuessTheNumber-v0-raw", theirs),
-        },
-        distinct=True,
-    )
-
-
-GAMES: tuple[Game, ...] = (
-    guess(1, 10, 4),  # GEM easy
-    guess(1, 50, 7),  # GEM hard
-    guess(1, 20, 10),  # TextArena
-    Game(
-        "FrozenLake 4x4, 3 holes, 100 turns",
-        ["up", "down", "left", "right"],
-        {
-            OURS: ("llm_gym/FrozenLake-v0", {"size": 4, "holes": 3, "max_turns": 100}),
-            "textarena": ("FrozenLake-v0-raw", {"size": 4, "num_holes": 3}),
-        },
-    ),
-)
-
-
-def random_moves(game: Game, count: int = 5000) -> list[str]:
+def moves_of(game: Game, suite: str, count: int = 5000) -> list[str]:
     """Return the moves that are played again and again, drawn before any clock runs."""
+    moves = game.sides[suite].moves
+    moves = game.moves if moves is None else moves
     rng = np.random.default_rng(0)
-    if not game.distinct:
-        return [str(move) for move in rng.choice(game.moves, count)]
-    deals = -(-count // len(game.moves))
-    return [str(move) for _ in range(deals) for move in rng.permutation(game.moves)]
+    times = -(-count // len(moves)) if moves else 0
+    if game.order == "given":
+        return moves * times
+    if game.order == "dealt":
+        return [str(move) for _ in range(times) for move in rng.permutation(moves)]
+    return [str(move) for move in rng.choice(moves, count)] if moves else []

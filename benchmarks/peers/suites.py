@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from peers.games import OURS, Game, random_moves
+from peers.games import OURS, Game, Side, moves_of
 
 ROOT = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("worker.py")
@@ -48,14 +48,23 @@ class Suite:
         """End the process."""
         self.process.communicate()
 
-    def make(self, game: Game) -> dict[str, str]:
-        env_id, kwargs = game.suites[self.name]
-        actions = [ACTIONS[self.name].format(move) for move in random_moves(game)]
-        versions: dict[str, str] = self.ask(
-            op="make", game=game.name, id=env_id, kwargs=kwargs, actions=actions
+    def make(self, game: Game, label: str) -> dict[str, str]:
+        """Build a side of ``game``; return the versions of its packages, or an ``error``."""
+        side: Side = game.sides[label]
+        template = side.action or ACTIONS[self.name]
+        answer: dict[str, str] = self.ask(
+            op="make",
+            game=label,
+            id=side.id,
+            kwargs=side.kwargs,
+            actions=[template.format(move) for move in moves_of(game, label)],
+            players=side.players,
+            envs=side.envs,
+            threads=side.threads,
         )
-        self.ask(op="play", game=game.name, seconds=0.1)  # warm up
-        return versions
+        if "error" not in answer:
+            self.ask(op="play", game=label, seconds=0.1)  # warm up
+        return answer
 
 
 def peers_python() -> Path:

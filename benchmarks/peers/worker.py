@@ -7,6 +7,8 @@ it waits and costs nothing. Clocks are read here, so the pipe is not part of any
     {"op": "make", "game": "lake", "id": "FrozenLake-v0-raw", "kwargs": {}, "actions": ["[up]"]}
     {"op": "play", "game": "lake", "seconds": 0.3}
     {"op": "reset", "game": "lake", "seconds": 0.3, "most": 300}
+
+``make`` answers with the versions of the packages, or with an ``error``.
 """
 
 from __future__ import annotations
@@ -29,69 +31,131 @@ CHUNK = 256  # most steps between two looks at the clock
 class GymGame:
     """A game with ``reset() -> (obs, info)`` and a five-tuple ``step``: llm_gym and GEM."""
 
-    def __init__(self, suite: str, env_id: str, kwargs: dict[str, Any]) -> None:
+    def __init__(self, suite: str, request: dict[str, Any]) -> None:
         if suite == "gem":
             import gem
             import gem.envs
 
-            self.env = gem.make(env_id, **kwargs)
+            self.env = gem.make(request["id"], **request["kwargs"])
         else:
             import gymnasium
 
             import llm_gym  # noqa: F401  # registers the ids
 
-            self.env = gymnasium.make(env_id, **kwargs)
+            self.env = gymnasium.make(request["id"], **request["kwargs"])
+        self.actions = cycle(request["actions"])
         self.env.reset(seed=0)
 
     def reset(self) -> None:
         self.env.reset()
 
-    def play(self, actions: Any) -> int:
-        """Play every action and return how many episodes ended."""
+    def play(self, count: int) -> tuple[int, float]:
+        """Play ``count`` actions; return how many episodes ended, and the seconds."""
         env, ended = self.env, 0
-        for action in actions:
+        start = now()
+        for action in islice(self.actions, count):
             _, _, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 ended += 1
                 env.reset()
-        return ended
+        return ended, now() - start
+
+
+class ChoosingGame(GymGame):
+    """A game of ours that chooses random usable moves itself; the clock stands still meanwhile."""
+
+    def play(self, count: int) -> tuple[int, float]:
+        env, ended, seconds = self.env, 0, 0.0
+        choose = env.unwrapped.random_action
+        for _ in range(count):
+            action = choose()
+            start = now()
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                ended += 1
+                env.reset()
+            seconds += now() - start
+        return ended, seconds
 
 
 class ArenaGame:
     """A game of TextArena: observations are fetched, and the reward comes with ``close``."""
 
-    def __init__(self, suite: str, env_id: str, kwargs: dict[str, Any]) -> None:
+    def __init__(self, suite: str, request: dict[str, Any]) -> None:
         import textarena
 
-        self.env = textarena.make(env_id, **kwargs)
-        self.env.reset(num_players=1, seed=0)
+        self.env = textarena.make(request["id"], **request["kwargs"])
+        self.players, self.actions = request["players"], cycle(request["actions"])
+        self.env.reset(num_players=self.players, seed=0)
 
     def reset(self) -> None:
-        self.env.reset(num_players=1)
+        self.env.reset(num_players=self.players)
         self.env.get_observation()
 
-    def play(self, actions: Any) -> int:
-        """Play every action and return how many episodes ended."""
-        env, ended = self.env, 0
-        for action in actions:
+    def play(self, count: int) -> tuple[int, float]:
+        env, ended, players = self.env, 0, self.players
+        start = now()
+        for action in islice(self.actions, count):
             done, _ = env.step(action)
             if done:
                 ended += 1
                 env.close()
-                env.reset(num_players=1)
+                env.reset(num_players=players)
             env.get_observation()
-        return ended
+        return ended, now() - start
 
 
-def play(game: Any, actions: Any, seconds: float) -> dict[str, float]:
+class VectorGame:
+    """Many environments in one process; a finished row begins again at its next step."""
+
+    def __init__(self, suite: str, request: dict[str, Any]) -> None:
+        self.envs = request["envs"]
+        if suite == "gem":
+            import gem.envs
+            from gem.vector.vector_env import AutoresetMode
+
+            self.env = gem.make_vec(
+                [request["id"]] * self.envs, async_mode=request["threads"], **request["kwargs"]
+            )
+            self.env.autoreset_mode = AutoresetMode.NEXT_STEP
+        else:
+            import llm_gym
+
+            self.env = llm_gym.make_vec(request["id"], self.envs, **request["kwargs"])
+        actions = iter(cycle(request["actions"]))
+        batches = [list(islice(actions, self.envs)) for _ in request["actions"]]
+        self.batches = cycle(batches)
+        self.env.reset(seed=0)
+
+    def play(self, count: int) -> tuple[int, float]:
+        """Play at least ``count`` actions; a step of all rows is as many as there are rows."""
+        ended = 0
+        start = now()
+        for actions in islice(self.batches, -(-count // self.envs)):
+            _, _, terminated, truncated, _ = self.env.step(actions)
+            ended += int((terminated | truncated).sum())
+        return ended, now() - start
+
+
+def make(suite: str, request: dict[str, Any]) -> Any:
+    if request["envs"]:
+        return VectorGame(suite, request)
+    if suite == "textarena":
+        return ArenaGame(suite, request)
+    return (GymGame if request["actions"] else ChoosingGame)(suite, request)
+
+
+def play(game: Any, seconds: float) -> dict[str, float]:
     """Step ``game`` for ``seconds``, resetting it whenever an episode ends."""
     steps = episodes = 0
-    chunk = 1  # doubled, so that a game of ten steps a second does not overrun its slice
-    start = now()
-    while (elapsed := now() - start) < seconds:
-        episodes += game.play(islice(actions, chunk))
-        steps += chunk
-        chunk = min(2 * chunk, CHUNK)
+    elapsed = 0.0
+    chunk = rows = getattr(game, "envs", 1)
+    begin = now()
+    while now() - begin < seconds:
+        ended, spent = game.play(chunk)
+        episodes, elapsed, steps = episodes + ended, elapsed + spent, steps + chunk
+        # Doubled, so that a game of ten steps a second does not overrun its slice.
+        chunk = min(2 * chunk, CHUNK * rows)
     return {"steps": steps, "episodes": episodes, "seconds": elapsed}
 
 
@@ -109,21 +173,21 @@ def reset(game: Any, seconds: float, most: int) -> list[float]:
 def main(suite: str) -> None:
     """Answer requests until the input ends."""
     answers, sys.stdout = sys.stdout, sys.stderr  # peers print; only answers may go out
-    games: dict[str, tuple[Any, Any]] = {}
+    games: dict[str, Any] = {}
     for line in sys.stdin:
         request = json.loads(line)
         answer: Any = None
         if request["op"] == "make":
-            kind = ArenaGame if suite == "textarena" else GymGame
-            game = kind(suite, request["id"], request["kwargs"])
-            games[request["game"]] = game, cycle(request["actions"])
-            answer = {name: importlib.metadata.version(name) for name in PACKAGES[suite]}
+            try:
+                games[request["game"]] = make(suite, request)
+                answer = {name: importlib.metadata.version(name) for name in PACKAGES[suite]}
+            except Exception as error:  # noqa: BLE001 - whatever a peer raises is why it is left out
+                what = " ".join(str(error).split()).strip("* ")
+                answer = {"error": f"{type(error).__name__}: {what[:200]}"}
+        elif request["op"] == "play":
+            answer = play(games[request["game"]], request["seconds"])
         else:
-            game, actions = games[request["game"]]
-            if request["op"] == "play":
-                answer = play(game, actions, request["seconds"])
-            else:
-                answer = reset(game, request["seconds"], request["most"])
+            answer = reset(games[request["game"]], request["seconds"], request["most"])
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -1,8 +1,10 @@
 """The ``llm-gym`` command.
 
-The core has ``list``, ``play`` and ``check``. Other packages, the trainer among them, add commands
-through the entry-point group ``llm_gym.commands``: a function that takes the arguments after the
-command's name and returns an exit code. It is imported only when called, so the core stays light.
+The core has ``list``, ``play``, ``check``, ``check-parser`` and ``replay``, and ``eval`` for a
+model that is served elsewhere (``--endpoint``). Other packages, the trainer among them, add
+commands through the entry-point group ``llm_gym.commands``: a function that takes the arguments
+after the command's name and returns an exit code. It is imported only when called, so the core
+stays light.
 """
 
 from __future__ import annotations
@@ -13,11 +15,18 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
-from llm_gym.cli import check, listing, play
-from llm_gym.errors import LLMGymError
+from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay
+from llm_gym.errors import ConfigError, LLMGymError
 
 GROUP = "llm_gym.commands"
-_BUILT_IN = {"list": listing, "play": play, "check": check}
+_BUILT_IN = {
+    "list": listing,
+    "play": play,
+    "check": check,
+    "check-parser": check_parser,
+    "check-sandbox": check_sandbox,
+    "replay": replay,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,9 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
     try:
+        if _plays_served(arguments):
+            from llm_gym.cli import served  # brings HTTP and TLS along
+
+            return served.main(arguments[1:])
         if arguments and arguments[0] in added and arguments[0] not in _BUILT_IN:
-            command: Callable[[list[str]], int] = added[arguments[0]].load()
-            return command(arguments[1:])
+            return _load(added[arguments[0]])(arguments[1:])
         options = _parser(added).parse_args(arguments or ["--help"])
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
@@ -36,6 +48,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
+
+
+def _plays_served(arguments: Sequence[str]) -> bool:
+    """Return whether a served model is to play, which needs no trainer.
+
+    >>> _plays_served(["eval", "llm_gym/Echo-v0", "--endpoint=http://localhost:8000"])
+    True
+    """
+    return arguments[:1] == ["eval"] and any(
+        each == "--endpoint" or each.startswith("--endpoint=") for each in arguments
+    )
+
+
+def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
+    try:
+        command: Callable[[list[str]], int] = entry.load()
+    except ModuleNotFoundError as error:
+        if entry.module.partition(".")[0] != "llm_gym_agents":
+            raise
+        served = "; a served model plays without it: --endpoint URL" * (entry.name == "eval")
+        raise ConfigError(
+            f"llm-gym {entry.name} needs {error.name}. Install the trainer with: "
+            f'pip install "llm-gym[train]"{served}'
+        ) from error
+    return command
 
 
 def _parser(added: dict[str, EntryPoint]) -> argparse.ArgumentParser:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 from typing import Any
 
 import gymnasium as gym
 
 from llm_gym.errors import ConfigError
+from llm_gym.plugins import find_spec, load_plugins
+from llm_gym.wrappers.as_text import ensure_text, speaks_text, split_settings
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add ``--set`` and ``--import``, which every command about an environment has."""
+    add_imports(parser)
     parser.add_argument(
         "--set",
         action="append",
@@ -22,13 +26,17 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the environment, such as --set rooms=8 (repeatable)",
     )
+
+
+def add_imports(parser: argparse.ArgumentParser) -> None:
+    """Add ``--import``."""
     parser.add_argument(
         "--import",
         action="append",
         default=[],
         dest="modules",
         metavar="MODULE",
-        help="import a module first, which registers its environments",
+        help="import a module first, which registers its environments (such as minigrid)",
     )
 
 
@@ -50,24 +58,50 @@ def settings(pairs: list[str]) -> dict[str, Any]:
     return found
 
 
-def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
-    """Build the environment that ``options.env`` names: an id, or ``module:EnvClass``."""
+def import_modules(options: argparse.Namespace) -> None:
+    """Import what ``--import`` names, and load the plugins; a broken one is reported."""
     sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet in our output
     for module in options.modules:
         _import(module)
+    for plugin in load_plugins():
+        if plugin.problem:
+            sys.stderr.write(f"llm-gym: {plugin}\n")
+
+
+def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
+    """Build the environment that ``options.env`` names: an id, or ``module:EnvClass``.
+
+    One that does not speak text is played through ``AsText``.
+    """
+    import_modules(options)
     kwargs = {**settings(options.set), **extra}
     try:
-        if ":" in options.env and "/" not in options.env:
-            module, _, name = options.env.partition(":")
+        module, _, name = options.env.partition(":")
+        if name and "/" not in options.env and name not in gym.registry:
             env_class = getattr(_import(module), name, None)
-            if env_class is None:
+            if isinstance(env_class, type):
+                own, words = split_settings(env_class, kwargs)
+                return ensure_text(env_class(**own), **words)
+            if name not in gym.registry:  # the module may have registered it
                 raise ConfigError(f"module {module} has no {name}")
-            env: gym.Env[str, str] = env_class(**kwargs)
-        else:
-            env = gym.make(options.env, **kwargs)
+        return _make_id(options.env, kwargs)
     except (gym.error.Error, TypeError) as error:
         raise ConfigError(f"cannot build {options.env}: {error}") from error
-    return env
+
+
+def _make_id(env_id: str, kwargs: dict[str, Any]) -> gym.Env[str, str]:
+    try:
+        spec = find_spec(env_id)
+    except ConfigError as error:
+        raise ConfigError(f"cannot build {env_id}: {error}") from error
+    own, words = split_settings(spec, kwargs)
+    env: gym.Env[Any, Any] = gym.make(spec, **own)
+    if speaks_text(env):
+        return ensure_text(env, **words)
+    env.close()
+    # By id, so that what is asked of ``unwrapped`` is answered in text as well.
+    return gym.make("llm_gym/AsText-v0", env_id=spec.id, env_kwargs=own, **words)
 
 
 def _import(module: str) -> Any:

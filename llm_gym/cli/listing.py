@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.envs import ENVS
+from llm_gym.plugins import owner
 from llm_gym.scores import PLAYERS, Score, measure, published
 
+_SUITE = frozenset(row.id for row in ENVS)
 HELP = "list the environments with turns and scores"
 
 
@@ -20,27 +24,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure", type=int, metavar="N", help="play N episodes each instead of quoting scores"
     )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also those of plugins, of Gymnasium and of imported packages, and whose they are",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_imports(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
-    ids = [row.id for row in ENVS if options.pattern.lower() in row.id.lower()]
+    import_modules(options)
+    known = [row.id for row in ENVS] + (_others() if options.all else [])
+    ids = [env_id for env_id in known if options.pattern.lower() in env_id.lower()]
     if not ids:
         sys.stderr.write(f"llm-gym: no environment id contains {options.pattern!r}\n")
         return 2
     if options.json:
-        rows = {env_id: _scores(env_id, options.measure) for env_id in ids}
-        plain = {i: {p: s._asdict() for p, s in row.items()} for i, row in rows.items()}
-        sys.stdout.write(json.dumps(plain, indent=2) + "\n")
+        sys.stdout.write(json.dumps(_rows(ids, options), indent=2) + "\n")
         return 0
     width = max(map(len, ids)) + 2
+    owners = {env_id: owner(gym.spec(env_id)) for env_id in ids} if options.all else {}
+    wide = max(map(len, owners.values()), default=0) + 2 * bool(owners)
     columns = "".join(f"{name:>9}" for name in ("limit", *PLAYERS))
-    sys.stdout.write(f"{'environment':<{width}}{columns}\n")
+    sys.stdout.write(f"{'environment':<{width}}{'from' * options.all:<{wide}}{columns}\n")
     for env_id in ids:
         scores = _scores(env_id, options.measure)
         cells = "".join(f"{_percent(scores.get(player)):>9}" for player in PLAYERS)
-        sys.stdout.write(f"{env_id:<{width}}{_limit(env_id):>9}{cells}\n")
+        whose = f"{owners.get(env_id, ''):<{wide}}"
+        sys.stdout.write(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}\n")
         sys.stdout.flush()
     episodes = options.measure or max(s.episodes for r in published().values() for s in r.values())
     sys.stdout.write(
@@ -50,15 +63,35 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _others() -> list[str]:
+    """Return the ids outside the suite, package by package."""
+    others = [env_id for env_id in gym.registry if env_id not in _SUITE]
+    return sorted(others, key=lambda env_id: (owner(gym.spec(env_id)), env_id))
+
+
+def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for env_id in ids:
+        scores = _scores(env_id, options.measure)
+        rows[env_id] = {player: score._asdict() for player, score in scores.items()}
+        if options.all:
+            rows[env_id]["from"] = owner(gym.spec(env_id))
+    return rows
+
+
 def _scores(env_id: str, episodes: int | None) -> dict[str, Score]:
-    if episodes is None:
+    if episodes is None or env_id not in _SUITE:
         return published().get(env_id, {})
     env = gym.make(env_id)
     return {player: measure(env, player, episodes) for player in PLAYERS}
 
 
 def _limit(env_id: str) -> str:
-    return str(getattr(gym.make(env_id).unwrapped, "max_turns", None) or "-")
+    # Other people's environments may need what is not installed, so these are not built.
+    turns = gym.spec(env_id).max_episode_steps
+    if env_id in _SUITE:
+        turns = getattr(gym.make(env_id).unwrapped, "max_turns", None)
+    return str(turns or "-")
 
 
 def _percent(score: Score | None) -> str:

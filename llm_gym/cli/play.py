@@ -9,16 +9,16 @@ from collections.abc import Callable
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.errors import ConfigError
 from llm_gym.outcome import stop_reason
 from llm_gym.scores import PLAYERS
-from llm_gym.text_env import TextEnv
 
 HELP = "play an environment in the terminal"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0")
+    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
     parser.add_argument("--seed", type=int, help="which episode (default: a random one)")
     parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
     add_settings(parser)
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Play one episode."""
     env = make(options)
     obs, _ = env.reset(seed=options.seed)
-    prompt = getattr(env.unwrapped, "system_prompt", "")
+    prompt = env.get_wrapper_attr("system_prompt") if env.has_wrapper_attr("system_prompt") else ""
     _say(f"{prompt}\n\n{obs}" if prompt else obs)
     if options.player is None:
         _say("\n(? lists the moves, quit ends the game)")
@@ -50,9 +50,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _watch(player: str) -> Callable[[gym.Env[str, str]], str | None]:
     def choose(env: gym.Env[str, str]) -> str | None:
-        game = env.unwrapped
-        assert isinstance(game, TextEnv)
-        action = PLAYERS[player](game)
+        try:
+            action: str = env.get_wrapper_attr(f"{player}_action")()
+        except (AttributeError, NotImplementedError) as error:
+            raise ConfigError(f"{env} brings no {player} along: {error}") from error
         _say(f"\n> {action}")
         return action
 
@@ -69,8 +70,8 @@ def _ask(env: gym.Env[str, str]) -> str | None:
             return None
         if text.strip() != "?":
             return text
-        game = env.unwrapped
-        legal = game.legal_actions() if isinstance(game, TextEnv) else None
+        told = env.has_wrapper_attr("legal_actions")
+        legal = env.get_wrapper_attr("legal_actions")() if told else None
         _say("  ".join(legal) if legal else "There are too many moves to list.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
@@ -49,33 +49,49 @@ def play_episode(
     """
     env = as_gym(env)
     observation, info = env.reset(seed=seed, options=options)
+    episode = begin_record(env, observation, info, seed, options)
+    episode.episode_id, episode.group = episode_id, group
+    episode.policy, episode.weights_version = policy_name, weights_version
+    while not (episode.dones and episode.dones[-1]):
+        action = policy(episode.states[-1])
+        if not isinstance(action, str):
+            raise ActionTypeError(f"a policy returns a str, got {type(action).__name__}")
+        add_turn(env, episode, action, env.step(action))
+    if not any(episode.moves):
+        episode.moves = []  # the environment does not say how it understood an action
+    return episode
+
+
+def begin_record(
+    env: gym.Env[str, str],
+    observation: object,
+    info: dict[str, Any],
+    seed: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> Trajectory:
+    """Return the record of an episode that has just begun with what ``reset`` returned."""
     episode = Trajectory(
         states=[_text(observation, env)],
-        episode_id=episode_id,
-        group=group,
         seed=seed,
         options=dict(options) if options else None,
-        policy=policy_name,
-        weights_version=weights_version,
         reset_info=dict(info),
         **describe_env(env),
     )
     prompt = _attribute(env, "system_prompt")  # after reset, which may change the rules
     if isinstance(prompt, str) and prompt:
         episode.messages.append({"role": "system", "content": prompt})
-    episode.messages.append({"role": "user", "content": observation})
-    while not (episode.dones and episode.dones[-1]):
-        _play_turn(env, policy, episode)
-    if not any(episode.moves):
-        episode.moves = []  # the environment does not say how it understood an action
+    episode.messages.append({"role": "user", "content": episode.states[0]})
     return episode
 
 
-def _play_turn(env: gym.Env[str, str], policy: Callable[[str], str], episode: Trajectory) -> None:
-    action = policy(episode.states[-1])
-    if not isinstance(action, str):
-        raise ActionTypeError(f"a policy returns a str, got {type(action).__name__}")
-    observation, reward, terminated, truncated, info = env.step(action)
+def add_turn(
+    env: gym.Env[str, str],
+    episode: Trajectory,
+    action: str,
+    step: tuple[str, SupportsFloat, bool, bool, dict[str, Any]],
+) -> None:
+    """Add a turn to ``episode``: the action, and what ``env.step`` returned for it."""
+    observation, reward, terminated, truncated, info = step
     move = info.get("move")
     episode.states.append(_text(observation, env))
     episode.actions.append(action)

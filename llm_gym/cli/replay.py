@@ -1,0 +1,56 @@
+"""``llm-gym replay``: play saved episodes again and report any difference."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from llm_gym.episodes import read_episodes
+from llm_gym.episodes.replay import rebuild, replay
+from llm_gym.errors import ConfigError, LLMGymError
+
+HELP = "play saved episodes again and report any difference"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("file", type=Path, help="a file of episode records")
+    parser.add_argument("--limit", type=int, help="only the first N episodes")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run whatever code the file names: environments, wrappers and tools of others",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print every difference; return 1 if there was one, 2 if an episode could not be played."""
+    if not options.file.is_file():
+        raise ConfigError(f"cannot read {options.file}: there is no such file")
+    sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
+    same = different = failed = 0
+    for number, episode in enumerate(read_episodes(options.file, torn="skip"), 1):
+        if options.limit is not None and number > options.limit:
+            break
+        name = f"episode {number} ({episode.env_id}, seed {episode.seed})"
+        try:
+            env = rebuild(episode, trust=options.trust)
+            try:
+                difference = replay(env, episode)
+            finally:
+                env.close()
+        except LLMGymError as error:
+            failed += 1
+            _say(f"{name} cannot be played again: {error}")
+            continue
+        same += not difference
+        different += bool(difference)
+        if difference:
+            _say(f"{name} differs: {difference}")
+    _say(f"{same} the same, {different} different, {failed} not played")
+    return 2 if failed else int(different > 0)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")

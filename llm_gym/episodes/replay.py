@@ -1,0 +1,152 @@
+"""Play a saved episode again, and say where it differs.
+
+A record holds what is needed: how the environment was built, its seed and options, and every
+action. What was recorded and what happens now should be the same, in any process; where they are
+not, the environment has changed or something in it is not seeded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from llm_gym.episodes.record import Trajectory
+from llm_gym.errors import RecordError
+from llm_gym.outcome import TERMINAL, StopReason
+
+_MAX_SHOWN = 100
+# A file of episodes may come from anyone, and a spec names code to import and run. These are the
+# wrappers that do nothing but what a text environment may do anyway.
+_HARMLESS = frozenset(
+    {
+        "gymnasium.wrappers.common:OrderEnforcing",
+        "gymnasium.wrappers.common:PassiveEnvChecker",
+        "gymnasium.wrappers.common:TimeLimit",
+        "llm_gym.wrappers.limits:EpisodeLimits",
+        "llm_gym.wrappers.max_invalid:MaxInvalid",
+        "llm_gym.wrappers.token_budget:TokenBudget",
+        "llm_gym.wrappers.tool_use:ToolUse",
+        "llm_gym.wrappers.transcript:TranscriptObservation",
+    }
+)
+
+
+def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
+    """Return the environment that ``episode`` was played in.
+
+    Args:
+        episode: A record with a spec.
+        trust: Whether to run whatever code the spec names. Otherwise it must be a registered
+            environment, under wrappers and with tools that are known to be harmless.
+    """
+    if episode.env_spec is None:
+        raise RecordError("the record has no spec of its environment")
+    try:
+        spec = EnvSpec.from_json(json.dumps(episode.env_spec))
+    except (TypeError, ValueError, KeyError) as error:
+        raise RecordError(f"its environment cannot be rebuilt: {error}") from error
+    if not trust and (why := _untrusted(spec)):
+        raise RecordError(f"{why}; if you trust the file, pass --trust")
+    try:
+        return gym.make(spec)
+    except (gym.error.Error, TypeError, ValueError, ImportError, AttributeError) as error:
+        raise RecordError(f"its environment cannot be rebuilt: {error}") from error
+
+
+def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
+    """Play the actions of ``episode`` in ``env``; return the first difference, or nothing.
+
+    >>> import llm_gym
+    >>> from llm_gym.episodes import play_episode
+    >>> env = gym.make("llm_gym/GuessTheNumber-v0")
+    >>> episode = play_episode(env, lambda observation: "7", seed=3)
+    >>> replay(env, episode)
+    ''
+    >>> episode.rewards[0] = 0.5
+    >>> replay(env, episode)
+    'turn 0: the reward is 0.0, was 0.5'
+    """
+    if episode.seed is None:
+        raise RecordError("the record has no seed, so nothing says which episode it is")
+    if any(info.get("tool_call") for info in episode.infos):
+        raise RecordError("some turns were played by tools outside the environment")
+    observation, _ = env.reset(seed=episode.seed, options=episode.options)
+    if difference := _differs("first observation", observation, _at(episode.states, 0)):
+        return difference
+    over = False
+    for turn, action in enumerate(episode.actions):
+        if over:
+            return f"turn {turn}: the episode is over, and was not"
+        observation, reward, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+        wanted = {
+            "observation": (observation, _at(episode.states, turn + 1)),
+            "reward": (float(reward), _at(episode.rewards, turn)),
+            "move": (info.get("move"), _at(episode.moves, turn)),
+            "end (terminated)": (bool(terminated), _at(episode.terminated, turn)),
+            "cut (truncated)": (bool(truncated), _cut(episode, turn)),
+        }
+        for name, (now, then) in wanted.items():
+            if difference := _differs(name, now, then):
+                return f"turn {turn}: {difference}"
+    if over and not (episode.dones and episode.dones[-1]):
+        return "the episode is over, and was not"
+    return ""
+
+
+def _at(column: list[Any], turn: int) -> Any:
+    return column[turn] if turn < len(column) else None
+
+
+def _cut(episode: Trajectory, turn: int) -> Any:
+    """Return whether the environment cut the episode; None where whoever played it may have."""
+    last = turn == len(episode.actions) - 1
+    outside = episode.stop_reason not in TERMINAL and episode.stop_reason != StopReason.PLAYING
+    return None if last and outside else _at(episode.truncated, turn)
+
+
+def _differs(name: str, now: Any, then: Any) -> str:
+    if then is None or now == then:
+        return ""
+    if isinstance(now, float) and isinstance(then, float) and math.isclose(now, then, rel_tol=1e-9):
+        return ""
+    if isinstance(now, str) and isinstance(then, str):
+        at = next((i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), None)
+        at = min(len(now), len(then)) if at is None else at
+        begin = max(0, at - 20)
+        now, then = now[begin : begin + _MAX_SHOWN], then[begin : begin + _MAX_SHOWN]
+        return f"the {name} differs from character {at} on: it is ...{now!r}, was ...{then!r}"
+    return f"the {name} is {now!r:.100}, was {then!r:.100}"
+
+
+def _untrusted(spec: EnvSpec) -> str:
+    """Return what in ``spec`` is not known to be harmless, or nothing."""
+    known = gym.registry.get(spec.id)
+    if known is None or known.entry_point != spec.entry_point or spec.vector_entry_point:
+        return f"{spec.id} is not registered, or as something else than {spec.entry_point}"
+    if setting := _risky(spec.kwargs):
+        return f"the setting {setting} may do anything"
+    for wrapper in spec.additional_wrappers:
+        if wrapper.entry_point not in _HARMLESS:
+            return f"the wrapper {wrapper.entry_point} may do anything"
+        if setting := _risky(wrapper.kwargs):
+            return f"the setting {setting} of {wrapper.name} may do anything"
+    return ""
+
+
+def _risky(settings: Any, name: str = "") -> str:
+    """Return the first setting that may name code, a server or a sandbox without walls."""
+    if isinstance(settings, str):
+        return f"{name}={settings!r:.60}" if ":" in settings else ""
+    if isinstance(settings, Mapping):
+        if found := settings.keys() & {"isolation", "mcp"}:
+            return str(min(found))
+        return next(filter(None, (_risky(value, str(key)) for key, value in settings.items())), "")
+    if isinstance(settings, list | tuple):
+        return next(filter(None, (_risky(value, name) for value in settings)), "")
+    return ""

@@ -1,0 +1,195 @@
+"""Tools of MCP servers, through the official client: the one door to the package ``mcp``.
+
+The client is asynchronous and a tool is not, so each server has a thread with an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from llm_gym.errors import ConfigError
+from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
+
+_START_S = 30.0
+
+
+class McpServer:
+    """A connection to an MCP server; its tools are in ``tools``.
+
+    Args:
+        command: Program and arguments of a server that speaks over its standard streams.
+        url: Address of a server that speaks streamable HTTP, instead of a command.
+        environment: Variables for the program, besides the few that the client passes on.
+        timeout: Seconds a call may take.
+
+    Example::
+
+        with McpServer(["uvx", "mcp-server-time"]) as server:
+            registry = ToolRegistry(server.tools)
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        url: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        if (command is None) == (url is None):
+            raise ConfigError("McpServer takes a command or a url: give one of them")
+        self.command, self.url = list(command or ()), url
+        self.environment, self.timeout = dict(environment or {}), timeout
+        check_timeout(timeout)
+        _import_mcp()
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        self._ready: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._live, name="mcp", daemon=True)
+        self._thread.start()
+        try:
+            self._session, listed = self._ready.result(_START_S)
+        except Exception as error:
+            self.close()
+            raise ConfigError(f"cannot connect to the MCP server {self}: {error}") from error
+        self.tools = [McpTool(self, row) for row in listed]
+
+    def __str__(self) -> str:
+        return self.url or " ".join(self.command)
+
+    def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Call a tool of the server; its text, or ``ToolError`` with the reason."""
+        if not self._thread.is_alive():
+            raise ToolError("The MCP server is closed.")
+        asked = asyncio.run_coroutine_threadsafe(
+            self._session.call_tool(name, arguments), self._loop
+        )
+        try:
+            answer = asked.result(self.timeout).model_dump(by_alias=True)
+        except TimeoutError:
+            asked.cancel()
+            raise ToolError(f"{name} took longer than {self.timeout:g} s.") from None
+        text = "\n".join(_as_text(part) for part in answer.get("content") or ())
+        if answer.get("isError"):
+            raise ToolError(text or f"{name} failed.")
+        return text
+
+    def close(self) -> None:
+        """End the connection, and the program if there is one."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join(_START_S)
+
+    def __enter__(self) -> McpServer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _live(self) -> None:
+        """Run the event loop of this server until it is closed."""
+        try:
+            self._loop.run_until_complete(self._connect_and_wait())
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the connection
+            if not self._ready.done():
+                self._ready.set_exception(error)
+        finally:
+            self._loop.close()
+
+    async def _connect_and_wait(self) -> None:
+        mcp = _import_mcp()
+        async with AsyncExitStack() as stack:
+            streams = await stack.enter_async_context(self._transport())
+            session = await stack.enter_async_context(mcp.ClientSession(*streams[:2]))
+            await session.initialize()
+            self._ready.set_result((session, await _all_tools(session)))
+            await self._closing.wait()
+
+    def _transport(self) -> Any:
+        mcp = _import_mcp()
+        if self.url is None:
+            program, *arguments = self.command
+            return mcp.stdio_client(
+                mcp.StdioServerParameters(
+                    command=program, args=arguments, env=self.environment or None
+                )
+            )
+        http: Any = import_module("mcp.client.streamable_http")
+        # It has been renamed in the course of the package's life.
+        names = ("streamable_http_client", "streamablehttp_client")
+        connect = next(getattr(http, name) for name in names if hasattr(http, name))
+        return connect(self.url)
+
+
+class McpTool(Tool):
+    """One tool of an MCP server."""
+
+    timeout = None  # the server's own is kept by ``McpServer.call``
+
+    def __init__(self, server: McpServer, row: Mapping[str, Any]) -> None:
+        self.server, self.remote_name = server, str(row["name"])
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", self.remote_name)[:64]
+        if not re.match(r"[A-Za-z_]", name):
+            name = f"_{name}"[:64]
+        schema = {"type": "object", "properties": {}, **(row.get("inputSchema") or {})}
+        self._definition = ToolDefinition(name, row.get("description") or "", schema)
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._definition
+
+    def execute(self, /, **params: Any) -> str:
+        return self.server.call(self.remote_name, params)
+
+    def close(self) -> None:
+        self.server.close()
+
+
+def mcp_tools(command: Sequence[str] | None = None, **settings: Any) -> list[McpTool]:
+    """Return the tools of an MCP server; the connection ends with the process.
+
+    Args:
+        command: As in ``McpServer``.
+        **settings: Further arguments of ``McpServer``.
+    """
+    return McpServer(command, **settings).tools
+
+
+async def _all_tools(session: Any) -> list[dict[str, Any]]:
+    """Return what the server lists, page by page."""
+    types: Any = import_module("mcp.types")
+    listed = (await session.list_tools()).model_dump(by_alias=True)
+    tools: list[dict[str, Any]] = listed["tools"]
+    while cursor := listed.get("nextCursor"):
+        page = types.PaginatedRequestParams(cursor=cursor)
+        listed = (await session.list_tools(params=page)).model_dump(by_alias=True)
+        tools += listed["tools"]
+    return tools
+
+
+def _as_text(part: Mapping[str, Any]) -> str:
+    if part.get("type") == "text":
+        return str(part.get("text", ""))
+    return f"[{part.get('type', 'content')} that is not text]"
+
+
+def _import_mcp() -> Any:
+    try:
+        return import_module("mcp")
+    except ImportError as error:
+        raise ConfigError(
+            'tools of MCP servers need mcp. Install it with: pip install "llm-gym[mcp]"'
+        ) from error

@@ -1,0 +1,104 @@
+"""``python``: runs code in the sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llm_gym.tools.builtin.arithmetic import arithmetic
+from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, check_timeout
+from llm_gym.tools.sandbox import Sandbox, SandboxError, Session, shared
+
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "Python code."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+_ONCE = "Run Python code. What it prints is returned, and the value of a last expression."
+_ON = f"{_ONCE} Variables are kept from call to call."
+
+
+class PythonTool(Tool):
+    """Runs Python in the sandbox that the process shares, or in one of your own.
+
+    Plain arithmetic is worked out without a process, with the same result.
+
+    Pickled or copied in mid-episode, a stateful tool has its variables again: the code that made
+    them is run again before the next call.
+
+    Args:
+        stateful: Whether variables are kept from call to call, until ``reset``.
+        timeout: Seconds a call may take.
+        isolation: As in ``Sandbox``.
+        memory_mb: As in ``Sandbox``.
+        sandbox: One of your own, instead of the two settings before.
+
+    >>> PythonTool(isolation="none").execute(code="2 ** 10")
+    '1024'
+    """
+
+    def __init__(
+        self,
+        *,
+        stateful: bool = False,
+        timeout: float = 5.0,
+        isolation: str = "auto",
+        memory_mb: int = 512,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        check_timeout(timeout)
+        self.stateful, self.seconds = stateful, timeout
+        self.isolation, self.memory_mb = isolation, memory_mb
+        self._sandbox = sandbox
+        self._definition = ToolDefinition("python", _ON if stateful else _ONCE, _PARAMETERS)
+        self._past: list[str] = []
+        self._session: Session | None = None
+
+    # It keeps its own time, by ending the process.
+    timeout = None
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._definition
+
+    def execute(self, /, **params: Any) -> str:
+        code = params["code"]
+        if not self.stateful and (value := arithmetic(code)) is not None:
+            return value
+        sandbox = self._sandbox or shared(isolation=self.isolation, memory_mb=self.memory_mb)
+        try:
+            if not self.stateful:
+                result = sandbox.run(code, self.seconds)
+            else:
+                session = self._resumed(sandbox)
+                losses = session.restarts
+                result = session.run(code, self.seconds)
+                self._past.append(code)
+                if session.restarts > losses:
+                    self._past = []
+                    raise ToolError(f"{result.text()}\nAll variables were lost.")
+        except SandboxError as error:
+            raise ToolError(f"Python is not available: {error}.") from error
+        if not result.ok:
+            raise ToolError(result.text())
+        return result.text()
+
+    def _resumed(self, sandbox: Sandbox) -> Session:
+        if self._session is None:
+            self._session = sandbox.session()
+            for code in self._past:
+                self._session.run(code, self.seconds)
+        return self._session
+
+    def reset(self) -> None:
+        self._past = []
+        self.close()
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process cannot be pickled; a sandbox of one's own becomes the shared one.
+        return {**vars(self), "_session": None, "_sandbox": None}

@@ -1,0 +1,226 @@
+"""``sql``: reads a database, and nothing but reads.
+
+A query is stopped after a number of steps of SQLite's machine, not of seconds: the same query
+has the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from llm_gym.errors import ConfigError
+from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
+
+MAX_QUERY_CHARS = 5000
+_STEPS_AT_ONCE = 1000
+_ALLOWED = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
+# Functions that reach files or memory, or give every call another result.
+_FORBIDDEN = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit", "random"}
+_FORBIDDEN |= {"randomblob"}
+# Each name in WITH is expanded wherever it is used, before the first step: a query of a dozen
+# lines can double a dozen times. Every use needs one of these.
+_USES = re.compile(r",|\b(?:from|join|in)\b", re.IGNORECASE)
+_WITH = re.compile(r"\bwith\b", re.IGNORECASE)
+_MAX_USES = 20
+
+
+class Database:
+    """A database that only answers questions.
+
+    It is opened at the first question, and opened again in a process it was pickled into.
+
+    Args:
+        source: Path of an SQLite file, or SQL that makes a database in memory.
+        max_steps: Steps of SQLite's machine per query.
+        max_value_chars: Longest text that a query may make or read.
+
+    >>> database = Database("CREATE TABLE t (n); INSERT INTO t VALUES (1), (2);")
+    >>> database.query("SELECT sum(n) FROM t")
+    (['sum(n)'], [(3,)])
+    """
+
+    def __init__(
+        self, source: str, *, max_steps: int = 2_000_000, max_value_chars: int = 1000
+    ) -> None:
+        self.source, self.max_steps, self.max_value_chars = source, max_steps, max_value_chars
+        self._connection: sqlite3.Connection | None = None
+
+    def query(self, sql: str, max_rows: int = 1000) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of the columns and up to ``max_rows`` rows.
+
+        Raises ``ToolError`` with the reason if the query cannot be answered.
+        """
+        if len(sql) > MAX_QUERY_CHARS:
+            raise ToolError(f"A query has at most {MAX_QUERY_CHARS} characters.")
+        if _WITH.search(sql) and len(_USES.findall(sql)) > _MAX_USES:
+            raise ToolError(
+                f"A query with WITH has at most {_MAX_USES} commas, FROM, JOIN and IN together."
+            )
+        connection = self._opened()
+        steps = 0
+
+        def stop() -> bool:
+            nonlocal steps
+            steps += _STEPS_AT_ONCE
+            return steps > self.max_steps
+
+        connection.set_progress_handler(stop, _STEPS_AT_ONCE)
+        try:
+            cursor = connection.execute(sql)
+            rows = cursor.fetchmany(max_rows)
+            columns = [column[0] for column in cursor.description or ()]
+            cursor.close()
+        except (sqlite3.Error, sqlite3.Warning, ValueError, UnicodeError) as error:
+            raise ToolError(_reason(error)) from error
+        if not columns:  # an empty statement, or one that does nothing here
+            raise ToolError("Use one SELECT.")
+        return columns, rows
+
+    def close(self) -> None:
+        """Close the connection; the next question opens it again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            if _is_file(self.source):
+                uri = f"{Path(self.source).resolve().as_uri()}?mode=ro"
+                connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            else:
+                connection = sqlite3.connect(":memory:", check_same_thread=False)
+                connection.executescript(self.source)
+            connection.execute("PRAGMA query_only = ON")
+            # Reads the schema now, whose statements may be longer than a value.
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self.max_value_chars)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100)
+            connection.set_authorizer(_authorize)
+            self._connection = connection
+        return self._connection
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_connection": None}
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _is_file(source: str) -> bool:
+    return "\n" not in source and ";" not in source
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action not in _ALLOWED:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN:
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    if "interrupted" in text:
+        return "The query takes too long."
+    if "not authorized" in text or "prohibited" in text or "readonly" in text:
+        return "The database is read-only: use one SELECT."
+    if "one statement" in text:
+        return "Give one statement at a time."
+    return f"SQL error: {text}."
+
+
+_DEFINITION = ToolDefinition(
+    "sql",
+    "Read the database with one SELECT statement (SQLite).",
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "A SELECT statement."}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+class SqlTool(Tool):
+    """Answers SQL queries, read-only.
+
+    Args:
+        database: Path of an SQLite file, or SQL that makes a database in memory.
+        max_rows: Rows shown.
+        max_steps: Steps of SQLite's machine per query.
+        max_value_chars: Longest text that a query may make or read.
+
+    >>> tool = SqlTool("CREATE TABLE t (n, s); INSERT INTO t VALUES (1, 'one'), (2, NULL);")
+    >>> print(tool.execute(query="SELECT * FROM t"))
+    n | s
+    1 | one
+    2 | NULL
+    (2 rows)
+    """
+
+    timeout = None  # it counts steps instead
+
+    def __init__(
+        self,
+        database: str,
+        *,
+        max_rows: int = 20,
+        max_steps: int = 2_000_000,
+        max_value_chars: int = 1000,
+    ) -> None:
+        for name, value, least in (
+            ("max_rows", max_rows, 1),
+            ("max_steps", max_steps, 1),
+            ("max_value_chars", max_value_chars, 100),
+        ):
+            if value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
+        if _is_file(database) and not Path(database).is_file():
+            raise ConfigError(f"database must be a file or SQL that makes one, got {database!r}")
+        self.max_rows = max_rows
+        self.database = Database(database, max_steps=max_steps, max_value_chars=max_value_chars)
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return _DEFINITION
+
+    def execute(self, /, **params: Any) -> str:
+        columns, rows = self.database.query(params["query"], self.max_rows + 1)
+        return show_table(columns, rows, self.max_rows)
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def show_table(columns: list[str], rows: list[tuple[Any, ...]], max_rows: int) -> str:
+    r"""Return a result as text.
+
+    >>> show_table(["n"], [(1,), (2.5,), (None,)], 2)
+    'n\n1\n2.5\n(the first 2 rows)'
+    """
+    shown = [" | ".join(columns)]
+    shown += [" | ".join(_show(value) for value in row) for row in rows[:max_rows]]
+    count = len(rows)
+    if count > max_rows:
+        shown.append(f"(the first {max_rows} rows)")
+    else:
+        shown.append(f"({count} row{'s' * (count != 1)})")
+    return "\n".join(shown)
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return str(value)

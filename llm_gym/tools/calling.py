@@ -1,0 +1,115 @@
+"""From a model's reply to the results of its calls: what the wrapper and the manager share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from llm_gym.errors import ConfigError
+from llm_gym.parsing.base import ActionParser, Parsed, ToolCall
+from llm_gym.tools.registry import ToolRegistry
+
+NO_CALLS_LEFT = "You have no tool calls left; answer without one."
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """A call and what came of it."""
+
+    name: str
+    """Empty where the reply could not be read."""
+    arguments: dict[str, Any]
+    success: bool
+    result: str
+    """What the model is told: the result, or what went wrong."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary."""
+        return asdict(self)
+
+
+class Ran(NamedTuple):
+    """What came of a reply's calls."""
+
+    results: list[ToolResult]
+    spent: int
+    """Calls that count against a budget."""
+    answer: str | None
+    """The result of a final tool, such as ``finish``."""
+
+
+def is_call(parsed: Parsed, registry: ToolRegistry) -> bool:
+    """Return whether a reply is for the tools rather than for the environment.
+
+    A problem is: the model meant to call and is told why it could not. A bare action that names
+    no tool is a move.
+    """
+    if parsed.calls and parsed.answer is not None:
+        return all(call.name in registry for call in parsed.calls)
+    return bool(parsed.calls or parsed.problem)
+
+
+def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None) -> Ran:
+    """Run the calls of a reply in order, up to and including a final one.
+
+    Args:
+        registry: Runs them.
+        parsed: A reply for which ``is_call`` holds.
+        allowed: Calls that are left, or None. The first one beyond is answered with a refusal.
+            A reply that cannot be read counts as one, a final call as none.
+    """
+    if parsed.problem:
+        if allowed is not None and allowed <= 0:
+            return Ran([ToolResult("", {}, False, NO_CALLS_LEFT)], 0, None)
+        return Ran([ToolResult("", {}, False, parsed.problem)], 1, None)
+    results: list[ToolResult] = []
+    spent = 0
+    for call in parsed.calls:
+        tool = registry.tools.get(call.name)
+        final = tool is not None and tool.final
+        if allowed is not None and spent >= allowed and not final:
+            results.append(ToolResult(call.name, call.arguments, False, NO_CALLS_LEFT))
+            break
+        spent += not final
+        results.append(_run(registry, call))
+        if final and results[-1].success:
+            return Ran(results, spent, results[-1].result)
+    return Ran(results, spent, None)
+
+
+def feedback(parser: ActionParser, results: Sequence[ToolResult]) -> str:
+    """Return what the model reads next: every result, in the parser's own form."""
+    return "\n".join(
+        parser.render_result(ToolCall(one.name, one.arguments), one.result) for one in results
+    )
+
+
+def check_budget(name: str, value: int | None) -> int | None:
+    """Return ``value`` if it is a whole number from 0 on, or None."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (whole and value >= 0):
+        raise ConfigError(f"{name} must be a whole number of at least 0 or None, got {value!r}")
+    return value
+
+
+def _run(registry: ToolRegistry, call: ToolCall) -> ToolResult:
+    arguments, problem = _bind(registry, call)
+    if problem:
+        return ToolResult(call.name, arguments, False, problem)
+    return ToolResult(call.name, arguments, *registry.execute_tool(call.name, **arguments))
+
+
+def _bind(registry: ToolRegistry, call: ToolCall) -> tuple[dict[str, Any], str]:
+    """Return the arguments of ``call``, or why there are none.
+
+    Input that came without names goes to the only parameter, or the only one that is required.
+    """
+    if call.text is None or call.name not in registry:
+        return call.arguments, ""
+    definition = registry.tools[call.name].definition
+    names = definition.required if len(definition.required) == 1 else tuple(definition.properties)
+    if len(names) != 1:
+        wanted = ", ".join(definition.properties) or "no arguments"
+        return {}, f"{call.name} takes {wanted}; give its input as a JSON object."
+    return {names[0]: call.text}, ""

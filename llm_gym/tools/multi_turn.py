@@ -1,0 +1,198 @@
+"""``MultiTurnManager``: a conversation with tools, turn by turn, without Gymnasium's loop.
+
+``ToolUse`` is the same thing as a wrapper; use it where something else drives the environment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import BaseEnvironment
+from llm_gym.parsing import ActionParser, get_parser
+from llm_gym.tools.calling import ToolResult, check_budget, feedback, is_call, run_calls
+from llm_gym.tools.environment import EnvironmentStepTool, Step, begun, play
+from llm_gym.tools.registry import ToolRegistry
+
+MOVE = "environment_step"
+"""Name under which a reply that was played as a move is listed."""
+
+
+@dataclass
+class Turn:
+    """One reply and what came of it."""
+
+    number: int
+    """From 0 on."""
+    observation: str
+    """What the model had read."""
+    output: str
+    """What it wrote."""
+    thought: str = ""
+    answer: str | None = None
+    """What it wrote for the environment or the user, where it called no tool."""
+    tool_calls: list[ToolResult] = field(default_factory=list)
+    tool_call: ToolResult | None = None
+    """The only call; several are joined into one, with all their results. None for an answer
+    that there was no environment to play in."""
+    step: Step | None = None
+    """What the environment returned, where the turn played a move."""
+    done: bool = False
+    """Whether the episode is over."""
+
+    @property
+    def reward(self) -> float:
+        """Reward of the turn."""
+        return 0.0 if self.step is None else self.step.reward
+
+
+class MultiTurnManager:
+    """Runs the tools that replies call, plays moves, and keeps the history.
+
+    A reply with a call runs it. One without is an answer: it is played in ``env`` where there is
+    one, and otherwise ends the episode, as does a final tool such as ``finish``.
+
+    Args:
+        registry: The tools.
+        parser: Reads the replies; a parser or its name.
+        env: Moves are played here, in an episode that is under way. An ``EnvironmentStepTool``
+            in the registry plays in it too.
+        max_turns: Replies after which the episode is over.
+        max_calls: Calls per episode; later ones are refused in words.
+
+    >>> from llm_gym.tools import tool
+    >>> @tool
+    ... def add(a: int, b: int) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> manager = MultiTurnManager(ToolRegistry([add]), "json")
+    >>> turn = manager.step('{"tool": "add", "args": {"a": 1, "b": 2}}', "What is 1 + 2?")
+    >>> turn.tool_call.result
+    '3'
+    >>> manager.step("It is 3.", turn.tool_call.result).answer
+    'It is 3.'
+    >>> manager.episode_summary()["tool_calls"]
+    {'add': 1}
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        parser: ActionParser | str,
+        env: gym.Env[str, str] | BaseEnvironment | None = None,
+        *,
+        max_turns: int | None = None,
+        max_calls: int | None = None,
+    ) -> None:
+        if max_turns is not None and max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
+        self.registry, self.parser = registry, get_parser(parser)
+        self.max_turns, self.max_calls = max_turns, check_budget("max_calls", max_calls)
+        self.history: list[Turn] = []
+        self._own_env, self._spent = env, 0
+        self._bind(env)
+
+    def reset(self, env: gym.Env[str, str] | BaseEnvironment | None = None) -> None:
+        """Begin an episode.
+
+        Args:
+            env: Where to play it; None for the environment that the manager was made with. It is
+                not reset: that is for its owner to do.
+        """
+        self.history, self._spent = [], 0
+        self.registry.reset()
+        self._bind(self._own_env if env is None else env)
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode is over."""
+        return bool(self.history) and self.history[-1].done
+
+    def step(self, model_output: str, observation: str | tuple[str, dict[str, Any]] = "") -> Turn:
+        """Deal with a reply to ``observation``, which may be what ``env.reset()`` returned."""
+        if self.done:
+            raise ConfigError("the episode is over; call reset() before the next step")
+        read = observation[0] if isinstance(observation, tuple) else observation
+        turn = Turn(len(self.history), read, model_output)
+        parsed = self.parser.parse(model_output)
+        turn.thought = parsed.thought
+        if is_call(parsed, self.registry):
+            left = None if self.max_calls is None else self.max_calls - self._spent
+            steppers = self._steppers()
+            before = [tool.last_step for tool in steppers]
+            ran = run_calls(self.registry, parsed, left)
+            self._spent += ran.spent
+            turn.tool_calls, turn.answer = ran.results, ran.answer
+            turn.tool_call = self._joined(ran.results)
+            turn.step = _latest(steppers, before)
+        else:
+            turn.answer = parsed.answer or ""
+        if turn.answer is not None and self.env is not None:
+            self._play(turn, turn.answer)
+        turn.done = self._is_over(turn)
+        self.history.append(turn)
+        return turn
+
+    def episode_summary(self) -> dict[str, Any]:
+        """Return the numbers of the episode so far."""
+        calls = [call for turn in self.history for call in turn.tool_calls]
+        steps = [turn.step for turn in self.history if turn.step is not None]
+        return {
+            "num_turns": len(self.history),
+            "num_tool_calls": len(calls),
+            "tool_calls": dict(Counter(call.name for call in calls if call.name)),
+            "failed_calls": sum(not call.success for call in calls),
+            "unreadable_replies": sum(not call.name for call in calls),
+            "total_reward": sum(turn.reward for turn in self.history),
+            "answer": self.history[-1].answer if self.history else None,
+            "success": bool(steps and steps[-1].info.get("success", False)),
+            "terminated": bool(steps and steps[-1].terminated),
+            "truncated": self.done and not (steps and steps[-1].terminated) and self._is_cut(),
+            "done": self.done,
+        }
+
+    def _bind(self, env: gym.Env[str, str] | BaseEnvironment | None) -> None:
+        self.env = None if env is None else begun(env)
+        if self.env is not None:
+            for tool in self._steppers():
+                tool.bind(self.env)
+
+    def _steppers(self) -> list[EnvironmentStepTool]:
+        tools = self.registry.tools.values()
+        return [tool for tool in tools if isinstance(tool, EnvironmentStepTool)]
+
+    def _play(self, turn: Turn, move: str) -> None:
+        assert self.env is not None
+        turn.step = play(self.env, move)
+        turn.tool_call = ToolResult(MOVE, {"action": move}, True, turn.step.observation)
+
+    def _joined(self, results: list[ToolResult]) -> ToolResult:
+        names = ", ".join(one.name for one in results)
+        arguments = results[0].arguments if len(results) == 1 else {}
+        success = all(one.success for one in results)
+        return ToolResult(names, arguments, success, feedback(self.parser, results))
+
+    def _is_over(self, turn: Turn) -> bool:
+        if turn.step is not None and (turn.step.terminated or turn.step.truncated):
+            return True
+        if turn.answer is not None and self.env is None:
+            return True
+        return turn.number + 1 == self.max_turns
+
+    def _is_cut(self) -> bool:
+        last = self.history[-1]
+        if last.step is not None and last.step.truncated:
+            return True
+        return self.max_turns == len(self.history) and (last.answer is None or self.env is not None)
+
+
+def _latest(tools: list[EnvironmentStepTool], before: list[Step | None]) -> Step | None:
+    """Return the step that the calls of a turn took, if they took one."""
+    steps = [
+        tool.last_step for tool, old in zip(tools, before, strict=True) if tool.last_step is not old
+    ]
+    return steps[-1] if steps else None

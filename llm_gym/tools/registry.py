@@ -1,0 +1,186 @@
+"""``ToolRegistry``: the tools of an episode, and the one place where they are run.
+
+Whatever a call does (an unknown name, arguments that do not fit, an exception, no end), the
+answer is text for the model. Only ``KeyboardInterrupt`` and its like get through.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llm_gym.errors import ConfigError
+from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError
+from llm_gym.tools.schema import fit
+
+MAX_RESULT_CHARS = 4000
+"""Longest result that a model is shown, unless the registry is told otherwise."""
+
+
+@dataclass
+class ToolCounts:
+    """How often a tool was called, and how often that failed."""
+
+    calls: int = 0
+    errors: int = 0
+    timeouts: int = 0
+    """Of the errors, those that ran out of time."""
+
+
+class ToolRegistry:
+    """Tools by name.
+
+    Args:
+        tools: Tools, or functions to make tools of.
+        max_result_chars: Longest result; the middle of a longer one is cut out.
+
+    >>> registry = ToolRegistry()
+    >>> @registry.register
+    ... def shout(text: str) -> str:
+    ...     '''Say it loudly.'''
+    ...     return text.upper()
+    >>> registry.execute_tool("shout", text="hello")
+    (True, 'HELLO')
+    >>> registry.execute_tool("shoot", text="hello")
+    (False, "There is no tool 'shoot'. Did you mean shout? Tools: shout.")
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        *,
+        max_result_chars: int = MAX_RESULT_CHARS,
+    ) -> None:
+        if max_result_chars < 100:
+            raise ConfigError(f"max_result_chars must be at least 100, got {max_result_chars}")
+        self.max_result_chars = max_result_chars
+        self.counts: dict[str, ToolCounts] = {}
+        """Of this registry since it was made, by tool."""
+        self._tools: dict[str, Tool] = {}
+        for one in tools:
+            self.register(one)
+
+    def register(self, tool: Tool | Callable[..., object]) -> Tool:
+        """Add a tool, or a function as one; return the tool. Also a decorator."""
+        if not isinstance(tool, Tool):
+            if isinstance(tool, type) or not callable(tool):
+                raise ConfigError(
+                    f"register takes a tool or a function, got {tool!r}; build a class first"
+                )
+            tool = FunctionTool(tool)
+        name = tool.definition.name
+        if name in self._tools:
+            raise ConfigError(f"there is a tool called {name} already")
+        self._tools[name] = tool
+        self.counts[name] = ToolCounts()
+        return tool
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools, by name, in the order in which they were registered."""
+        return self._tools
+
+    @property
+    def definitions(self) -> list[ToolDefinition]:
+        """What a model is told about each tool."""
+        return [tool.definition for tool in self._tools.values()]
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """Return what the ``tools=`` of a chat template takes."""
+        return [definition.schema() for definition in self.definitions]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def execute_tool(self, name: str, /, **params: Any) -> tuple[bool, str]:
+        """Run a tool; return whether it succeeded, and its result or what went wrong."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return False, self.unknown(name)
+        counts = self.counts[name]
+        counts.calls += 1
+        params, problem = fit(params, tool.definition.parameters)
+        if problem:
+            counts.errors += 1
+            return False, f"{name} was not called: {problem}."
+        succeeded, result = _run(tool, params)
+        if not succeeded:
+            counts.errors += 1
+            counts.timeouts += result is None
+        text = f"{name} took longer than {tool.timeout:g} s." if result is None else result
+        return succeeded, shorten(text, self.max_result_chars)
+
+    def reset(self) -> None:
+        """Let every tool forget what earlier calls left behind."""
+        for tool in self._tools.values():
+            tool.reset()
+
+    def close(self) -> None:
+        """Close every tool."""
+        for tool in self._tools.values():
+            tool.close()
+
+    def unknown(self, name: object) -> str:
+        """Return what a model is told that calls a tool which is not there."""
+        known = ", ".join(self._tools) or "none"
+        shown = str(name)[:64]
+        close = difflib.get_close_matches(shown, self._tools, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        return f"There is no tool {shown!r}.{hint} Tools: {known}."
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return ``text``, or its beginning and its end where it is longer than ``limit``.
+
+    >>> shorten("0123456789" * 20, 40)
+    '0123456 [187 characters left out] 456789'
+    """
+    if len(text) <= limit:
+        return text
+    keep = limit - len(f" [{len(text)} characters left out] ")
+    head, tail = keep - keep // 2, keep // 2
+    return f"{text[:head]} [{len(text) - keep} characters left out] {text[len(text) - tail :]}"
+
+
+def as_text(result: object) -> str:
+    """Return what a tool returned as text: JSON, unless it is a string or JSON has no word.
+
+    >>> as_text("as it is"), as_text({"n": 1}), as_text(None)
+    ('as it is', '{"n": 1}', 'null')
+    """
+    if isinstance(result, str):
+        return str.__str__(result)
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(result)
+
+
+def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str | None]:
+    """Return whether the tool succeeded and its text; no text if it ran out of time."""
+    if tool.timeout is None:
+        return _attempt(tool, params)
+    # A thread for each call: one that hangs keeps its own thread busy and nobody else's.
+    answers: list[tuple[bool, str]] = []
+    worker = threading.Thread(
+        target=lambda: answers.append(_attempt(tool, params)), name=tool.name, daemon=True
+    )
+    worker.start()
+    worker.join(tool.timeout)
+    return answers[0] if answers else (False, None)
+
+
+def _attempt(tool: Tool, params: dict[str, Any]) -> tuple[bool, str]:
+    try:
+        return True, as_text(tool.execute(**params))
+    except ToolError as error:
+        return False, str(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may raise anything; we tell
+        return False, f"{tool.name} failed: {type(error).__name__}: {error}"

@@ -1,0 +1,192 @@
+"""Definitions: what the model is told follows from what the programmer wrote."""
+
+import copy
+import pickle
+from typing import Any, Literal, Optional
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym.tools import FunctionTool, Tool, ToolDefinition, ToolRegistry, tool
+
+NOTHING = {"type": "object", "properties": {}}
+
+
+@tool
+def everything(
+    text: str,
+    count: int,
+    share: float = 0.5,
+    exact: bool = False,
+    order: Literal["new", "old"] = "new",
+    tags: list[str] | None = None,
+    extra: dict[str, int] | None = None,
+    maybe: Optional[int] = None,  # noqa: UP045 - the old way of writing it
+    anything: Any = None,
+) -> str:
+    """Do everything
+    at once.
+
+    And more of it.
+
+    Args:
+        text: What to
+            look at.
+        count (int): How often: at least once.
+        tags: Words.
+
+    Returns:
+        text: Not an argument.
+    """
+    return f"{text} {count} {share} {exact} {order} {tags} {extra} {maybe} {anything}"
+
+
+@tool(timeout=2)
+def quick() -> int:
+    """Return one."""
+    return 1
+
+
+def test_types_and_docstring_become_the_schema():
+    definition = everything.definition
+    assert definition.name == "everything"
+    assert definition.description == "Do everything at once.\n\nAnd more of it."
+    assert definition.required == ("text", "count")
+    assert definition.parameters["additionalProperties"] is False
+    assert definition.properties == {
+        "text": {"type": "string", "description": "What to look at."},
+        "count": {"type": "integer", "description": "How often: at least once."},
+        "share": {"type": "number", "default": 0.5},
+        "exact": {"type": "boolean", "default": False},
+        "order": {"type": "string", "enum": ["new", "old"], "default": "new"},
+        "tags": {
+            "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}],
+            "description": "Words.",
+            "default": None,
+        },
+        "extra": {
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": "integer"}},
+                {"type": "null"},
+            ],
+            "default": None,
+        },
+        "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+        "anything": {"default": None},
+    }
+
+
+def test_the_schema_is_what_chat_templates_take():
+    assert quick.definition.schema() == {
+        "type": "function",
+        "function": {
+            "name": "quick",
+            "description": "Return one.",
+            "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+        },
+    }
+
+
+def test_a_decorated_function_is_still_a_function():
+    assert quick() == 1
+    assert everything("a", count=2).startswith("a 2 0.5")
+    assert quick.timeout == 2
+    assert repr(quick) == "<tool quick>"
+
+
+def undecorated(text: str) -> str:
+    """Say it."""
+    return text
+
+
+@pytest.mark.parametrize("one", [quick, FunctionTool(undecorated)], ids=["decorated", "wrapped"])
+def test_function_tools_can_be_pickled_and_copied(one):
+    again = pickle.loads(pickle.dumps(one))
+    assert again.definition == one.definition
+    assert copy.deepcopy(one) is one
+    registry = pickle.loads(pickle.dumps(ToolRegistry([one])))
+    assert list(registry.tools) == [one.name]
+
+
+def no_docstring(text: str) -> str:
+    return text
+
+
+def no_type(text) -> str:
+    """Say it."""
+    return text
+
+
+def odd_type(text: bytes) -> str:
+    """Say it."""
+    return ""
+
+
+def starred(*texts: str) -> str:
+    """Say it."""
+    return ""
+
+
+def keywords(**texts: str) -> str:
+    """Say it."""
+    return ""
+
+
+def positional(text: str, /) -> str:
+    """Say it."""
+    return ""
+
+
+def drifted(text: str) -> str:
+    """Say it.
+
+    Args:
+        words: What to say.
+    """
+    return text
+
+
+async def later(text: str) -> str:
+    """Say it."""
+    return text
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (no_docstring, "needs a docstring"),
+        (no_type, "parameter text of the tool no_type needs a type"),
+        (odd_type, "must be made of str"),
+        (starred, "given by name"),
+        (keywords, "given by name"),
+        (positional, "given by name"),
+        (drifted, r"describes \['words'\]"),
+        (later, "must be a plain function"),
+    ],
+)
+def test_what_a_model_could_not_use_is_refused(function, why):
+    with pytest.raises(ConfigError, match=why):
+        tool(function)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "1st", "é", "a" * 65, None, "a\n"])
+def test_a_name_is_one_that_every_format_can_write(name):
+    with pytest.raises(ConfigError, match="a tool's name must be"):
+        ToolDefinition(name, "Something.")
+
+
+def test_parameters_are_a_schema_of_an_object():
+    with pytest.raises(ConfigError, match="must be a JSON schema such as"):
+        ToolDefinition("f", "Something.", {"a": {"type": "string"}})
+    assert ToolDefinition("f", "Something.", NOTHING).required == ()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1"])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(ConfigError, match="timeout must be"):
+        tool(timeout=timeout)(undecorated)
+
+
+def test_a_tool_is_a_definition_and_a_function():
+    with pytest.raises(TypeError, match="abstract"):
+        Tool()

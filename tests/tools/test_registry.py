@@ -1,0 +1,261 @@
+"""The registry: whatever a call does, the answer is text, and it is bounded."""
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.errors import ConfigError
+from llm_gym.tools import FinishTool, Tool, ToolDefinition, ToolError, ToolRegistry, get_tool, tool
+from llm_gym.tools.named import as_registry
+
+
+class Adder(Tool):
+    """The long way to write a tool."""
+
+    definition = ToolDefinition(
+        "add",
+        "Add.",
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+    )
+
+    def __init__(self):
+        self.resets = self.closes = 0
+
+    def execute(self, /, **params):
+        return params["a"] + params["b"]
+
+    def reset(self):
+        self.resets += 1
+
+    def close(self):
+        self.closes += 1
+
+
+@tool
+def parrot(name: str, self: str = "") -> str:
+    """Say a name; its parameters have names that Python likes for itself."""
+    return name + self
+
+
+@tool
+def broken(kind: str) -> str:
+    """Raise something."""
+    if kind == "tool":
+        raise ToolError("No such page.")
+    raise {"key": KeyError, "exit": SystemExit}.get(kind, ValueError)(f"odd {kind}")
+
+
+def test_a_tool_is_run_by_name():
+    registry = ToolRegistry()
+    assert registry.register(Adder()).name == "add"
+    assert registry.execute_tool("add", a=2, b=3) == (True, "5")
+    assert registry.execute_tool("add", a="2", b=3.0) == (True, "5")
+    assert "add" in registry
+    assert len(registry) == 1
+    assert registry.schemas()[0]["function"]["name"] == "add"
+
+
+def test_parameters_may_have_any_name():
+    registry = ToolRegistry([parrot])
+    assert registry.execute_tool("parrot", name="Polly", self="!") == (True, "Polly!")
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"a": 1}, "add was not called: b is missing."),
+        ({"a": 1, "b": "x"}, 'add was not called: b must be a whole number, got "x".'),
+        ({"a": 1, "b": 2, "c": 3}, "add was not called: c is unknown; known: a, b."),
+    ],
+)
+def test_arguments_that_do_not_fit_are_answered_in_words(params, said):
+    assert ToolRegistry([Adder()]).execute_tool("add", **params) == (False, said)
+
+
+def test_an_unknown_tool_is_answered_with_those_there_are():
+    registry = ToolRegistry([Adder(), parrot])
+    assert registry.execute_tool("ad") == (
+        False, "There is no tool 'ad'. Did you mean add? Tools: add, parrot.",
+    )  # fmt: skip
+    assert "Tools: none" in ToolRegistry().execute_tool("x" * 10_000)[1]
+    assert len(registry.execute_tool("x" * 10_000)[1]) < 200
+
+
+def test_what_a_tool_raises_is_answered_in_words():
+    registry = ToolRegistry([broken])
+    assert registry.execute_tool("broken", kind="tool") == (False, "No such page.")
+    assert registry.execute_tool("broken", kind="key") == (
+        False, "broken failed: KeyError: 'odd key'",
+    )  # fmt: skip
+    assert registry.execute_tool("broken", kind="exit") == (
+        False, "broken failed: SystemExit: odd exit",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("as it is", "as it is"),
+        (None, "null"),
+        (1.5, "1.5"),
+        ([1, "é"], '[1, "é"]'),
+        ({"a": None}, '{"a": null}'),
+        ({1, 2}, "{1, 2}"),
+        (b"bytes", "b'bytes'"),
+    ],
+)
+def test_results_become_text(result, text):
+    @tool(timeout=None)
+    def give() -> object:
+        """Give it."""
+        return result
+
+    assert ToolRegistry([give]).execute_tool("give") == (True, text)
+
+
+@pytest.mark.parametrize("limit", [100, 1000])
+def test_a_long_result_loses_its_middle(limit):
+    @tool(timeout=None)
+    def talk() -> str:
+        """Talk."""
+        return "begin" + "x" * 50_000 + "end"
+
+    success, text = ToolRegistry([talk], max_result_chars=limit).execute_tool("talk")
+    assert success
+    assert limit - 5 <= len(text) <= limit
+    assert text.startswith("begin")
+    assert text.endswith("end")
+    assert "characters left out" in text
+    with pytest.raises(ConfigError, match="max_result_chars"):
+        ToolRegistry(max_result_chars=10)
+
+
+def test_a_tool_that_hangs_is_left_behind():
+    go_on = threading.Event()
+
+    @tool(timeout=0.2)
+    def wait() -> str:
+        """Wait."""
+        go_on.wait(10)
+        return "done"
+
+    registry = ToolRegistry([wait])
+    began = time.monotonic()
+    assert registry.execute_tool("wait") == (False, "wait took longer than 0.2 s.")
+    assert 0.2 <= time.monotonic() - began < 5
+    counts = registry.counts["wait"]
+    assert (counts.calls, counts.errors, counts.timeouts) == (1, 1, 1)
+    go_on.set()
+    assert registry.execute_tool("wait") == (True, "done")
+
+
+def test_a_tool_without_a_timeout_runs_in_the_callers_thread():
+    def where() -> str:
+        """Say where."""
+        return threading.current_thread().name
+
+    here = threading.current_thread().name
+    assert ToolRegistry([tool(timeout=None)(where)]).execute_tool("where") == (True, here)
+    assert ToolRegistry([tool(where)]).execute_tool("where") == (True, "where")
+
+
+def test_calls_are_counted_by_tool():
+    registry = ToolRegistry([Adder(), broken])
+    registry.execute_tool("add", a=1, b=1)
+    registry.execute_tool("add", a=1)
+    registry.execute_tool("broken", kind="x")
+    registry.execute_tool("nothing")
+    assert (registry.counts["add"].calls, registry.counts["add"].errors) == (2, 1)
+    assert (registry.counts["broken"].calls, registry.counts["broken"].errors) == (1, 1)
+    assert "nothing" not in registry.counts
+
+
+def test_tools_are_reset_and_closed_together():
+    adder = Adder()
+    registry = ToolRegistry([adder])
+    registry.reset()
+    registry.close()
+    assert (adder.resets, adder.closes) == (1, 1)
+
+
+@pytest.mark.parametrize("wrong", [Adder, 3, "add"])
+def test_only_tools_and_functions_are_registered(wrong):
+    with pytest.raises(ConfigError, match="register takes a tool or a function"):
+        ToolRegistry().register(wrong)
+
+
+def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="there is a tool called add already"):
+        ToolRegistry([Adder(), Adder()])
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(st.just("add"), st.text()), st.dictionaries(st.text(), JSON, max_size=3))
+def test_any_call_is_answered(name, params):
+    success, result = ToolRegistry([Adder()]).execute_tool(name, **params)
+    assert isinstance(success, bool)
+    assert isinstance(result, str)
+    assert len(result) <= 4000
+
+
+# --- tools by name ------------------------------------------------------------------------
+
+
+def test_built_in_tools_have_names():
+    assert isinstance(get_tool("finish"), FinishTool)
+    assert as_registry("finish").execute_tool("finish", answer="42") == (True, "42")
+
+
+def test_tools_of_ones_own_are_found_by_path(monkeypatch, tmp_path):
+    (tmp_path / "own_tools.py").write_text(
+        "from llm_gym.tools import FinishTool\n"
+        "class Loud(FinishTool):\n"
+        "    def __init__(self, mark='!'):\n"
+        "        self.mark = mark\n"
+        "    def execute(self, /, **params):\n"
+        "        return params['answer'] + self.mark\n"
+        "def plain(n: int) -> int:\n"
+        "    'Give it back.'\n"
+        "    return n\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert as_registry(["own_tools:plain"]).execute_tool("plain", n=1) == (True, "1")
+    loud = as_registry([{"tool": "own_tools:Loud", "mark": "?"}])
+    assert loud.execute_tool("finish", answer="a") == (True, "a?")
+    with pytest.raises(ConfigError, match="built already"):
+        as_registry([{"tool": "own_tools:plain", "n": 1}])
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("nothing", "a tool must be one of finish"),
+        ("no_such_module:f", "cannot import the tool"),
+        ("json:f", "cannot import the tool"),
+        ({"name": "finish"}, 'needs its name as "tool"'),
+    ],
+)
+def test_a_tool_that_is_not_there_is_named(source, why):
+    with pytest.raises(ConfigError, match=why):
+        as_registry([source])
+
+
+def test_a_registry_is_used_as_it_is():
+    registry = ToolRegistry([parrot])
+    assert as_registry(registry) is registry
+    assert list(as_registry(parrot).tools) == ["parrot"]

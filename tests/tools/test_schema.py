@@ -1,0 +1,114 @@
+"""Arguments against their schema: what fits, what is converted, and what is said of the rest."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.tools.schema import fit, show
+
+INTEGER, NUMBER, STRING = {"type": "integer"}, {"type": "number"}, {"type": "string"}
+BOOLEAN, LIST, OBJECT = {"type": "boolean"}, {"type": "array"}, {"type": "object"}
+MAYBE = {"anyOf": [INTEGER, {"type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "fitted"),
+    [
+        (0, INTEGER, 0),
+        (5.0, INTEGER, 5),
+        ("5", INTEGER, 5),
+        ("-5", INTEGER, -5),
+        (5, NUMBER, 5),
+        ("1.5", NUMBER, 1.5),
+        ("true", BOOLEAN, True),
+        ("[1]", LIST, [1]),
+        ('{"a": 1}', OBJECT, {"a": 1}),
+        ("5", STRING, "5"),
+        ("", STRING, ""),
+        (None, MAYBE, None),
+        (3, MAYBE, 3),
+        ("3", MAYBE, 3),
+        ("3", {"anyOf": [INTEGER, STRING]}, "3"),
+        ("3", {"type": ["integer", "string"]}, "3"),
+        ({"a": {"b": ["1"]}}, {"properties": {"a": {"properties": {"b": {"items": INTEGER}}}}},
+         {"a": {"b": [1]}}),
+        ({"a": 1}, {"type": "object", "additionalProperties": STRING | NUMBER}, {"a": 1}),
+        ("x", {}, "x"),
+        ("x", {"type": "something new"}, "x"),
+        (1, {"enum": [1, "a"]}, 1),
+        (True, {"const": True}, True),
+    ],
+)  # fmt: skip
+def test_what_fits_is_given_back_as_the_schema_wants_it(value, schema, fitted):
+    found = fit(value, schema)
+    assert found.problem == ""
+    assert found.value == fitted
+    assert type(found.value) is type(fitted)
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "problem"),
+    [
+        ("five", INTEGER, 'n must be a whole number, got "five"'),
+        (5.5, INTEGER, "n must be a whole number, got 5.5"),
+        (True, INTEGER, "n must be a whole number, got true"),
+        (1, BOOLEAN, "n must be true or false, got 1"),
+        (5, STRING, "n must be a string, got 5"),
+        (None, STRING, "n must be a string, got null"),
+        ("null", INTEGER, 'n must be a whole number, got "null"'),
+        (float("nan"), NUMBER, "n must be a number, got NaN"),
+        ("x", {"type": ["integer", "null"]}, 'n must be a whole number or null, got "x"'),
+        ("mid", {"enum": ["new", "old"]}, 'n must be one of "new", "old", got "mid"'),
+        (1, {"enum": [True]}, "n must be true, got 1"),
+        (2, {"const": 3}, "n must be 3, got 2"),
+        (-1, {"type": "integer", "minimum": 0}, "n must be at least 0, got -1"),
+        (9, {"type": "integer", "maximum": 8}, "n must be at most 8, got 9"),
+        ("abc", {"maxLength": 2}, "n must have at most 2 characters, got 3"),
+        ("", {"minLength": 1}, "n must have at least 1 characters, got 0"),
+        ([1, 2], {"maxItems": 1}, "n must have at most 1 items, got 2"),
+        ([1, "b"], {"items": INTEGER}, 'n[1] must be a whole number, got "b"'),
+        ({}, {"required": ["a"]}, "n.a is missing"),
+        ({"b": 1}, {"properties": {"a": {}}, "additionalProperties": False},
+         "n.b is unknown; known: a"),
+        ({"a": {"b": "x"}}, {"properties": {"a": {"properties": {"b": INTEGER}}}},
+         'n.a.b must be a whole number, got "x"'),
+        ("x", MAYBE, 'n must be a whole number, got "x"; or n must be null, got "x"'),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_explained(value, schema, problem):
+    assert fit(value, schema, "n").problem == problem
+
+
+def test_the_arguments_of_a_call_are_named_without_a_prefix():
+    schema = {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]}
+    assert fit({}, schema).problem == "a is missing"
+    assert fit({"a": []}, schema).problem == "a must be a whole number, got []"
+
+
+def test_deep_values_are_refused_rather_than_followed():
+    deep: object = 0
+    for _ in range(500):
+        deep = {"a": deep}
+    assert "nested too deeply" in fit(deep, OBJECT).problem
+    assert len(show(deep)) < 200
+    assert len(show("x" * 10_000)) < 200
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=8,
+)
+SCHEMAS = st.sampled_from([INTEGER, NUMBER, STRING, BOOLEAN, LIST, OBJECT, MAYBE, {}])
+
+
+@settings(max_examples=100, deadline=None)
+@given(VALUES, SCHEMAS)
+def test_what_fits_once_fits_for_good(value, schema):
+    found = fit(value, schema)
+    if not found.problem:
+        again = fit(found.value, schema)
+        assert again.problem == ""
+        assert (
+            again.value == found.value or again.value != again.value or "nan" in repr(again.value)
+        )
