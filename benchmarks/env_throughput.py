@@ -7,12 +7,15 @@ gets from ``gym.make``, Gymnasium's wrappers included; GEM is its bare environme
 its ``-raw`` one, the fastest form of each (TextArena's default wrapper never forgets an earlier
 episode and gets slower with every step). Steps include the resets that occur in play.
 
+Then 64 environments in one vector environment, beside GEM's with and without threads; then every
+id of ours alone, playing random usable moves that are chosen while the clock stands still.
+
     python benchmarks/env_throughput.py
     python benchmarks/env_throughput.py --only Lake --peers textarena --repeats 15
-    python benchmarks/env_throughput.py --peers | tail -1 | jq .rows
+    python benchmarks/env_throughput.py --peers | tail -1 | jq .alone
 
-Prints a table; the last line of stdout is the same as JSON. A run of all games and peers writes
-``results/env_throughput.json``.
+Prints tables; the last line of stdout is the same as JSON. A run of everything beside all peers
+writes ``results/env_throughput.json``.
 """
 
 from __future__ import annotations
@@ -22,12 +25,16 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from machine import provenance
-from peers.games import GAMES, OURS, PEERS, Game
+from peers.games import OURS, PEERS, Game, Side
+from peers.shared import GAMES, VECTORS
 from peers.suites import ROOT, Suite
+
+from llm_gym.envs import ENVS
 
 RESULT = ROOT / "benchmarks" / "results" / "env_throughput.json"
 IMPORTS = """
@@ -39,51 +46,94 @@ import llm_gym
 print(middle - start, now() - middle)
 """
 HEADER = ("game", "suite", "steps/s", "spread", "turns", "reset µs", "p99")
-LINE = "{:<36}{:<11}{:>10}{:>8}{:>8}{:>10}{:>10}"
+LINE = "{:<44}{:<13}{:>10}{:>8}{:>8}{:>10}{:>10}"
+ALONE = 3  # slices of an id that is compared with nobody
+RESETS = 500  # most resets timed in one slice
+
+
+class Suites:
+    """The processes, and the packages that they turned out to have."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.all = {name: Suite(name) for name in names}
+        self.packages: dict[str, str] = {}
+
+    def compare(self, game: Game, repeats: int, seconds: float) -> dict[str, Any]:
+        """Return the row of one game: the figures of every side, from slices that take turns."""
+        playing: dict[str, Suite] = {}
+        skipped: dict[str, str] = {}
+        for label in game.sides:
+            suite = self.all.get(label.split()[0])
+            if suite is None:
+                continue
+            answer = suite.make(game, label)
+            if "error" in answer:
+                skipped[label] = answer["error"]
+            else:
+                playing[label] = suite
+                self.packages |= answer
+        if OURS not in playing:
+            raise RuntimeError(f"{game.name} of our own cannot be built: {skipped[OURS]}")
+        figure = measure(playing, repeats, seconds, resets=not game.sides[OURS].envs)
+        row = {"game": game.name, **ratios(figure), "suites": figure}
+        return (
+            row
+            | ({"skipped": skipped} if skipped else {})
+            | ({"note": game.note} if game.note else {})
+        )
+
+    def close(self) -> None:
+        for suite in self.all.values():
+            suite.close()
 
 
 def measure(
-    game: Game, suites: list[Suite], repeats: int, seconds: float
+    playing: dict[str, Suite], repeats: int, seconds: float, *, resets: bool
 ) -> dict[str, dict[str, Any]]:
-    """Return the figures of each suite, from slices that take turns."""
-    plays: dict[str, list[dict[str, float]]] = {suite.name: [] for suite in suites}
-    resets: dict[str, list[float]] = {suite.name: [] for suite in suites}
+    plays: dict[str, list[dict[str, float]]] = {label: [] for label in playing}
+    times: dict[str, list[float]] = {label: [] for label in playing}
+    order = list(playing)
     for repeat in range(repeats):
-        first = repeat % len(suites)  # nobody always follows the same neighbour
-        for suite in suites[first:] + suites[:first]:
-            plays[suite.name].append(suite.ask(op="play", game=game.name, seconds=seconds))
-            resets[suite.name] += suite.ask(op="reset", game=game.name, seconds=seconds, most=500)
-    return {name: figures(plays[name], resets[name]) for name in plays}
+        first = repeat % len(order)  # nobody always follows the same neighbour
+        for label in order[first:] + order[:first]:
+            ask = playing[label].ask
+            plays[label].append(ask(op="play", game=label, seconds=seconds))
+            if resets:
+                times[label] += ask(op="reset", game=label, seconds=seconds, most=RESETS)
+    return {label: figures(plays[label], times[label]) for label in playing}
 
 
 def figures(plays: list[dict[str, float]], resets: list[float]) -> dict[str, Any]:
     rates = [play["steps"] / play["seconds"] for play in plays]
     middle = statistics.median(rates)
     episodes = sum(play["episodes"] for play in plays)
-    return {
+    found: dict[str, Any] = {
         "steps_per_s": round(middle),
         "spread": round((max(rates) - min(rates)) / middle, 3),
         "slices": [round(rate) for rate in rates],
         "steps_per_episode": round(sum(play["steps"] for play in plays) / max(episodes, 1), 2),
-        "reset_us": round(1e6 * statistics.median(resets), 1),
-        "reset_p99_us": round(1e6 * float(np.percentile(resets, 99)), 1),
     }
+    if resets:
+        found["reset_us"] = round(1e6 * statistics.median(resets), 1)
+        found["reset_p99_us"] = round(1e6 * float(np.percentile(resets, 99)), 1)
+    return found
 
 
-def compare(suites: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def ratios(sides: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return how we stand to the faster peer: slice by slice, and in resets."""
-    peers = {name: figure for name, figure in suites.items() if name != OURS}
+    peers = {name: figure for name, figure in sides.items() if name != OURS}
     if not peers:
         return {}
-    faster = max(peers, key=lambda name: peers[name]["steps_per_s"])
-    pairs = zip(suites[OURS]["slices"], peers[faster]["slices"], strict=True)
-    return {
+    ours, faster = sides[OURS], max(peers, key=lambda name: peers[name]["steps_per_s"])
+    pairs = zip(ours["slices"], peers[faster]["slices"], strict=True)
+    found = {
         "faster_peer": faster,
-        "steps_ratio": round(statistics.median(ours / theirs for ours, theirs in pairs), 2),
-        "reset_ratio": round(
-            min(peer["reset_us"] for peer in peers.values()) / suites[OURS]["reset_us"], 2
-        ),
+        "steps_ratio": round(statistics.median(our / their for our, their in pairs), 2),
     }
+    if "reset_us" in ours:
+        fastest = min(peer["reset_us"] for peer in peers.values())
+        found["reset_ratio"] = round(fastest / ours["reset_us"], 2)
+    return found
 
 
 def import_seconds(repeats: int) -> dict[str, float]:
@@ -102,22 +152,15 @@ def import_seconds(repeats: int) -> dict[str, float]:
 
 def print_row(row: dict[str, Any]) -> None:
     for name, figure in row["suites"].items():
-        print(
-            LINE.format(
-                row["game"],
-                name,
-                f"{figure['steps_per_s']:,}",
-                f"{figure['spread']:.0%}",
-                figure["steps_per_episode"],
-                figure["reset_us"],
-                figure["reset_p99_us"],
-            )
-        )
+        cells = (f"{figure['steps_per_s']:,}", f"{figure['spread']:.0%}")
+        cells += (figure["steps_per_episode"],)
+        cells += (figure.get("reset_us", "-"), figure.get("reset_p99_us", "-"))
+        print(LINE.format(row["game"], name, *cells), flush=True)
+    for name, why in row.get("skipped", {}).items():
+        print(f"  without {name}: {why}")
     if "steps_ratio" in row:
-        print(
-            f"  {row['steps_ratio']}x the steps/s of {row['faster_peer']}, the faster peer; "
-            f"{row['reset_ratio']}x the resets/s of the fastest reset\n"
-        )
+        resets = f"; {row['reset_ratio']}x its resets/s" if "reset_ratio" in row else ""
+        print(f"  {row['steps_ratio']}x the steps/s of {row['faster_peer']}, the faster{resets}\n")
 
 
 def main() -> None:
@@ -127,28 +170,28 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only games whose name contains this text")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="default: all")
     args = parser.parse_args()
-    games = [game for game in GAMES if args.only in game.name]
-    if not games:
+    alone = [Game(row.id, [], {OURS: Side(row.id, moves=[])}) for row in ENVS]
+    tables = {
+        name: [game for game in games if args.only in game.name]
+        for name, games in (("rows", GAMES), ("vector", VECTORS), ("alone", alone))
+    }
+    if not any(tables.values()):
         parser.error(f"no game has {args.only!r} in its name")
 
     about, imports = provenance(__file__), import_seconds(args.repeats)
-    suites = [Suite(name) for name in (OURS, *args.peers)]
-    print(LINE.format(*HEADER))
-    packages: dict[str, str] = {}
-    rows = []
-    for game in games:
-        playing = [suite for suite in suites if suite.name in game.suites]
-        for suite in playing:
-            packages |= suite.make(game)
-        figure = measure(game, playing, args.repeats, args.seconds)
-        rows.append({"game": game.name, **compare(figure), "suites": figure})
-        print_row(rows[-1])
-    for suite in suites:
-        suite.close()
+    suites = Suites([OURS, *args.peers])
+    result: dict[str, Any] = {**about, "import": imports}
+    for name, games in tables.items():
+        print(LINE.format(*HEADER))
+        result[name] = []
+        for game in games:
+            repeats = min(ALONE, args.repeats) if name == "alone" else args.repeats
+            result[name].append(suites.compare(game, repeats, args.seconds))
+            print_row(result[name][-1])
+    suites.close()
     print(f"import llm_gym, on top of gymnasium: {imports['llm_gym_on_top_s']:.3f} s")
-    about["machine"]["packages"] = packages
-    result = {**about, "import": imports, "rows": rows}
-    if len(games) == len(GAMES) and set(args.peers) == set(PEERS):
+    result["machine"]["packages"] = suites.packages
+    if not args.only and set(args.peers) == set(PEERS):
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result))
 

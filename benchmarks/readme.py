@@ -1,7 +1,7 @@
-"""Writes the README's tables from the files that measured them.
+"""Writes the tables of README and docs from the files that measured them.
 
-    python benchmarks/readme.py            # rewrite the README
-    python benchmarks/readme.py --check    # say whether it is up to date
+    python benchmarks/readme.py            # rewrite the pages
+    python benchmarks/readme.py --check    # say whether they are up to date
 
 Each table stands between two markers, ``<!-- NAME -->`` and ``<!-- /NAME -->``.
 """
@@ -23,6 +23,29 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
+def games() -> str:
+    """One row for each game, by its plain id; the levels are in docs/environments.md."""
+    lines = [
+        "| game | levels | random | solver |",
+        "| --- | --- | ---: | ---: |",
+    ]
+    families: dict[str, list[str]] = {}
+    for row in ENVS:
+        families.setdefault(row.entry_point, []).append(row.id)
+    for ids in families.values():
+        plain = min(ids, key=len)
+        name = plain.removesuffix("-v0")
+        levels = ", ".join(
+            sorted(one.removesuffix("-v0")[len(name) :] for one in ids if one != plain)
+        )
+        score = published()[plain]
+        lines.append(
+            f"| `{plain}` | {levels or '-'} | {score['random'].success:.0%} "
+            f"| {score['solver'].success:.0%} |"
+        )
+    return "\n".join(lines)
+
+
 def scores() -> str:
     lines = [
         "| environment | turns allowed | random | solver | oracle |",
@@ -33,6 +56,38 @@ def scores() -> str:
         cells = " | ".join(f"{score[name].success:.1%}" for name in ("random", "solver", "oracle"))
         limit = getattr(gym.make(row.id).unwrapped, "max_turns", None)
         lines.append(f"| `{row.id}` | {limit} | {cells} |")
+    return "\n".join(lines)
+
+
+def serving() -> str:
+    lines = [
+        "| playing | envs | tokens/s | of the bare engine | uneven replies, over lock-step |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, place in (("vllm", "CPU, random 2-layer model"), ("vllm_h200", "H200, SmolLM2-135M")):
+        found = json.loads((RESULTS / f"rollout_{name}.json").read_text())
+        for row in found["rows"]:
+            uneven = found["uneven"]
+            gain = f"{uneven['speed_up']:.1f}x" if row["envs"] == uneven["envs"] else "-"
+            lines.append(
+                f"| vLLM, {place} | {row['envs']} | {row['tokens_per_s']:,} "
+                f"| {row['ratio']:.2f} | {gain} |"
+            )
+    peer = json.loads((RESULTS / "rollout_trl_h200.json").read_text())["rows"][-1]
+    lines.append(
+        f"| TRL's generation, lock-step, H200 | {peer['envs']} | {peer['tokens_per_s']:,} | - | - |"
+    )
+    push = json.loads((RESULTS / "weight_push_vllm_h200.json").read_text())
+    lines += [
+        "",
+        f"New weights on the H200 ({push['weights'] / 1e6:.0f}M parameters, bfloat16): push "
+        f"{push['push_ms']:.0f} ms, probe {push['probe_ms']:.0f} ms, together "
+        f"{push['training']['publish_share']:.1%} of an iteration of "
+        f"{push['training']['tokens_per_iteration']:,} sampled tokens; log-probs differ by "
+        f"{push['training']['probe_gap'][-1]:.2f}, by {push['stale_gap']:.1f} after a push "
+        "that was left out, which the probe noticed. Asleep, vLLM gave "
+        f"{push['freed_gib']:.0f} GiB back.",
+    ]
     return "\n".join(lines)
 
 
@@ -64,7 +119,8 @@ def speed() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"scores": scores, "demo": demo, "speed": speed}
+TABLES = {"games": games, "scores": scores, "demo": demo, "speed": speed, "serving": serving}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def filled(text: str) -> str:
@@ -79,11 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing")
     args = parser.parse_args()
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    if args.check:
-        sys.exit(filled(text) != text and "README.md is not up to date: run benchmarks/readme.py")
-    readme.write_text(filled(text))
+    for page in PAGES:
+        text = page.read_text()
+        if args.check and filled(text) != text:
+            sys.exit(f"{page.name} is not up to date: run benchmarks/readme.py")
+        page.write_text(filled(text))
 
 
 if __name__ == "__main__":

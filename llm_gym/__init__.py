@@ -11,15 +11,32 @@ from llm_gym.envs import register_envs
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActionParser",
     "AnyText",
+    "AsText",
     "BaseEnvironment",
+    "ChatObservation",
     "EnvironmentConfig",
+    "EnvironmentStepTool",
     "EpisodeLimits",
+    "FormatReward",
+    "FunctionCallingParser",
+    "JSONActionParser",
+    "MaxInvalid",
+    "MultiTurnManager",
     "Outcome",
+    "ReActActionParser",
+    "RecordEpisodes",
     "SimpleGameEnvironment",
     "StopReason",
     "TextEnv",
+    "TokenBudget",
+    "Tool",
+    "ToolDefinition",
+    "ToolRegistry",
+    "ToolUse",
     "Trajectory",
+    "TranscriptObservation",
     "as_gym",
     "check_text_env",
     "go_on",
@@ -29,6 +46,7 @@ __all__ = [
     "read_episodes",
     "register_envs",
     "reject",
+    "tool",
     "win",
     "write_episodes",
 ]
@@ -43,7 +61,31 @@ _MODULES = {
         "SimpleGameEnvironment",
         "as_gym",
     ),
-    "wrappers": ("EpisodeLimits",),
+    "wrappers": (
+        "AsText",
+        "ChatObservation",
+        "EpisodeLimits",
+        "FormatReward",
+        "MaxInvalid",
+        "RecordEpisodes",
+        "TokenBudget",
+        "ToolUse",
+        "TranscriptObservation",
+    ),
+    "tools": (
+        "EnvironmentStepTool",
+        "MultiTurnManager",
+        "Tool",
+        "ToolDefinition",
+        "ToolRegistry",
+        "tool",
+    ),
+    "parsing": (
+        "ActionParser",
+        "FunctionCallingParser",
+        "JSONActionParser",
+        "ReActActionParser",
+    ),
     "outcome": (
         "Outcome",
         "StopReason",
@@ -69,10 +111,34 @@ if TYPE_CHECKING:
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
     from llm_gym.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym
     from llm_gym.outcome import Outcome, StopReason, go_on, lose, reject, win
+    from llm_gym.parsing import (
+        ActionParser,
+        FunctionCallingParser,
+        JSONActionParser,
+        ReActActionParser,
+    )
     from llm_gym.spaces import AnyText
     from llm_gym.text_env import TextEnv
+    from llm_gym.tools import (
+        EnvironmentStepTool,
+        MultiTurnManager,
+        Tool,
+        ToolDefinition,
+        ToolRegistry,
+        tool,
+    )
     from llm_gym.vector import make_vec
-    from llm_gym.wrappers import EpisodeLimits
+    from llm_gym.wrappers import (
+        AsText,
+        ChatObservation,
+        EpisodeLimits,
+        FormatReward,
+        MaxInvalid,
+        RecordEpisodes,
+        TokenBudget,
+        ToolUse,
+        TranscriptObservation,
+    )
 
 
 def __getattr__(name: str) -> Any:

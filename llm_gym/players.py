@@ -16,11 +16,6 @@ from llm_gym.game import Game
 if TYPE_CHECKING:
     from llm_gym.formats import ActionFormat
 
-# What belongs to the environment object rather than to the episode.
-_NOT_STATE = frozenset(
-    {"spec", "observation_space", "action_space", "render_mode", "_format", "_parse"}
-)
-
 
 class Players(Game):
     """Oracle, solver and random player, legal actions, and snapshots of an episode."""
@@ -30,6 +25,10 @@ class Players(Game):
     _moves: list[str]
     _player_seed: int | None
     _player_rng: np.random.Generator | None
+    _not_state = frozenset(
+        {"spec", "observation_space", "action_space", "render_mode", "_format", "_parse", "_bare"}
+    )
+    """Attributes that belong to the environment object rather than to the episode."""
 
     def oracle_action(self) -> str:
         """Return the action of a best player who sees everything."""
@@ -67,12 +66,21 @@ class Players(Game):
 
         The bytes are a pickle: restore only what you trust.
         """
-        state = {name: value for name, value in vars(self).items() if name not in _NOT_STATE}
-        return pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(self._state(), protocol=pickle.HIGHEST_PROTOCOL)
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to ``snapshot``, in this environment or another one built alike."""
         state: dict[str, Any] = pickle.loads(snapshot)
-        for name in vars(self).keys() - state.keys() - _NOT_STATE:
+        for name in self._state().keys() - state.keys():
             delattr(self, name)
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def _state(self) -> dict[str, Any]:
+        own: tuple[dict[str, Any], ...] = self.__getstate__()  # type: ignore[assignment]
+        return {
+            name: value
+            for attributes in own  # outside slots, and in slots
+            for name, value in attributes.items()
+            if name not in self._not_state
+        }

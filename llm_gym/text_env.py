@@ -26,6 +26,16 @@ from llm_gym.spaces import AnyText
 MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
 _PLAYING, _WON = StopReason.PLAYING, StopReason.WON
+# The info of most turns: filling in a copy is faster than building it.
+_INFO = {
+    "move": None,
+    "valid_action": True,
+    "success": False,
+    "stop_reason": _PLAYING,
+    "reward_terms": None,
+    "turn": 0,
+    "invalid_actions": 0,
+}
 _OPTIONS = {"split", "difficulty"}
 
 
@@ -63,6 +73,14 @@ class TextEnv(Players, Game, gym.Env[str, str]):
     """
 
     metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
+    # CPython finds the attributes and methods of an object twice as fast while it has at most 30
+    # attributes outside slots: these are left to the game.
+    __slots__ = (
+        *("rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
+        *("_format", "_parse", "_bare", "_knobs", "_active_knobs", "_rules_cache", "_screen"),
+        *("_stop", "_turn", "_missed", "_invalid_actions", "_phi", "_observations", "_moves"),
+        *("_player_seed", "_player_rng"),
+    )
     _rules_cache: str | None
     _knobs: Mapping[str, Any]
     _active_knobs: Mapping[str, Any]
@@ -97,10 +115,11 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
         self._format = get_format(action_format)
-        self._parse = self._format.parse
+        self._parse, self._bare = self._format.parse, action_format == "plain"
         self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
         self.render_mode = render_mode
+        self.max_move_chars = self.max_move_chars  # faster to reach than that of the class
         self._settle_difficulty(difficulty)
         self.observation_space = AnyText(self.max_observation_chars)
         examples = [self._format.render(move) for move in self.example_moves()]
@@ -126,8 +145,8 @@ class TextEnv(Players, Game, gym.Env[str, str]):
             self._player_seed, self._player_rng = seed, None
         if options or self._active_knobs is not self._knobs:
             self._apply_knobs(_checked(options).get("difficulty"))
-        self._draw((options or {}).get("split"))
-        self._stop, self._turn, self._misses, self._invalid_actions = _PLAYING, 0, 0, 0
+        self._draw(options.get("split") if options else None)
+        self._stop, self._turn, self._missed, self._invalid_actions = _PLAYING, 0, (0, 0), 0
         if self.shaping:
             self._phi = self.potential()
         rules, state = self._rules(), self.describe()
@@ -145,33 +164,34 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         """Play the move that ``action`` holds."""
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise self._refusal(action)
-        move = self._parse(drop_thinking(action) if "think>" in action else action)
-        if move is None or len(move) > self.max_move_chars:
-            outcome = self._unreadable(move)
+        if self._bare and action.isalnum():
+            move: str | None = action  # one word, as most players write it, needs no reading
         else:
-            outcome = self.apply(move)
-        text, valid, stop, reward = outcome
+            move = self._parse(drop_thinking(action) if "think>" in action else action)
+        if move is None or len(move) > self.max_move_chars:
+            text, valid, stop, reward = self._unreadable(move)
+        else:
+            text, valid, stop, reward = self.apply(move)
         terms = {"success": reward}
         if valid:
             self._turn += 1
-            self._misses = 0
         else:
             stop = self._charge_invalid(terms)
-        if stop is _PLAYING and self._turn == self.max_turns:
-            stop = StopReason.LOST
-            text = " ".join(filter(None, (text, "No turns left: you lost.", self.reveal())))
+            reward -= self.penalty
+        if stop is _PLAYING:
+            if self._turn == self.max_turns:
+                stop = StopReason.LOST
+                text = " ".join(filter(None, (text, "No turns left: you lost.", self.reveal())))
+            else:
+                state = self.describe()
+                text = f"{text}\n{state}" if text else state
         self._stop = stop
         if self.shaping:
-            self._shape(terms)
-        if stop is _PLAYING:
-            state = self.describe()
-            text = f"{text}\n{state}" if text else state
+            reward += self._shape(terms)
         self._observations.append(text)
         self._moves.append(move or "")
         if self.render_mode is not None:
             self._draw_screen(action, text)
-        if len(terms) > 1:
-            reward = sum(terms.values())
         return text, reward, stop is not _PLAYING, False, self._info(valid, move, terms)
 
     def render(self) -> str | None:
@@ -241,32 +261,32 @@ class TextEnv(Players, Game, gym.Env[str, str]):
 
     def _charge_invalid(self, terms: dict[str, float]) -> StopReason:
         self._invalid_actions += 1
-        self._misses += 1
         if self.penalty:
             terms["invalid"] = -self.penalty
-        if self._misses <= self.retries:
+        turn, misses = self._missed
+        misses = misses + 1 if turn == self._turn else 1
+        if misses <= self.retries:
+            self._missed = self._turn, misses
             return _PLAYING
-        self._misses = 0
         self._turn += 1
         return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
 
-    def _shape(self, terms: dict[str, float]) -> None:
+    def _shape(self, terms: dict[str, float]) -> float:
         # The potential of a terminal state is 0 by definition: that makes the sum over an episode
         # a constant, so no behaviour can farm it.
         phi = self.potential() if self._stop is _PLAYING else 0.0
-        terms["shaping"] = self.shaping_gamma * phi - self._phi
+        term = terms["shaping"] = self.shaping_gamma * phi - self._phi
         self._phi = phi
+        return term
 
     def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
-        return {
-            "move": move,
-            "valid_action": valid,
-            "success": self._stop is _WON,
-            "stop_reason": self._stop,
-            "reward_terms": terms,
-            "turn": self._turn,
-            "invalid_actions": self._invalid_actions,
-        }
+        info: dict[str, Any] = _INFO.copy()
+        info["move"], info["reward_terms"], info["turn"] = move, terms, self._turn
+        if self._stop is not _PLAYING:
+            info["success"], info["stop_reason"] = self._stop is _WON, self._stop
+        if self._invalid_actions:
+            info["valid_action"], info["invalid_actions"] = valid, self._invalid_actions
+        return info
 
     # --- the instance --------------------------------------------------------------------
 
@@ -304,17 +324,18 @@ class TextEnv(Players, Game, gym.Env[str, str]):
                 raise ConfigError(
                     f"difficulty sets {', '.join(knobs)}; got difficulty={difficulty} and {given}"
                 )
-        if difficulty is not None:
             knobs = self._knobs_at(difficulty)
-            vars(self).update(knobs)
-        self.check_settings()
+        self._turn_knobs({} if difficulty is None else knobs)
         self._knobs = self._active_knobs = {name: getattr(self, name) for name in knobs}
-        self._rules_cache = None
 
     def _apply_knobs(self, difficulty: float | None) -> None:
         """Set the settings of one episode's difficulty, or go back to the environment's own."""
         self._active_knobs = self._knobs if difficulty is None else self._knobs_at(difficulty)
-        vars(self).update(self._active_knobs)
+        self._turn_knobs(self._active_knobs)
+
+    def _turn_knobs(self, knobs: Mapping[str, Any]) -> None:
+        for name, value in knobs.items():
+            setattr(self, name, value)  # ``vars`` would build a dictionary that slows every step
         self._rules_cache = None
         self.check_settings()
 

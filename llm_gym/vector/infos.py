@@ -8,7 +8,7 @@ themselves, as objects.
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 Info = dict[str, Any]
+Mask = npt.NDArray[np.bool_]
 _SCALARS = {bool, int, float}
 
 
@@ -27,82 +28,76 @@ def stack_infos(num_envs: int, rows: Sequence[int], infos: Sequence[Info]) -> In
     >>> stack_infos(3, [0, 2], [{"turn": 1}, {"turn": 5}])
     {'turn': array([1, 0, 5]), '_turn': array([ True, False,  True])}
     """
+    mask = np.ones(num_envs, dtype=np.bool_)
+    if len(rows) < num_envs:
+        mask[:] = False
+        mask[rows] = True
+    return _stack(mask, infos)
+
+
+def _stack(mask: Mask, infos: Sequence[Info]) -> Info:
     stacked: Info = {}
-    whole = _mask(num_envs, rows)
-    for key, where, values in _columns(rows, infos):
-        stacked[key] = _column(key, num_envs, where, values)
-        stacked[f"_{key}"] = whole.copy() if where is rows else _mask(num_envs, where)
+    for key, values in _values(infos):
+        where = mask.copy()
+        if len(values) < len(infos):
+            where[mask] = [key in info for info in infos]
+        stacked[key], stacked[f"_{key}"] = _column(key, where, values), where
     return stacked
 
 
-def _mask(num_envs: int, rows: Sequence[int]) -> npt.NDArray[np.bool_]:
-    if len(rows) == num_envs:
-        return np.ones(num_envs, dtype=np.bool_)
-    mask = np.zeros(num_envs, dtype=np.bool_)
-    mask[rows] = True
-    return mask
+def _values(infos: Sequence[Info]) -> Iterator[tuple[str, list[Any]]]:
+    first: Info = infos[0] if infos else {}
+    others = infos
+    with contextlib.suppress(KeyError):  # when the first has a key that another one lacks
+        yield from [(key, [info[key] for info in infos]) for key in first]
+        others = [info for info in infos if len(info) > len(first)]
+    keys: Info = {}
+    for info in others:
+        keys.update(info)
+    for key in keys:
+        if others is infos or key not in first:
+            yield key, [info[key] for info in infos if key in info]
 
 
-def _columns(
-    rows: Sequence[int], infos: Sequence[Info]
-) -> Iterator[tuple[str, Sequence[int], list[Any]]]:
-    if len(set(map(len, infos))) == 1:
-        try:
-            found = [(key, rows, [info[key] for info in infos]) for key in infos[0]]
-        except KeyError:
-            pass
-        else:
-            yield from found
-            return
-    for key in dict.fromkeys(itertools.chain.from_iterable(infos)):
-        having = [row for row, info in zip(rows, infos, strict=True) if key in info]
-        yield key, having, [info[key] for info in infos if key in info]
-
-
-def _column(key: str, num_envs: int, where: Sequence[int], values: list[Any]) -> Any:
-    if key == "final_obs":
-        return _objects(num_envs, where, values)
+def _column(key: str, where: Mask, values: list[Any]) -> Any:
+    first = values[0]
+    if key == "final_obs" or first is None or isinstance(first, str):
+        return _spread(where, values, object)
     kinds = set(map(type, values))
-    dicts = [issubclass(kind, dict) for kind in kinds]
-    if all(dicts):
-        return stack_infos(num_envs, where, values)
+    kind = kinds.pop() if len(kinds) == 1 else object
+    if kind is dict:
+        return _stack(where, values)
     try:
-        if len(kinds) == 1 and (kinds <= _SCALARS or isinstance(values[0], np.number)):
-            return _scalars(num_envs, where, values)
+        if kind in _SCALARS or issubclass(kind, np.number):
+            return _spread(where, values, kind)
+        dicts = [isinstance(value, dict) for value in values]
+        if all(dicts):
+            return _stack(where, values)
         if not any(dicts):
-            return _like_the_first(num_envs, where, values)
+            return _like_the_first(where, values)
     except (TypeError, ValueError, OverflowError):
         pass  # Gymnasium stops here; values that do not fit together are kept as they are
-    return _objects(num_envs, where, values)
+    return _spread(where, values, object)
 
 
-def _scalars(num_envs: int, where: Sequence[int], values: list[Any]) -> npt.NDArray[Any]:
-    column = np.fromiter(values, type(values[0]), len(values))
-    if len(where) == num_envs:
+def _spread(where: Mask, values: list[Any], kind: Any) -> npt.NDArray[Any]:
+    column = np.fromiter(values, kind, len(values))
+    if len(values) == len(where):
         return column
-    spread = np.zeros(num_envs, dtype=column.dtype)
+    spread = (np.empty if kind is object else np.zeros)(len(where), column.dtype)
     spread[where] = column
     return spread
 
 
-def _like_the_first(num_envs: int, where: Sequence[int], values: list[Any]) -> npt.NDArray[Any]:
+def _like_the_first(where: Mask, values: list[Any]) -> npt.NDArray[Any]:
     # Gymnasium gives a column the type of its first value and casts the others to it.
     first = values[0]
     if isinstance(first, np.ndarray):
-        column = np.zeros((num_envs, *first.shape), dtype=first.dtype)
+        column = np.zeros((len(where), *first.shape), dtype=first.dtype)
     elif type(first) in _SCALARS or isinstance(first, np.number):
-        column = np.zeros(num_envs, dtype=type(first))
+        column = np.zeros(len(where), dtype=type(first))
     else:
-        return _objects(num_envs, where, values)
-    for row, value in zip(where, values, strict=True):
+        return _spread(where, values, object)
+    for row, value in zip(np.flatnonzero(where), values, strict=True):
         column[row] = value
     return column
-
-
-def _objects(num_envs: int, where: Sequence[int], values: list[Any]) -> npt.NDArray[Any]:
-    column = np.fromiter(values, object, len(values))
-    if len(where) == num_envs:
-        return column
-    spread = np.full(num_envs, None, dtype=object)
-    spread[where] = column
-    return spread

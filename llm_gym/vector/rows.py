@@ -18,7 +18,7 @@ from llm_gym.errors import ConfigError, WorkerError
 TextualEnv = gym.Env[str, str]
 Factory = Callable[[], TextualEnv]
 Job = tuple[int, str, Any]
-"""Row, operation (see ``play``), argument."""
+"""Row, operation (one of ``_OPERATIONS``), argument."""
 _NAMED_ROWS = 3
 
 
@@ -97,7 +97,7 @@ def run_jobs(
     failures: dict[int, Failure] = {}
     for row, operation, argument in jobs:
         try:
-            answers.append(play(envs[row], operation, argument))
+            answers.append(_OPERATIONS[operation](envs[row], argument))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other rows go on
             answers.append(None)
             what = f"raised {type(error).__name__}: {error}"
@@ -105,28 +105,50 @@ def run_jobs(
     return answers, failures
 
 
-def play(env: TextualEnv, operation: str, argument: Any) -> Any:
-    """Do one job. All that begins or continues an episode answers with a 5-tuple."""
-    if operation == "step":
-        return env.step(argument)
-    if operation == "step, reset when over":
-        observation, reward, terminated, truncated, info = env.step(argument)
-        if terminated or truncated:
-            finals = {"final_obs": observation, "final_info": info}
-            observation, info = env.reset()
-            info = {**finals, **info}
-        return observation, reward, terminated, truncated, info
-    if operation == "reset":
-        observation, info = env.reset(**argument)
-        return observation, 0.0, False, False, info
-    if operation == "set":
-        return env.set_wrapper_attr(*argument)
-    if operation == "describe":
-        return env.observation_space, env.action_space, env.metadata, env.render_mode
-    assert operation == "call", f"no such operation: {operation}"
+# --- the operations: all that begins or continues an episode answers with a 5-tuple ------
+
+
+def _step(env: TextualEnv, action: str) -> Any:
+    return env.step(action)
+
+
+def _step_and_reset(env: TextualEnv, action: str) -> Any:
+    answer = env.step(action)
+    final_obs, reward, terminated, truncated, final_info = answer
+    if not (terminated or truncated):
+        return answer
+    observation, info = env.reset()
+    info = {"final_obs": final_obs, "final_info": final_info, **info}
+    return observation, reward, terminated, truncated, info
+
+
+def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
+    observation, info = env.reset(**arguments)
+    return observation, 0.0, False, False, info
+
+
+def _call(env: TextualEnv, argument: tuple[str, Sequence[Any], Mapping[str, Any]]) -> Any:
     name, args, kwargs = argument
     found = env.get_wrapper_attr(name)
     return found(*args, **kwargs) if callable(found) else found
+
+
+def _set(env: TextualEnv, argument: tuple[str, Any]) -> Any:
+    return env.set_wrapper_attr(*argument)
+
+
+def _describe(env: TextualEnv, _: None) -> Any:
+    return env.observation_space, env.action_space, env.metadata, env.render_mode
+
+
+_OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
+    "step": _step,
+    "step, reset when over": _step_and_reset,
+    "reset": _reset,
+    "call": _call,
+    "set": _set,
+    "describe": _describe,
+}
 
 
 def rows_error(failures: Mapping[int, Failure], results: Mapping[int, Any]) -> RowsError:

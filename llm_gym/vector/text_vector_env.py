@@ -123,12 +123,12 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                     raise self._refusal(row)
         answers = self._run(jobs)
         texts, rewards, terminated, truncated, infos = zip(*answers, strict=True)
-        terminations = np.array(terminated, dtype=np.bool_)
-        truncations = np.array(truncated, dtype=np.bool_)
+        terminations = np.fromiter(terminated, np.bool_, self.num_envs)
+        truncations = np.fromiter(truncated, np.bool_, self.num_envs)
         self._note_all(texts, terminations | truncations)
         return (
             list(texts),
-            np.array(rewards, dtype=np.float64),
+            np.fromiter(rewards, np.float64, self.num_envs),
             terminations,
             truncations,
             stack_infos(self.num_envs, range(self.num_envs), infos),

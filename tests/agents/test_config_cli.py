@@ -11,7 +11,8 @@ from tests.agents.config_values import SETTINGS, everything_changed
 def words(section, name, value):
     """Return what somebody types to set a setting."""
     flag = name.replace("_", "-")
-    if isinstance(value, bool):
+    default = getattr(getattr(ConfigStore(), section), name)
+    if isinstance(value, bool) and isinstance(default, bool):
         return [f"--{section}.{flag}" if value else f"--{section}.no-{flag}"]
     if isinstance(value, dict):
         pairs = ((key, v if isinstance(v, str) else json.dumps(v)) for key, v in value.items())

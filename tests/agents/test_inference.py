@@ -1,12 +1,14 @@
 """Text in, text out."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import inference
-from llm_gym_agents.engines.load import MissingExtraError
+from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
 from llm_gym_agents.inference import (
     BaseInferenceEngine,
@@ -131,9 +133,7 @@ def test_no_prompts_give_no_replies(engine):
 
 @pytest.mark.parametrize("kind", [VLLMInferenceEngine, SGLangInferenceEngine])
 def test_other_backends_need_their_extra(kind, monkeypatch):
-    from llm_gym_agents.engines import load
-
-    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install"):
         kind("some/model")
 

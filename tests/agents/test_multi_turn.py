@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import pytest
 
-from llm_gym.errors import ConfigError, ContractError
+from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, SimpleGameEnvironment
 from llm_gym.outcome import StopReason
 from llm_gym.spaces import AnyText
@@ -286,10 +286,13 @@ def test_an_object_is_copied_for_a_batch(engine):
 def test_what_is_no_text_environment_is_refused(engine):
     with pytest.raises(ConfigError, match="got int"):
         MultiTurnChatHarness(engine, 3).run_episode("Begin.")
-    with pytest.raises(ContractError, match="text observations"):
-        MultiTurnChatHarness(engine, "CartPole-v1").run_episode("Begin.")
     with pytest.raises(ConfigError, match="max_turns"):
         MultiTurnChatHarness(engine, Diary, max_turns=0)
+
+
+def test_an_environment_without_text_is_played_in_words(engine):
+    harness = MultiTurnChatHarness(engine, "CartPole-v1", max_turns=1, max_tokens=3)
+    assert "Cart position" in harness.run_episode("Begin.")["states"][0]
 
 
 def test_sampling_settings_reach_the_engine(engine):

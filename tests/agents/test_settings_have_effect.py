@@ -5,7 +5,7 @@ the difference shows. A setting that is not in it fails the sweep. Most differen
 two runs of two iterations on ``Echo``; the rest are explained by a test of their own.
 """
 
-import copy
+import importlib.util
 import sys
 from typing import Any, NamedTuple
 
@@ -19,41 +19,17 @@ from llm_gym_agents import build
 from llm_gym_agents.build import build_lm
 from llm_gym_agents.collect import EpisodeCollector
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.tasks import EpisodeTask
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.engines.base import MissingExtraError
+from llm_gym_agents.engines.sglang_engine import SGLangEngine
+from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.tasks import Cut, EpisodeTask
 from tests.agents.config_values import SETTINGS
+from tests.agents.effect_run import ECHO, GAME, Outcome, configured, differs, play, settings
+from tests.agents.engines.sglang_stand_in import FixedSampler, StandIn
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
+from tests.agents.scripted import ScriptedEngine
 from tests.agents.tiny import save_tiny
-
-ECHO, GAME = "llm_gym/Echo-v0", "llm_gym/TextGameEasy-v0"
-BASE = {
-    "training.num_epochs": 1,
-    "training.num_iters_per_epoch": 2,
-    "training.batch_size": 8,
-    "training.mini_batch_size": 4,
-    "training.learning_rate": 0.01,
-    "inference.max_tokens": 2,
-    "inference.num_envs": 8,
-    "inference.system_prompt": "",
-    "environment.env_id": ECHO,
-    "environment.env_kwargs": {"rules": "system", "words": 4, "max_turns": 2},
-    "environment.eval_interval": 0,
-    "checkpoint.save_interval": 0,
-}
-
-
-class Outcome(NamedTuple):
-    """What a run left behind."""
-
-    weights: dict[str, Any]
-    metrics: list[dict[str, float]]
-    samples: list[str]
-    starts: list[str]
-    evaluated: list[str]
-    files: set[str]
-    passes: int
-    rows: int
 
 
 class Effect(NamedTuple):
@@ -63,11 +39,6 @@ class Effect(NamedTuple):
     shows: str = "weights"
     given: dict[str, Any] = {}
     reward_fn: Any = None
-
-
-def settings(**changed):
-    """Name settings as keywords, with two underscores for the dot."""
-    return {name.replace("__", ".", 1): value for name, value in changed.items()}
 
 
 KL = settings(training__use_kl_in_loss=True, training__kl_coef=0.5)
@@ -161,61 +132,6 @@ EFFECTS = {
 """Settings whose effect shows in a run, and how."""
 
 
-def configured(given, folder):
-    config = ConfigStore()
-    for name, value in (BASE | {"checkpoint.output_dir": str(folder)} | given).items():
-        section, setting = name.split(".")
-        setattr(getattr(config, section), setting, value)
-    return config
-
-
-def play(given, folder, reward_fn=None):
-    """Train for two iterations and return what came of it."""
-    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
-    trainer = PPOTrainer(
-        configured(given, folder),
-        reward_fn=reward_fn,
-        model=copy.deepcopy(lm),
-        tokenizer=tokenizer,
-    )
-    episodes, evaluated, calls = [], [], []
-    collect, evaluate = trainer.collector.collect, trainer.collector.play
-
-    def watch(tasks):
-        rollout = collect(tasks)
-        episodes.extend(rollout.episodes)
-        return rollout
-
-    def watch_evaluation(tasks):
-        found = evaluate(tasks)
-        evaluated.extend(found[0])
-        return found
-
-    trainer.collector.collect, trainer.collector.play = watch, watch_evaluation
-    trainer.model.register_forward_hook(lambda *_: calls.append(1))
-    try:
-        history = trainer.fit()
-    finally:
-        trainer.cleanup()
-    return Outcome(
-        weights={name: weight.clone() for name, weight in trainer.model.state_dict().items()},
-        metrics=[
-            {name: value for name, value in row.items() if not name.startswith("time/")}
-            for row in history
-        ],
-        samples=[str(episode.actions) for episode in episodes],
-        starts=[f"{episode.states[0]} {episode.num_turns}" for episode in episodes],
-        evaluated=[f"{episode.states[0]} {episode.actions}" for episode in evaluated],
-        files={
-            str(path.relative_to(folder))
-            for path in folder.rglob("*")
-            if path.is_file() and "tfevents" not in path.name  # whose names hold the time
-        },
-        passes=len(calls),
-        rows=trainer.collector.pool.batch_size[0],
-    )
-
-
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory):
     """Return the outcome of a run with these settings; each is run once."""
@@ -228,14 +144,6 @@ def baseline(tmp_path_factory):
         return known[key]
 
     return get
-
-
-def differs(shows, one, other):
-    if shows != "weights":
-        return getattr(one, shows) != getattr(other, shows)
-    return one.weights.keys() != other.weights.keys() or any(
-        not weight.equal(other.weights[name]) for name, weight in one.weights.items()
-    )
 
 
 @pytest.mark.parametrize("name", EFFECTS)
@@ -265,8 +173,10 @@ ELSEWHERE = {
     "model.lora_rank": "test_adapters_are_all_that_is_trained_and_alpha_scales_them",
     "model.lora_alpha": "test_adapters_are_all_that_is_trained_and_alpha_scales_them",
     "model.gradient_checkpointing": "test_checkpointing_saves_memory_and_changes_no_weight",
-    "model.tensor_parallel_size": "test_what_is_not_built_is_refused",
-    "inference.backend": "test_what_is_not_built_is_refused",
+    "model.tensor_parallel_size": "test_a_served_engine_is_told_how_to_serve",
+    "inference.backend": "test_another_backend_is_another_engine",
+    "inference.engine": "test_settings_of_the_engine_reach_it",
+    "inference.barrier": "test_without_a_barrier_some_move_while_others_wait",
     "ray.use_ray": "test_what_is_not_built_is_refused",
     "ray.num_actors": "test_settings_of_a_refused_one_are_said_to_be_idle",
     "ray.num_gpus_per_actor": "test_settings_of_a_refused_one_are_said_to_be_idle",
@@ -343,13 +253,88 @@ def test_checkpointing_saves_memory_and_changes_no_weight(baseline, tmp_path):
     assert lm.is_gradient_checkpointing
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("model.tensor_parallel_size", 2), ("inference.backend", "vllm"), ("ray.use_ray", True)],
-)
+@pytest.mark.parametrize(("name", "value"), [("ray.use_ray", True)])
 def test_what_is_not_built_is_refused(name, value, tmp_path):
     with pytest.raises(ConfigError, match=name):
         play({name: value}, tmp_path)
+
+
+def built_engine(given, folder):
+    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
+    return build.build_engine(configured(given, folder), lm, tokenizer)
+
+
+def test_another_backend_is_another_engine(tmp_path):
+    server = StandIn(FixedSampler())
+    given = settings(inference__backend="sglang", inference__engine={"url": server.url})
+    engine = built_engine(given, tmp_path)
+    assert isinstance(engine, SGLangEngine)
+    assert isinstance(built_engine({}, tmp_path), TransformersEngine)
+    engine.close()
+    server.close()
+
+
+@pytest.mark.parametrize("backend", ["vllm", "sglang"])
+def test_a_backend_that_is_not_installed_is_an_error(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=f"needs {backend}"):
+        built_engine({"inference.backend": backend}, tmp_path)
+
+
+def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(build, "load_engine", lambda path, backend, how: told.append(how) or [None])
+    given = settings(
+        inference__backend="vllm",
+        model__tensor_parallel_size=2,
+        model__dtype="bfloat16",
+        model__trust_remote_code=True,
+        inference__engine={"eager": True},
+    )
+    built_engine(given, tmp_path)
+    wanted = {"tensor_parallel_size": 2, "dtype": "bfloat16", "trust_remote_code": True}
+    assert told == [{**wanted, "eager": True}]
+    with pytest.raises(ConfigError, match=r"model\.tensor_parallel_size above 1 needs"):
+        play({"model.tensor_parallel_size": 2}, tmp_path)
+
+
+def test_settings_of_the_engine_reach_it(tmp_path):
+    engine = built_engine({"inference.engine": {"max_rows": 3, "prefix_cache": False}}, tmp_path)
+    assert (engine._decoder.pool.count, engine._decoder.pool.keep) == (3, False)
+    assert built_engine({}, tmp_path)._decoder.pool.count != 3
+    for wrong in ({"device": "cpu"}, {"gpu_memory_utilization": 0.5}):
+        with pytest.raises(ConfigError, match=f"transformers has no setting '{next(iter(wrong))}'"):
+            built_engine({"inference.engine": wrong}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("backend", "said", "waits"),
+    [
+        ("transformers", None, True),
+        ("transformers", False, False),
+        ("vllm", None, False),
+        ("sglang", None, False),
+        ("vllm", True, True),
+    ],
+)
+def test_a_barrier_is_what_was_said_or_what_suits_the_backend(backend, said, waits, tmp_path):
+    config = configured({"inference.backend": backend, "inference.barrier": said}, tmp_path)
+    _, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
+    assert build.build_policy(config, ScriptedEngine(), tokenizer).barrier is waits
+
+
+def test_without_a_barrier_some_move_while_others_wait(tmp_path):
+    def waits(given):
+        config = configured(given, tmp_path)
+        _, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
+        engine = ScriptedEngine(lambda running: running[:1])
+        policy = build.build_policy(config, engine, tokenizer)
+        pool = build.build_pool(config, ECHO, rows=8)
+        policy.texts = pool.texts
+        return (policy(pool.reset())["cut"] == Cut.WAIT).sum().item()
+
+    assert waits({}) == 0
+    assert waits({"inference.barrier": False}) == 7
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_actors", 2), ("num_gpus_per_actor", 0.5)])

@@ -1,13 +1,18 @@
 """From a path and settings to an engine."""
 
+import importlib.util
+import inspect
+
 import pytest
 import torch
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines import load
-from llm_gym_agents.engines.base import Request, Sampling
-from llm_gym_agents.engines.load import MissingExtraError, load_engine, load_model, load_tokenizer
+from llm_gym_agents.engines.base import MissingExtraError, Request, Sampling
+from llm_gym_agents.engines.load import load_engine, load_model, load_tokenizer
+from llm_gym_agents.engines.sglang_engine import SGLangEngine
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.engines.vllm_engine import VLLMEngine
 from tests.agents.tiny import save_tiny
 
 
@@ -91,11 +96,14 @@ def test_a_folder_without_a_model_is_one_sentence(tmp_path):
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("backend", ["vllm", "sglang"])
-def test_a_missing_extra_is_one_sentence(path, backend, monkeypatch):
-    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
+SERVED = {"vllm": VLLMEngine, "sglang": SGLangEngine}
+
+
+@pytest.mark.parametrize("backend", SERVED)
+def test_a_missing_extra_is_one_sentence_before_anything_is_loaded(backend, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as found:
-        load_engine(path, backend, {"tensor_parallel_size": 2})
+        load_engine("/no/such/model", backend, {"tensor_parallel_size": 2})
     sentence = (
         f'backend={backend!r} needs {backend}. Install it with: pip install "llm-gym[{backend}]"'
     )
@@ -103,8 +111,31 @@ def test_a_missing_extra_is_one_sentence(path, backend, monkeypatch):
     assert isinstance(found.value, ImportError)
 
 
-@pytest.mark.parametrize("backend", ["vllm", "sglang"])
-def test_a_backend_that_is_yet_to_come_says_so(path, backend, monkeypatch):
-    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: object())
-    with pytest.raises(NotImplementedError, match="use backend='transformers'"):
-        load_engine(path, backend)
+@pytest.mark.parametrize(("backend", "kind"), SERVED.items())
+def test_every_setting_of_a_served_engine_is_an_argument_of_it(backend, kind):
+    taken = set(inspect.signature(kind).parameters) - {"path", "tokenizer", "end_ids"}
+    assert set(load.SETTINGS[backend]) == taken
+
+
+@pytest.mark.parametrize(("backend", "kind"), SERVED.items())
+def test_a_served_engine_is_given_its_settings_and_a_tokenizer(path, backend, kind, monkeypatch):
+    told = {}
+    monkeypatch.setattr(kind, "need_package", lambda settings: None)
+    monkeypatch.setattr(kind, "__init__", lambda self, path, **how: told.update(how, path=path))
+    engine, tokenizer = load_engine(path, backend, {"dtype": "float32", "max_rows": 3})
+    assert type(engine) is kind
+    assert told == {"path": path, "tokenizer": tokenizer, "dtype": "float32", "max_rows": 3}
+    assert tokenizer.pad_token == "<eos>"
+
+
+@pytest.mark.parametrize(("backend", "kind"), SERVED.items())
+def test_a_folder_that_is_not_there_is_not_served(backend, kind, monkeypatch):
+    monkeypatch.setattr(kind, "need_package", lambda settings: None)
+    with pytest.raises(ConfigError, match="no model folder '/no/such/model'"):
+        load_engine("/no/such/model", backend)
+
+
+@pytest.mark.parametrize("backend", SERVED)
+def test_settings_of_another_backend_are_refused(backend):
+    with pytest.raises(ConfigError, match=f"config for {backend} has no setting 'prefix_cache'"):
+        load_engine("/no/such/model", backend, {"prefix_cache": True})

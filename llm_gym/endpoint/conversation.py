@@ -1,0 +1,119 @@
+"""One episode as a conversation: the environment is the user, the model the assistant."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import gymnasium as gym
+
+from llm_gym.endpoint.client import ChatClient, Reply
+from llm_gym.endpoint.errors import ContextFullError
+from llm_gym.episodes import Trajectory
+from llm_gym.episodes.play import add_turn, begin_record
+from llm_gym.errors import LLMGymError
+from llm_gym.outcome import StopReason
+
+_log = logging.getLogger(__name__)
+Context = Literal["history", "observation"]
+
+
+class Conversation(NamedTuple):
+    """How episodes are talked through.
+
+    Args:
+        client: The model.
+        context: What the model reads: the whole ``history``, or only the current ``observation``.
+        system_prompt: Told instead of the environment's rules; "" tells nothing.
+        run_seed: With an episode's id and a turn's number it decides what is sampled.
+    """
+
+    client: ChatClient
+    context: Context = "history"
+    system_prompt: str | None = None
+    run_seed: int = 0
+
+    def play(
+        self, env: gym.Env[str, str], number: int, seed: int, options: dict[str, Any] | None
+    ) -> Trajectory:
+        """Play one episode and return its record.
+
+        A conversation that outgrows the model's context is cut, and so is one whose environment
+        fails: the others go on.
+        """
+        replies: list[Reply] = []
+        try:
+            episode = begin_record(env, *env.reset(seed=seed, options=options), seed, options)
+        except LLMGymError:  # a setting that no episode can honour
+            raise
+        except Exception as error:  # noqa: BLE001 - other people's environments raise anything
+            _report(number, error)
+            episode = Trajectory(seed=seed, options=options)
+            episode.stop_reason = StopReason.ERROR
+        else:
+            self._address(episode)
+            replies = self._talk(env, episode, number)
+        episode.episode_id = episode.group = number
+        episode.policy = self.client.model
+        episode.extra = {
+            "tokens_in": [reply.tokens_in for reply in replies],
+            "tokens_out": [reply.tokens_out for reply in replies],
+            "finish": [reply.finish for reply in replies],
+        }
+        if not any(episode.moves):
+            episode.moves = []  # the environment does not say how it understood an action
+        return episode
+
+    def _talk(self, env: gym.Env[str, str], episode: Trajectory, number: int) -> list[Reply]:
+        replies: list[Reply] = []
+        while not (episode.dones and episode.dones[-1]):
+            try:
+                asked = self._shown(episode.messages)
+                reply = self.client.reply(asked, reply_seed(self.run_seed, number, len(replies)))
+            except ContextFullError:
+                _cut(episode, StopReason.CONTEXT)
+                break
+            replies.append(reply)
+            try:
+                step = env.step(reply.text)
+            except Exception as error:  # noqa: BLE001 - as above
+                info = {"stop_reason": StopReason.ERROR, "error": _report(number, error)}
+                step = (episode.states[-1], 0.0, False, True, info)
+            add_turn(env, episode, reply.text, step)
+        return replies
+
+    def _address(self, episode: Trajectory) -> None:
+        """Put what we were given to say in the place of the rules."""
+        if self.system_prompt is None:
+            return
+        said = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
+        episode.messages = said + [each for each in episode.messages if each["role"] != "system"]
+
+    def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        if self.context == "history":
+            return list(messages)
+        return [*(each for each in messages[:1] if each["role"] == "system"), messages[-1]]
+
+
+def reply_seed(run: int, episode: int, turn: int) -> int:
+    """Return the seed of one reply: 31 bits, which every server takes, from its place alone.
+
+    >>> reply_seed(0, 1, 2) == reply_seed(0, 1, 2) != reply_seed(0, 2, 1)
+    True
+    """
+    name = f"reply {run}/{episode}/{turn}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest(), "big") >> 1
+
+
+def _cut(episode: Trajectory, reason: StopReason) -> None:
+    episode.stop_reason = reason
+    if episode.dones:
+        episode.dones[-1] = episode.truncated[-1] = True
+
+
+def _report(number: int, error: Exception) -> str:
+    what = f"{type(error).__name__}: {error}"
+    _log.warning("episode %d: its environment raised %s", number, what)
+    return what

@@ -1,0 +1,210 @@
+"""Many episodes at once: each conversation in a thread of its own, none waits for another."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+
+# Seconds for tokens/s; the episodes themselves do not depend on the clock.
+import time  # noqa: TID251
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from llm_gym.endpoint.client import ChatClient
+from llm_gym.endpoint.conversation import Context, Conversation
+from llm_gym.endpoint.errors import EndpointError, Interrupted, StoppedError
+from llm_gym.endpoint.result import Prices, ServedEvaluation
+from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
+from llm_gym.errors import ConfigError
+from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers.as_text import ensure_text, make_text
+
+_JOIN_S = 5.0
+EnvSource = str | Callable[[], gym.Env[str, str]]
+
+
+def play(
+    env: EnvSource,
+    url: str,
+    model: str,
+    episodes: int = 100,
+    *,
+    num_envs: int = 32,
+    seed: int = 0,
+    split: str | None = None,
+    context: Context = "history",
+    system_prompt: str | None = None,
+    max_turns: int | None = None,
+    prices: Prices | None = None,
+    records: str | os.PathLike[str] | None = None,
+    on_end: Callable[[int], None] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    **chat: Any,
+) -> ServedEvaluation:
+    """Let the model that is served at ``url`` play, and return how it went.
+
+    The episodes that have ended are kept when Ctrl-C is pressed (``Interrupted``) or the server
+    fails for good (``EndpointError``): in ``records``, and in the ``result`` of the exception.
+
+    Args:
+        env: An id, or a function that makes an environment. One that does not speak text is
+            played through ``AsText``.
+        url: Of an OpenAI-compatible API, such as ``http://127.0.0.1:8000/v1``.
+        model: The name that the model is served under.
+        episodes: Episode ``i`` has the seed ``seed + i``.
+        num_envs: Conversations that are held at once.
+        seed: Seed of the first episode.
+        split: Play instances of this split only.
+        context: What the model reads: ``history`` or ``observation``.
+        system_prompt: Told instead of the environment's rules; "" tells nothing.
+        max_turns: Cut an episode after so many turns, for environments without an end.
+        prices: To reckon the cost with.
+        records: A file to write the episodes to. While they are being played they are in one
+            beside it, whose name ends in ``.partial.jsonl``.
+        on_end: Called with the number of episodes that have ended, for a progress bar.
+        env_kwargs: Settings of the environment, if ``env`` is an id.
+        **chat: Of ``ChatClient``: ``max_tokens``, ``temperature``, ``key_env`` and so on.
+    """
+    if episodes < 1 or num_envs < 1:
+        raise ConfigError(f"episodes and num_envs must be at least 1, got {episodes}, {num_envs}")
+    if context not in ("history", "observation"):
+        raise ConfigError(f"context must be 'history' or 'observation', got {context!r}")
+    client = ChatClient(url, model, **chat)
+    talk = Conversation(client, context, system_prompt, seed)
+    make = _maker(env, env_kwargs or {}, max_turns)
+    options = {"split": split} if split else None
+    envs = [make() for _ in range(min(num_envs, episodes))]
+    ended = _Ended(records, on_end)
+    began = time.perf_counter()
+    crew = _Crew(talk, envs, [(at, seed + at, options) for at in range(episodes)])
+
+    def result() -> ServedEvaluation:
+        took = time.perf_counter() - began
+        played, usage = ended.in_order(), client.usage
+        env_id = next((episode.env_id for episode in played if episode.env_id), None)
+        return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes, prices)
+
+    try:
+        for episode in crew.play():
+            ended.add(episode)
+    except EndpointError as error:
+        error.result = result() if ended.episodes else None
+        raise
+    except KeyboardInterrupt:
+        interrupted = Interrupted("interrupted")
+        interrupted.result = result() if ended.episodes else None
+        raise interrupted from None
+    finally:
+        crew.dismiss()
+        ended.save()
+    return result()
+
+
+class _Crew:
+    """Threads that take episodes from one list until it is empty, an environment each."""
+
+    def __init__(
+        self,
+        talk: Conversation,
+        envs: list[gym.Env[str, str]],
+        tasks: list[tuple[int, int, dict[str, Any] | None]],
+    ) -> None:
+        self._talk, self._count = talk, len(tasks)
+        self._tasks = deque(tasks)
+        self._done: queue.SimpleQueue[Trajectory | BaseException] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, args=(env,), daemon=True, name=f"llm-gym-{at}")
+            for at, env in enumerate(envs)
+        ]
+
+    def play(self) -> Iterator[Trajectory]:
+        """Yield episodes as they end; raise what a thread raised."""
+        for thread in self._threads:
+            thread.start()
+        for _ in range(self._count):
+            done = self._done.get()
+            if isinstance(done, BaseException):
+                raise done
+            yield done
+
+    def dismiss(self) -> None:
+        """End what is still being played. A thread that hangs in its environment is left behind."""
+        self._talk.client.stop()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(_JOIN_S)
+
+    def _work(self, env: gym.Env[str, str]) -> None:
+        try:
+            while True:
+                try:
+                    task = self._tasks.popleft()
+                except IndexError:
+                    break
+                self._done.put(self._talk.play(env, *task))
+        except StoppedError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us
+            self._done.put(error)
+        finally:
+            self._talk.client.http.hang_up()
+            env.close()
+
+
+class _Ended:
+    """The episodes that have ended, in memory and, one by one, on disk."""
+
+    def __init__(
+        self, records: str | os.PathLike[str] | None, on_end: Callable[[int], None] | None
+    ) -> None:
+        self.episodes: list[Trajectory] = []
+        self._on_end, self._path = on_end, None if records is None else Path(records)
+        self._writer: EpisodeWriter | None = None
+        if self._path is not None:
+            stem = self._path.name.removesuffix(".gz").removesuffix(".jsonl")
+            partial = self._path.with_name(f"{stem}.partial.jsonl")
+            partial.unlink(missing_ok=True)
+            self._writer = EpisodeWriter(partial)
+
+    def add(self, episode: Trajectory) -> None:
+        self.episodes.append(episode)
+        if self._writer is not None:
+            self._writer.write(episode)
+        if self._on_end is not None:
+            self._on_end(len(self.episodes))
+
+    def in_order(self) -> list[Trajectory]:
+        return sorted(self.episodes, key=lambda episode: int(episode.episode_id or 0))
+
+    def save(self) -> None:
+        """Write them in order, and drop the file that was written as they came."""
+        if self._writer is None or self._path is None:
+            return
+        self._writer.close()
+        if self.episodes:
+            write_episodes(self._path, self.in_order())
+        self._writer.path.unlink(missing_ok=True)
+
+
+def _maker(
+    env: EnvSource, settings: Mapping[str, Any], max_turns: int | None
+) -> Callable[[], gym.Env[str, str]]:
+    if not isinstance(env, str) and settings:
+        raise ConfigError(f"env_kwargs are for an id, got {dict(settings)} for {env!r}")
+
+    def make() -> gym.Env[str, str]:
+        if not isinstance(env, str):
+            made = ensure_text(env())
+        else:
+            try:
+                made = make_text(env, **{"rules": "system", **settings})
+            except (gym.error.Error, TypeError) as error:
+                raise ConfigError(f"cannot build {env}: {error}") from error
+        return made if max_turns is None else EpisodeLimits(made, max_turns=max_turns)
+
+    return make

@@ -1,0 +1,105 @@
+"""A training run of two iterations on ``Echo``, and what it left behind."""
+
+import copy
+from typing import Any, NamedTuple
+
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.trainer import PPOTrainer
+from tests.agents.players import player_at_chance
+
+ECHO, GAME = "llm_gym/Echo-v0", "llm_gym/TextGameEasy-v0"
+BASE = {
+    "training.num_epochs": 1,
+    "training.num_iters_per_epoch": 2,
+    "training.batch_size": 8,
+    "training.mini_batch_size": 4,
+    "training.learning_rate": 0.01,
+    "inference.max_tokens": 2,
+    "inference.num_envs": 8,
+    "inference.system_prompt": "",
+    "environment.env_id": ECHO,
+    "environment.env_kwargs": {"rules": "system", "words": 4, "max_turns": 2},
+    "environment.eval_interval": 0,
+    "checkpoint.save_interval": 0,
+}
+
+
+class Outcome(NamedTuple):
+    """What a run left behind."""
+
+    weights: dict[str, Any]
+    metrics: list[dict[str, float]]
+    samples: list[str]
+    starts: list[str]
+    evaluated: list[str]
+    files: set[str]
+    passes: int
+    rows: int
+
+
+def settings(**changed):
+    """Name settings as keywords, with two underscores for the dot."""
+    return {name.replace("__", ".", 1): value for name, value in changed.items()}
+
+
+def configured(given, folder):
+    config = ConfigStore()
+    for name, value in (BASE | {"checkpoint.output_dir": str(folder)} | given).items():
+        section, setting = name.split(".")
+        setattr(getattr(config, section), setting, value)
+    return config
+
+
+def play(given, folder, reward_fn=None):
+    """Train for two iterations and return what came of it."""
+    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
+    trainer = PPOTrainer(
+        configured(given, folder),
+        reward_fn=reward_fn,
+        model=copy.deepcopy(lm),
+        tokenizer=tokenizer,
+    )
+    episodes, evaluated, calls = [], [], []
+    collect, evaluate = trainer.collector.collect, trainer.collector.play
+
+    def watch(tasks):
+        rollout = collect(tasks)
+        episodes.extend(rollout.episodes)
+        return rollout
+
+    def watch_evaluation(tasks):
+        found = evaluate(tasks)
+        evaluated.extend(found[0])
+        return found
+
+    trainer.collector.collect, trainer.collector.play = watch, watch_evaluation
+    trainer.model.register_forward_hook(lambda *_: calls.append(1))
+    try:
+        history = trainer.fit()
+    finally:
+        trainer.cleanup()
+    return Outcome(
+        weights={name: weight.clone() for name, weight in trainer.model.state_dict().items()},
+        metrics=[
+            {name: value for name, value in row.items() if not name.startswith("time/")}
+            for row in history
+        ],
+        samples=[str(episode.actions) for episode in episodes],
+        starts=[f"{episode.states[0]} {episode.num_turns}" for episode in episodes],
+        evaluated=[f"{episode.states[0]} {episode.actions}" for episode in evaluated],
+        files={
+            str(path.relative_to(folder))
+            for path in folder.rglob("*")
+            if path.is_file() and "tfevents" not in path.name  # whose names hold the time
+        },
+        passes=len(calls),
+        rows=trainer.collector.pool.batch_size[0],
+    )
+
+
+def differs(shows, one, other):
+    if shows != "weights":
+        return getattr(one, shows) != getattr(other, shows)
+    return one.weights.keys() != other.weights.keys() or any(
+        not weight.equal(other.weights[name]) for name, weight in one.weights.items()
+    )

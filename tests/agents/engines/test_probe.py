@@ -1,0 +1,146 @@
+"""The probe: silent where engine and model agree, an error where they do not."""
+
+import copy
+
+import pytest
+import torch
+
+from llm_gym_agents.engines.probe import COARSE, TOLERANCE, Probe, StaleWeightsError
+from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
+from tests.agents.tiny import FAMILIES, tiny_model
+
+
+class Copy(TransformersEngine):
+    """Samples with a model of its own, as a served engine does."""
+
+    shares_model = False
+    loses = False
+
+    def update_weights(self, named_tensors, version):
+        if self.loses:
+            self.version = version
+        else:
+            super().update_weights(named_tensors, version)
+
+
+def serve(lm, **settings):
+    return Copy(copy.deepcopy(lm), **settings)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_engine_with_the_same_weights_has_no_gap(family):
+    lm = tiny_model(family)
+    assert Probe(lm).check(serve(lm)) < 1e-5
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(training):
+    lm = tiny_model("gpt2", resid_pdrop=0.5).train(training)
+    assert Probe(lm).check(serve(lm)) < 1e-5
+    assert lm.training is training
+
+
+@pytest.mark.parametrize("part", ["embed_tokens", "layers.0.self_attn.o_proj", "lm_head"])
+def test_one_changed_layer_is_noticed(part):
+    lm = tiny_model()
+    engine = serve(lm)
+    with torch.no_grad():
+        for name, weight in lm.named_parameters():
+            if part in name:
+                weight.mul_(1.2)
+    with pytest.raises(StaleWeightsError) as found:
+        Probe(lm).check(engine)
+    said = str(found.value)
+    assert said.startswith("the engine does not sample with the weights of version 0: ")
+    assert "where their precision allows 0.001; nothing was trained on them" in said
+
+
+def test_an_engine_that_says_no_number_is_noticed():
+    lm = tiny_model()
+    engine = serve(lm)
+    probe = Probe(lm)
+    probe.gap = lambda _: float("nan")
+    with pytest.raises(StaleWeightsError, match="by nan"):
+        probe.check(engine)
+
+
+@pytest.mark.parametrize(
+    ("served", "trained", "allowed"),
+    [
+        (torch.float32, torch.float32, TOLERANCE[torch.float32]),
+        (torch.bfloat16, torch.float32, COARSE),
+        (torch.float32, torch.bfloat16, COARSE),
+        (torch.float16, torch.float16, COARSE),
+    ],
+)
+def test_what_is_allowed_is_what_the_coarser_of_the_two_is_good_for(served, trained, allowed):
+    engine = serve(tiny_model())
+    engine.dtype = served
+    probe = Probe(tiny_model().to(trained))
+    for gap, fine in ((allowed * 0.9, True), (allowed * 1.1, False)):
+        probe.gap = lambda _, gap=gap: gap
+        if fine:
+            assert probe.check(engine) == gap
+        else:
+            with pytest.raises(StaleWeightsError):
+                probe.check(engine)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
+def test_a_model_in_half_the_bits_is_no_stale_one():
+    lm = tiny_model()
+    engine = Copy(copy.deepcopy(lm).to(torch.bfloat16))
+    engine.dtype = torch.bfloat16
+    assert 1e-4 < Probe(lm).check(engine) < COARSE
+
+
+# --- publishing -------------------------------------------------------------------------------
+
+
+def test_publishing_pushes_and_probes():
+    lm = tiny_model()
+    engine = serve(tiny_model(seed=9))
+    publisher = Publisher(engine, lm)
+    said = publisher.publish(4)
+    assert said.keys() == {PROBE_GAP, PUBLISH_SECONDS}
+    assert said[PROBE_GAP] < 1e-5
+    assert engine.version == 4
+
+
+def test_a_push_that_does_nothing_is_never_trained_on():
+    lm = tiny_model()
+    engine = serve(tiny_model(seed=9))
+    engine.loses = True
+    with pytest.raises(StaleWeightsError, match="weights of version 4"):
+        Publisher(engine, lm).publish(4)
+
+
+def test_an_engine_that_shares_the_model_needs_no_probe(monkeypatch):
+    lm = tiny_model()
+    engine = TransformersEngine(lm)
+    monkeypatch.setattr(engine, "generate", None)  # nothing is asked
+    assert Publisher(engine, lm).publish(4) == {}
+    assert engine.version == 4
+
+
+@pytest.mark.parametrize(("make", "times"), [(TransformersEngine, 1), (serve, 0)])
+def test_only_an_engine_that_shares_the_model_is_made_to_forget(monkeypatch, make, times):
+    lm = tiny_model()
+    engine, told = make(lm), []
+    monkeypatch.setattr(engine, "update_weights", lambda *args: told.append(args[1]))
+    engine.version = 3
+    Publisher(engine, lm).forget()
+    assert told == [3] * times
+
+
+def test_an_engine_is_awake_before_it_is_given_weights(monkeypatch):
+    lm = tiny_model()
+    engine, told = serve(lm), []
+    monkeypatch.setattr(engine, "wake", lambda: told.append("wake"))
+    update = engine.update_weights
+    monkeypatch.setattr(
+        engine, "update_weights", lambda *args: (told.append("update"), update(*args))
+    )
+    Publisher(engine, lm).publish(1)
+    assert told == ["wake", "update"]
