@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from operator import truediv
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,8 @@ class Suites:
         if OURS not in playing:
             raise RuntimeError(f"{game.name} of our own cannot be built: {skipped[OURS]}")
         figure = measure(playing, repeats, seconds, resets=not game.sides[OURS].envs)
-        row = {"game": game.name, **ratios(figure), "suites": figure}
-        return (
-            row
-            | ({"skipped": skipped} if skipped else {})
-            | ({"note": game.note} if game.note else {})
-        )
+        about = {"game": game.name, "note": game.note, "skipped": skipped}
+        return {**about, **ratios(figure), "suites": figure}
 
     def close(self) -> None:
         for suite in self.all.values():
@@ -125,11 +122,11 @@ def ratios(sides: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if not peers:
         return {}
     ours, faster = sides[OURS], max(peers, key=lambda name: peers[name]["steps_per_s"])
-    pairs = zip(ours["slices"], peers[faster]["slices"], strict=True)
-    found = {
-        "faster_peer": faster,
-        "steps_ratio": round(statistics.median(our / their for our, their in pairs), 2),
+    each = {
+        name: round(statistics.median(map(truediv, ours["slices"], figure["slices"])), 2)
+        for name, figure in peers.items()
     }
+    found = {"faster_peer": faster, "steps_ratio": each[faster], "steps_ratios": each}
     if "reset_us" in ours:
         fastest = min(peer["reset_us"] for peer in peers.values())
         found["reset_ratio"] = round(fastest / ours["reset_us"], 2)
@@ -156,11 +153,12 @@ def print_row(row: dict[str, Any]) -> None:
         cells += (figure["steps_per_episode"],)
         cells += (figure.get("reset_us", "-"), figure.get("reset_p99_us", "-"))
         print(LINE.format(row["game"], name, *cells), flush=True)
-    for name, why in row.get("skipped", {}).items():
+    for name, why in row["skipped"].items():
         print(f"  without {name}: {why}")
-    if "steps_ratio" in row:
-        resets = f"; {row['reset_ratio']}x its resets/s" if "reset_ratio" in row else ""
-        print(f"  {row['steps_ratio']}x the steps/s of {row['faster_peer']}, the faster{resets}\n")
+    if "steps_ratios" in row:
+        each = ", ".join(f"{ratio}x {name}" for name, ratio in row["steps_ratios"].items())
+        resets = f"; resets {row['reset_ratio']}x the fastest" if "reset_ratio" in row else ""
+        print(f"  {each}{resets}\n")
 
 
 def main() -> None:
@@ -181,13 +179,15 @@ def main() -> None:
     about, imports = provenance(__file__), import_seconds(args.repeats)
     suites = Suites([OURS, *args.peers])
     result: dict[str, Any] = {**about, "import": imports}
+    result |= {name: [] for name in ("rows", "unmatched", "vector", "alone")}
     for name, games in tables.items():
         print(LINE.format(*HEADER))
-        result[name] = []
         for game in games:
             repeats = min(ALONE, args.repeats) if name == "alone" else args.repeats
-            result[name].append(suites.compare(game, repeats, args.seconds))
-            print_row(result[name][-1])
+            row = suites.compare(game, repeats, args.seconds)
+            unmatched = name == "rows" and "steps_ratio" not in row
+            result["unmatched" if unmatched else name].append(row)
+            print_row(row)
     suites.close()
     print(f"import llm_gym, on top of gymnasium: {imports['llm_gym_on_top_s']:.3f} s")
     result["machine"]["packages"] = suites.packages

@@ -39,6 +39,7 @@ __all__ = [
     "TranscriptObservation",
     "as_gym",
     "check_text_env",
+    "end",
     "go_on",
     "lose",
     "make_vec",
@@ -89,6 +90,7 @@ _MODULES = {
     "outcome": (
         "Outcome",
         "StopReason",
+        "end",
         "go_on",
         "lose",
         "reject",
@@ -110,7 +112,7 @@ if TYPE_CHECKING:
     from llm_gym.checker import check_text_env
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
     from llm_gym.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym
-    from llm_gym.outcome import Outcome, StopReason, go_on, lose, reject, win
+    from llm_gym.outcome import Outcome, StopReason, end, go_on, lose, reject, win
     from llm_gym.parsing import (
         ActionParser,
         FunctionCallingParser,

@@ -6,9 +6,7 @@ reward, and say what happened. The rules of the game itself live in ``Game``.
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 import gymnasium as gym
@@ -19,13 +17,14 @@ from llm_gym import splits
 from llm_gym.errors import ActionTypeError, ConfigError
 from llm_gym.formats import drop_thinking, get_format
 from llm_gym.game import Game
+from llm_gym.knobs import Knobs
 from llm_gym.outcome import Outcome, StopReason, reject
 from llm_gym.players import Players
 from llm_gym.spaces import AnyText
 
 MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
-_PLAYING, _WON = StopReason.PLAYING, StopReason.WON
+_PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
 # The info of most turns: filling in a copy is faster than building it.
 _INFO = {
     "move": None,
@@ -36,6 +35,7 @@ _INFO = {
     "turn": 0,
     "invalid_actions": 0,
 }
+_NO_TURNS = "No turns left: you lost."
 _OPTIONS = {"split", "difficulty"}
 
 
@@ -53,7 +53,7 @@ class CommonArgs(TypedDict, total=False):
     render_mode: str | None
 
 
-class TextEnv(Players, Game, gym.Env[str, str]):
+class TextEnv(Players, Knobs, gym.Env[str, str]):
     """Base class of every environment of the suite.
 
     A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
@@ -81,11 +81,6 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         *("_stop", "_turn", "_missed", "_invalid_actions", "_phi", "_observations", "_moves"),
         *("_player_seed", "_player_rng"),
     )
-    _rules_cache: str | None
-    _knobs: Mapping[str, Any]
-    _active_knobs: Mapping[str, Any]
-    _observations: list[str]
-    _moves: list[str]
 
     def __init__(
         self,
@@ -145,7 +140,11 @@ class TextEnv(Players, Game, gym.Env[str, str]):
             self._player_seed, self._player_rng = seed, None
         if options or self._active_knobs is not self._knobs:
             self._apply_knobs(_checked(options).get("difficulty"))
-        self._draw(options.get("split") if options else None)
+        split = options.get("split") if options else None
+        if split is None:
+            self.new_game(self.np_random)
+        else:
+            self._draw(split)
         self._stop, self._turn, self._missed, self._invalid_actions = _PLAYING, 0, (0, 0), 0
         if self.shaping:
             self._phi = self.potential()
@@ -180,8 +179,9 @@ class TextEnv(Players, Game, gym.Env[str, str]):
             reward -= self.penalty
         if stop is _PLAYING:
             if self._turn == self.max_turns:
-                stop = StopReason.LOST
-                text = " ".join(filter(None, (text, "No turns left: you lost.", self.reveal())))
+                stop, reveal = _LOST, self.reveal()
+                text = f"{text} {_NO_TURNS}" if text else _NO_TURNS
+                text = f"{text} {reveal}" if reveal else text
             else:
                 state = self.describe()
                 text = f"{text}\n{state}" if text else state
@@ -295,9 +295,6 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         return splits.digest(f"{type(self).__name__} {self.instance()!r}")
 
     def _draw(self, split: object) -> None:
-        if split is None:
-            self.new_game(self.np_random)
-            return
         wanted = splits.check_split(split)
         if not self.has_splits:
             raise ConfigError(
@@ -310,42 +307,6 @@ class TextEnv(Players, Game, gym.Env[str, str]):
         raise ConfigError(
             f"no {wanted} instance among {splits.DRAWS} draws; choose harder settings"
         )
-
-    def _settle_difficulty(self, difficulty: float | None) -> None:
-        knobs = self.at_difficulty(0.0)
-        if difficulty is not None:
-            defaults = inspect.signature(type(self).__init__).parameters
-            given = {
-                name: getattr(self, name)
-                for name in knobs
-                if name in defaults and getattr(self, name) != defaults[name].default
-            }
-            if given:
-                raise ConfigError(
-                    f"difficulty sets {', '.join(knobs)}; got difficulty={difficulty} and {given}"
-                )
-            knobs = self._knobs_at(difficulty)
-        self._turn_knobs({} if difficulty is None else knobs)
-        self._knobs = self._active_knobs = {name: getattr(self, name) for name in knobs}
-
-    def _apply_knobs(self, difficulty: float | None) -> None:
-        """Set the settings of one episode's difficulty, or go back to the environment's own."""
-        self._active_knobs = self._knobs if difficulty is None else self._knobs_at(difficulty)
-        self._turn_knobs(self._active_knobs)
-
-    def _turn_knobs(self, knobs: Mapping[str, Any]) -> None:
-        for name, value in knobs.items():
-            setattr(self, name, value)  # ``vars`` would build a dictionary that slows every step
-        self._rules_cache = None
-        self.check_settings()
-
-    def _knobs_at(self, difficulty: float) -> Mapping[str, Any]:
-        if not 0.0 <= difficulty <= 1.0:
-            raise ConfigError(f"difficulty must be in [0, 1], got {difficulty}")
-        knobs = self.at_difficulty(difficulty)
-        if not knobs:
-            raise ConfigError(f"{type(self).__name__} has no difficulty setting")
-        return knobs
 
 
 def _checked(options: dict[str, Any] | None) -> dict[str, Any]:

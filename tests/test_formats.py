@@ -73,6 +73,12 @@ def test_deeply_nested_text_is_read_in_bounded_work():
     assert get_format("json").parse('{"a":' * 100_000 + '{"action": "x"}') == "x"
 
 
+@given(st.text(min_size=1).filter(str.isalnum))
+def test_one_word_is_a_plain_move_as_it_stands(word):
+    # ``TextEnv.step`` relies on it and does not ask the parser.
+    assert FORMATS["plain"].parse(drop_thinking(word)) == word
+
+
 def test_unknown_format_is_named_with_the_choices():
     with pytest.raises(ConfigError, match="one of plain, tag, boxed, json, react, got 'xml'"):
         get_format("xml")

@@ -4,8 +4,9 @@ import gymnasium as gym
 import pytest
 from gymnasium.error import ResetNeeded
 
+from llm_gym.envs import ENVS
 from llm_gym.errors import ActionTypeError, ConfigError
-from llm_gym.outcome import StopReason, go_on, lose, reject, win
+from llm_gym.outcome import StopReason, end, go_on, lose, reject, win
 from llm_gym.text_env import TextEnv
 
 
@@ -77,6 +78,18 @@ def test_winning_pays_one_and_terminates():
     }
 
 
+def test_a_game_may_end_without_being_won_or_lost():
+    class Draw(Door):
+        def apply(self, move):
+            return end("Nobody wins.", StopReason.DRAWN, 0.5)
+
+    env = Draw()
+    env.reset(seed=0)
+    obs, reward, terminated, truncated, info = env.step("in")
+    assert (obs, reward, terminated, truncated) == ("Nobody wins.", 0.5, True, False)
+    assert (info["stop_reason"], info["success"]) == (StopReason.DRAWN, False)
+
+
 def test_losing_pays_nothing_and_terminates():
     obs, reward, terminated, truncated, info = make().step("out")
     assert (obs, reward, terminated, truncated) == ("You are out.", 0.0, True, False)
@@ -131,6 +144,12 @@ def test_terminate_ends_the_episode_at_an_unusable_move():
     _, _, terminated, truncated, info = make(invalid="terminate").step("jump")
     assert (terminated, truncated) == (True, False)
     assert info["stop_reason"] is StopReason.INVALID
+
+
+def test_a_usable_move_makes_the_retries_good_again():
+    env = make(retries=1)
+    turns = [env.step(move)[4]["turn"] for move in ("x", "wait", "x", "wait")]
+    assert turns == [0, 1, 1, 2]
 
 
 def test_terminate_waits_for_the_retries():
@@ -261,3 +280,12 @@ def test_bad_settings_are_named_with_their_value(kwargs, message):
 def test_bad_reset_options_are_named(options, message):
     with pytest.raises(ConfigError, match=message):
         Door().reset(options=options)
+
+
+@pytest.mark.parametrize("id", [row.id for row in ENVS])
+def test_no_game_has_more_attributes_than_python_finds_quickly(id):
+    # CPython keeps up to 30 attributes of an object by position; one more, and finding any
+    # attribute or method takes twice as long.
+    env = gym.make(id).unwrapped
+    env.reset(seed=0)
+    assert len(vars(env)) <= 30

@@ -20,6 +20,28 @@ class Publisher:
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
         self.engine, self.lm = engine, lm
         self._probe = None if engine.shares_model else Probe(lm)
+        self._outdated = False
+
+    def rest(self) -> None:
+        """Let the engine sleep while the weights change."""
+        self._outdated = True
+        self.engine.sleep()
+
+    def catch_up(self) -> None:
+        """Publish what an update that was broken off, or failed, has left."""
+        if self._outdated:
+            self.publish(self.engine.version)
+
+    @classmethod
+    def begin(cls, engine: Engine, lm: PreTrainedModel) -> Publisher:
+        """Publish the weights as they are; an engine that cannot take them is closed."""
+        try:
+            made = cls(engine, lm)
+            made.publish(0)
+        except BaseException:
+            engine.close()
+            raise
+        return made
 
     def publish(self, version: int) -> dict[str, float]:
         """Give the engine the present weights; return what it took, and how well they agree."""
@@ -27,9 +49,11 @@ class Publisher:
         self.engine.wake()
         if self._probe is None:
             self.engine.update_weights(self.lm.named_parameters(), version)
+            self._outdated = False
             return {}
         self.engine.update_weights(served_weights(self.lm), version)
         gap = self._probe.check(self.engine)
+        self._outdated = False
         return {PROBE_GAP: gap, PUBLISH_SECONDS: time.perf_counter() - start}
 
     def forget(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +105,16 @@ class PPOTrainer:
             self.model, config.training, self._reference(), norm_length=most_tokens(config)
         )
         self.engine = build_engine(config, lm, tokenizer)
-        self.publisher = Publisher(self.engine, lm)
-        self.publisher.publish(0)
-        self.policy = build_policy(config, self.engine, tokenizer)
-        self.collector = self._collector(self.environment)
         self._val = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
-        self._val_collector = None if self._val is None else self._collector(self._val)
+        try:
+            self.publisher = Publisher(self.engine, lm)
+            self.publisher.publish(0)
+            self.policy = build_policy(config, self.engine, tokenizer)
+            self.collector = self._collector(self.environment)
+            self._val_collector = None if self._val is None else self._collector(self._val)
+        except BaseException:  # nobody else could end its processes
+            self.engine.close()
+            raise
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
         )
@@ -180,6 +184,7 @@ class PPOTrainer:
     def _iterate(self, total: int) -> dict[str, float]:
         """Play, learn, publish; return what is to be known about it."""
         start, settings = time.perf_counter(), self.config.training
+        self.publisher.catch_up()
         rollout = self.collector.collect(self._tasks())
         if not rollout.episodes:
             raise ConfigError(
@@ -189,7 +194,7 @@ class PPOTrainer:
         greedy_E = self._greedy_scores(rollout)
         rewards = self._reward(rollout)
         played = time.perf_counter()
-        self.engine.sleep()  # until the weights are published, where one GPU is shared
+        self.publisher.rest()  # until the weights are published, where one GPU is shared
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         try:
             learned = self.ppo.update(
@@ -275,8 +280,8 @@ class PPOTrainer:
             EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options or None)
             for at in range(episodes or settings.eval_episodes)
         ]
-        how = self.policy.greedily() if settings.eval_greedy else nullcontext()
-        with how:
+        self.publisher.catch_up()
+        with self.policy.greedily() if settings.eval_greedy else nullcontext():
             result = evaluate(collector, todo, records)
         # What the engine still knows of these prompts could change the last bits of the next
         # log-probs, and a run that was killed and resumed does not know it.
@@ -325,10 +330,10 @@ class PPOTrainer:
 
     def cleanup(self) -> None:
         """End environments and engine and free their memory. Safe to call twice."""
-        for collector in (self.collector, self._val_collector):
-            if collector is not None:
-                collector.close()
-        self.engine.close()
+        with closing(self.engine):
+            for collector in (self.collector, self._val_collector):
+                if collector is not None:
+                    collector.close()
 
     def _open_log(self) -> metrics.MetricsLog:
         """Return the log of this run; a folder that is another run's is refused."""

@@ -34,7 +34,7 @@ def guess(low: int, high: int, max_turns: int) -> Game:
 
 def mastermind(length: int, numbers: int, max_turns: int) -> Game:
     theirs = {"code_length": length, "num_numbers": numbers, "max_turns": max_turns}
-    ours = {"code_length": length, "numbers": numbers, "max_turns": max_turns}
+    ours = {"code_length": length, "numbers": numbers, "history": False, "max_turns": max_turns}
     return Game(
         f"Mastermind {length} of {numbers}, {max_turns} turns",
         [" ".join(map(str, code)) for code in permutations(range(1, numbers + 1), length)],
@@ -44,7 +44,6 @@ def mastermind(length: int, numbers: int, max_turns: int) -> Game:
             "textarena": Side("Mastermind-v0-raw", theirs),
         },
         order="dealt",
-        note="Ours shows every earlier guess each turn; the peers do not.",
     )
 
 

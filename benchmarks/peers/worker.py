@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import sys
 from itertools import cycle, islice
 from timeit import default_timer as now
@@ -170,6 +171,12 @@ def reset(game: Any, seconds: float, most: int) -> list[float]:
     return times
 
 
+def in_short(text: str) -> str:
+    """Return the first sentence or so, without the colours of a terminal."""
+    plain = re.sub(r"\x1b\[\d+m", "", text)
+    return " ".join(plain.split()).strip("* ")[:95]
+
+
 def main(suite: str) -> None:
     """Answer requests until the input ends."""
     answers, sys.stdout = sys.stdout, sys.stderr  # peers print; only answers may go out
@@ -182,8 +189,7 @@ def main(suite: str) -> None:
                 games[request["game"]] = make(suite, request)
                 answer = {name: importlib.metadata.version(name) for name in PACKAGES[suite]}
             except Exception as error:  # noqa: BLE001 - whatever a peer raises is why it is left out
-                what = " ".join(str(error).split()).strip("* ")
-                answer = {"error": f"{type(error).__name__}: {what[:200]}"}
+                answer = {"error": f"{type(error).__name__}: {in_short(str(error))}"}
         elif request["op"] == "play":
             answer = play(games[request["game"]], request["seconds"])
         else:

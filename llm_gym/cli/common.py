@@ -40,7 +40,7 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings(pairs: list[str]) -> dict[str, Any]:
+def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
     """Return ``NAME=VALUE`` pairs as keyword arguments; values are JSON, or else plain text.
 
     >>> settings(["rooms=8", "style=terse", "shaping=true"])
@@ -50,7 +50,7 @@ def settings(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, given, value = pair.partition("=")
         if not given:
-            raise ConfigError(f"--set must be NAME=VALUE, got {pair!r}")
+            raise ConfigError(f"{option} must be NAME=VALUE, got {pair!r}")
         try:
             found[name] = json.loads(value)
         except ValueError:

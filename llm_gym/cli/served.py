@@ -79,7 +79,7 @@ def _play(
         max_tokens=options.max_tokens,
         temperature=options.temperature,
         top_p=options.top_p,
-        body=settings(options.body),
+        body=settings(options.body, "--body"),
         key_env=options.key_env,
         timeout=options.timeout,
         backoff=Backoff(tries=options.tries),
@@ -100,7 +100,7 @@ def _progress(name: str, episodes: int) -> Callable[[int], None] | None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="llm-gym eval --endpoint URL",
+        prog="llm-gym eval",
         description="Let a model play that is served over an OpenAI-compatible API, and report "
         "success with its 95 % interval. The API key is read from the environment variable "
         "LLM_GYM_API_KEY, for OpenAI itself also from OPENAI_API_KEY.",

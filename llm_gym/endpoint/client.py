@@ -23,9 +23,12 @@ from llm_gym.errors import ConfigError
 _log = logging.getLogger(__name__)
 _CHAT = "/chat/completions"
 # OpenAI and vLLM: "maximum context length", SGLang: "model's context length", llama.cpp: "context
-# size"; as a code, "context_length_exceeded".
+# size", TGI: "inputs must have less than", Google: "token count exceeds"; as a code,
+# "context_length_exceeded".
 _CONTEXT = re.compile(
-    r"context.?(length|size|window)|prompt is too long|too many (input )?tokens", re.IGNORECASE
+    r"context.?(length|size|window)|prompt is too long|token count.{0,40}exceeds"
+    r"|inputs`? (must have less than|tokens \+)",
+    re.IGNORECASE,
 )
 _SHOWN = 300
 

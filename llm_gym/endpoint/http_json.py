@@ -146,7 +146,8 @@ def split_url(url: str) -> tuple[urllib.parse.SplitResult, int | None]:
         port = parts.port
     except ValueError:
         parts, port = urllib.parse.urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    odd = not url.isascii() or any(sign <= " " for sign in url)
+    if odd or parts.scheme not in ("http", "https") or not parts.hostname:
         got = "" if {"@", "?"} & set(url) else f", got {url!r}"  # such a one may hold a secret
         raise ConfigError(f"url must be like http://127.0.0.1:8000{got}")
     return parts, port

@@ -128,11 +128,10 @@ ENVS: tuple[EnvRow, ...] = (
         {"rooms": 11, "ingredients": 5, "distractors": 10, "containers": 3, "max_turns": 100},
     ),
     EnvRow("llm_gym/Game2048-v0", _2048),
-    # Easy has the parameters of GEM's. Hard and Full have its targets, which the 50 and 100 turns
-    # that it allows for them cannot bring.
+    # Easy has the parameters of GEM's. Hard has its target, which the 50 turns that it allows for it
+    # cannot bring.
     EnvRow("llm_gym/Game2048Easy-v0", _2048, {"target": 64, "max_turns": 50}),
     EnvRow("llm_gym/Game2048Hard-v0", _2048, {"target": 512, "max_turns": 350}),
-    EnvRow("llm_gym/Game2048Full-v0", _2048, {"target": 2048, "max_turns": 1500}),
     EnvRow("llm_gym/TicTacToe-v0", _TIC_TAC_TOE),
     # Easy is against a random opponent, as in the examples of many trainers.
     EnvRow("llm_gym/TicTacToeEasy-v0", _TIC_TAC_TOE, {"opponent": 0.0, "begins": "player"}),

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import eq
 
+from llm_gym.memo import Memo
+
 Code = tuple[int, ...]
 Answer = tuple[Code, int, int]
 
 
-def pegs(guess: Sequence[int], code: Sequence[int]) -> tuple[int, int]:
+_NUMBERS = Memo[Code, frozenset[int]](frozenset)
+
+
+def pegs(guess: Code, code: Code) -> tuple[int, int]:
     """Return the black pegs (right number, right place) and white ones (right number only).
 
     Every number of the code answers for one number of the guess at most.
@@ -20,7 +25,7 @@ def pegs(guess: Sequence[int], code: Sequence[int]) -> tuple[int, int]:
     >>> pegs((1, 1, 2, 2), (1, 2, 3, 4))
     (1, 1)
     """
-    black, different = sum(map(eq, guess, code)), set(code)
+    black, different = sum(map(eq, guess, code)), _NUMBERS[code]
     if len(different) == len(code):
         return black, len(different.intersection(guess)) - black
     rest = list(code)

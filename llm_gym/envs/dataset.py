@@ -165,11 +165,11 @@ class DatasetEnv(TextEnv):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Begin a new episode; ``options`` may hold ``split``, for this episode."""
-        self._seed = seed
+        self._seed, self._drawn_from = seed, self.split
         return super().reset(seed=seed, options=options)
 
     def _draw(self, split: object) -> None:
-        self._drawn_from = self.split if split is None else splits.check_split(split)
+        self._drawn_from = splits.check_split(split)
         self.new_game(self.np_random)
 
     def new_game(self, rng: np.random.Generator) -> None:

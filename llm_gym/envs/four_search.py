@@ -12,6 +12,7 @@ from functools import lru_cache
 
 ROWS, COLUMNS = 6, 7
 HEIGHT = ROWS + 1
+_FALLING, _RISING = HEIGHT - 1, HEIGHT + 1  # from a square to the next on a diagonal
 BOTTOM = sum(1 << HEIGHT * column for column in range(COLUMNS))
 BOARD = BOTTOM * ((1 << ROWS) - 1)
 COLUMN = tuple(((1 << ROWS) - 1) << HEIGHT * column for column in range(COLUMNS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from math import perm
 from typing import Any, Unpack
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from llm_gym.envs.code_breaker import Answer, Code, fitting_codes, pegs
 from llm_gym.errors import ConfigError
+from llm_gym.memo import TURNS_LEFT, Memo
 from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
@@ -44,9 +44,9 @@ def parse_code(move: str) -> Code | None:
         return None
 
 
-@lru_cache(maxsize=8192)
-def _read(move: str, length: int, numbers: int) -> tuple[Code, str] | None:
-    """Return the guess in ``move`` and how it is shown; cached, for players repeat themselves."""
+def _read(asked: tuple[str, int, int]) -> tuple[Code, str] | None:
+    """Return the guess in a move and how it is shown, if it has the length and the numbers."""
+    move, length, numbers = asked
     guess = parse_code(move)
     if guess is None or len(guess) != length or max(guess) > numbers:
         return None
@@ -55,6 +55,9 @@ def _read(move: str, length: int, numbers: int) -> tuple[Code, str] | None:
 
 def _written(code: Sequence[int]) -> str:
     return " ".join(map(str, code))
+
+
+_READ = Memo(_read)  # for players repeat themselves
 
 
 class MastermindEnv(TextEnv):
@@ -169,10 +172,10 @@ class MastermindEnv(TextEnv):
         return [_written(code) for code in codes]
 
     def describe(self) -> str:
-        return f"{self._board}Turns left: {self.turns_left}."
+        return f"{self._board}{TURNS_LEFT[self.max_turns - self._turn]}"
 
     def apply(self, move: str) -> Outcome:
-        read = _read(move, self.code_length, self.numbers)
+        read = _READ[move, self.code_length, self.numbers]
         if read is None:
             return reject(
                 f"Your guess must be {self.code_length} numbers from 1 to {self.numbers}, "
@@ -198,7 +201,7 @@ class MastermindEnv(TextEnv):
 
     def _answers(self) -> list[Answer]:
         """Return what the player knows, from the moves of this episode."""
-        reads = [_read(move, self.code_length, self.numbers) for move in self._moves]
+        reads = [_READ[move, self.code_length, self.numbers] for move in self._moves]
         return [(read[0], *pegs(read[0], self._code)) for read in reads if read]
 
     def swap_secret(self, rng: np.random.Generator) -> bool:

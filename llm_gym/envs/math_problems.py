@@ -201,15 +201,6 @@ def _simple(
 
 KINDS: dict[str, Kind] = {
     "story": Kind(_draw_story, _ask_story, _story_value, _story_code, _read_story),
-    "expression": Kind(
-        _draw_expression,
-        lambda numbers: (
-            f"What is {_expression(numbers)}? (// divides and rounds down, % is the remainder.)"
-        ),
-        _expression_value,
-        lambda numbers: f"print({_expression(numbers)})",
-        _read_expression,
-    ),
     "sequence": _simple(
         lambda rng, steps, size: (
             *(_pick(rng, 1, 9), _pick(rng, 2, size), _pick(rng, 1, size)),
@@ -221,6 +212,21 @@ KINDS: dict[str, Kind] = {
         "from functools import reduce; "
         "print(reduce(lambda t, _: ({1} * t + {2}) % {3}, range({4} - 1), {0}))",
     ),
+    "digits": _simple(
+        lambda rng, steps, size: (_pick(rng, 2, min(10 * size, 999)), _pick(rng, 5, 10 * steps)),
+        "What is the sum of the digits of {0} to the power of {1}?",
+        lambda numbers: sum(map(int, str(numbers[0] ** numbers[1]))),
+        "print(sum(map(int, str({0} ** {1}))))",
+    ),
+    "expression": Kind(
+        _draw_expression,
+        lambda numbers: (
+            f"What is {_expression(numbers)}? (// divides and rounds down, % is the remainder.)"
+        ),
+        _expression_value,
+        lambda numbers: f"print({_expression(numbers)})",
+        _read_expression,
+    ),
     "count": _simple(
         lambda rng, steps, size: (
             *(_pick(rng, 1, size), _pick(rng, 2 * size, 20 * size)),
@@ -229,12 +235,6 @@ KINDS: dict[str, Kind] = {
         "How many whole numbers from {0} to {1} are multiples of {2} or of {3}, but not of {4}?",
         _count_value,
         "print(sum((n % {2} == 0 or n % {3} == 0) and n % {4} != 0 for n in range({0}, {1} + 1)))",
-    ),
-    "digits": _simple(
-        lambda rng, steps, size: (_pick(rng, 2, min(10 * size, 999)), _pick(rng, 5, 10 * steps)),
-        "What is the sum of the digits of {0} to the power of {1}?",
-        lambda numbers: sum(map(int, str(numbers[0] ** numbers[1]))),
-        "print(sum(map(int, str({0} ** {1}))))",
     ),
     "primes": _simple(
         lambda rng, steps, size: (_pick(rng, 1, 50), _pick(rng, 60, min(60 + 10 * size, 5000))),

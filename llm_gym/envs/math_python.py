@@ -58,7 +58,7 @@ class MathPythonEnv(ToolEnv):
     Args:
         steps: Steps of a story or an expression, 1 to 12; sequences and powers grow with it.
         digits: Digits of the numbers, 1 to 6.
-        kinds: Which kinds of problems: story, expression, sequence, count, digits, primes.
+        kinds: Which kinds of problems: story, sequence, digits, expression, count, primes.
         stateful: Whether Python keeps its variables from turn to turn.
         timeout: Seconds that a run of code may take.
         max_turns: Moves allowed, answers included.

@@ -13,6 +13,7 @@ from llm_gym.envs.bit_grid import DIRECTIONS, each, steps
 from llm_gym.envs.sokoban_levels import Level, draw_level, most_pushes, solution
 from llm_gym.envs.sokoban_planner import Room, plan, pushes_to_go
 from llm_gym.errors import ConfigError
+from llm_gym.memo import TURNS_LEFT
 from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
@@ -29,6 +30,7 @@ _MOVED = [f"You move {name}." for name in DIRECTIONS]
 _PUSHED = [f"You push a box {name}." for name in DIRECTIONS]
 _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
 _JAMMED = [f"You cannot push the box {name}: there is no room behind it." for name in DIRECTIONS]
+_BITS = str.maketrans("01", "#.")
 _BOARD = re.compile(r"(?:^#(?: [#.OX*PS])+\n)+", re.MULTILINE)
 
 
@@ -44,9 +46,9 @@ def parse_direction(move: str) -> int | None:
 def draw_board(level: Level) -> bytearray:
     """Return the level as it is shown: a cell is itself and the space or newline after it."""
     size, floor, goals = level.room
-    board = bytearray((b"# " * (size - 1) + b"#\n") * size)
-    for place in each(floor):
-        board[2 * place] = _FLOOR
+    cells = f"{floor:0{size * size}b}"[::-1].translate(_BITS)
+    board = bytearray(" ".join(cells) + "\n", "ascii")
+    board[2 * size - 1 :: 2 * size] = b"\n" * size
     for place in each(goals):
         board[2 * place] = _GOAL
     for place in each(level.boxes):
@@ -186,7 +188,7 @@ class SokobanEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}Turns left: {self.turns_left}."
+        return f"{self._board.decode()}{TURNS_LEFT[self.max_turns - self._turn]}"
 
     def apply(self, move: str) -> Outcome:
         way = parse_direction(move)

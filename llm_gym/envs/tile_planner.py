@@ -17,11 +17,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from llm_gym.envs.bit_grid import each
+
 Step = tuple[int, int]
 FOUR = 0.1
 """Probability that a new tile is a 4 and not a 2."""
 ROW = 0xFFFF
-_WIDTHS = (2, 4, 8, 16, 32, 64)  # boards kept per turn, until a plan wins
+_CELLS = 0x1111_1111_1111_1111  # the lowest bit of every cell
+_WIDEST = 64  # boards of one turn that a plan goes on with at most
+_BACK = 16  # turns that it takes back at a dead end, for each of these boards
 _TIGHT = 5  # free cells up to which the next tile is worth a look
 
 
@@ -138,9 +142,14 @@ def largest(board: int) -> int:
     )
 
 
-def free_cells(board: int) -> list[int]:
-    """Return where in ``board`` the cells without a tile begin."""
-    return [at for at in range(0, 64, 4) if not board >> at & 15]
+def free_cells(board: int) -> int:
+    """Return the lowest bit of each cell without a tile.
+
+    >>> hex(free_cells(0x1234_5678_9ABC_0D0E))
+    '0x1010'
+    """
+    filled = board | board >> 2
+    return ~(filled | filled >> 1) & _CELLS
 
 
 def draw_tiles(seed: int, count: int) -> tuple[float, ...]:
@@ -158,10 +167,11 @@ def add_tile(board: int, draw: float) -> int:
     >>> hex(add_tile(0, 0.0)), hex(add_tile(0x1, 0.1))  # a 4 into the first cell, then a 2
     ('0x2', '0x11')
     """
-    free = free_cells(board)
-    if draw < FOUR:
-        return board | 2 << free[int(draw / FOUR * len(free))]
-    return board | 1 << free[int((draw - FOUR) / (1 - FOUR) * len(free))]
+    free, four = free_cells(board), draw < FOUR
+    share = draw / FOUR if four else (draw - FOUR) / (1 - FOUR)
+    for _ in range(int(share * free.bit_count())):
+        free &= free - 1  # without its lowest
+    return board | (free & -free) << four
 
 
 def value(board: int, judge: Table) -> int:
@@ -187,38 +197,44 @@ def best_way(board: int) -> int:
 
     def merit(after: int) -> float:
         free = free_cells(after)
-        if len(free) > _TIGHT:
+        if free.bit_count() > _TIGHT:
             return value(after, _CAUTIOUS)
         lost = -1_000_000
         return sum(
-            max((value(reply, _CAUTIOUS) for _, reply in shifts(after | 1 << at)), default=lost)
-            for at in free
-        ) / len(free)
+            max([value(reply, _CAUTIOUS) for _, reply in shifts(after | 1 << at)], default=lost)
+            for at in each(free)
+        ) / free.bit_count()
 
     return max(shifts(board), key=lambda step: merit(step[1]))[0]
 
 
 @lru_cache(maxsize=64)
-def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[Step, int]:
-    """Return the direction to take at each (draws used, board) until the exponent ``target``.
+def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int, int]:
+    """Return the direction to take on each board until the exponent ``target``.
 
-    ``seed`` and ``count`` name the draws. Empty where no plan is found. A beam search over the
-    known future: of every turn, the best few boards go on, and more of them the more often that
-    has failed.
+    ``seed`` and ``count`` name the draws, of which ``used`` are on the board. Empty where no plan
+    is found. A beam search over the known future: of every turn, the best few boards go on. At
+    first that is one; at a dead end the search goes back some turns and on with twice as many.
     """
     draws = draw_tiles(seed, count)[used:]
-    for width in _WIDTHS:
-        layer = [board]
-        came: list[dict[int, Step]] = []
-        for draw in draws:
-            ahead: dict[int, Step] = {}
+    came: list[dict[int, Step]] = []
+    layer, width = [board], 1
+    while width <= _WIDEST:
+        ahead: dict[int, Step] = {}
+        if len(came) < len(draws):
+            draw = draws[len(came)]
             for here in layer:
+                close = largest(here) == target - 1
                 for way, after in shifts(here):
-                    if largest(after) == target:
-                        return _retrace(came, used, here, way)
+                    if close and largest(after) == target:
+                        return _retrace(came, here, way)
                     ahead[add_tile(after, draw)] = (here, way)
+        if ahead:
             came.append(ahead)
-            layer = nlargest(width, ahead, key=_promise)
+        else:
+            width *= 2
+            del came[-_BACK * width :]
+        layer = nlargest(width, came[-1], key=_promise) if came else [board]
     return {}
 
 
@@ -226,9 +242,9 @@ def _promise(board: int) -> int:
     return value(board, _KNOWING)
 
 
-def _retrace(came: list[dict[int, Step]], used: int, last: int, way: int) -> dict[Step, int]:
-    ways = {(used + len(came), last): way}
-    for turn in range(len(came) - 1, -1, -1):
-        last, way = came[turn][last]
-        ways[used + turn, last] = way
+def _retrace(came: list[dict[int, Step]], last: int, way: int) -> dict[int, int]:
+    ways = {last: way}  # no board comes twice, as every turn adds a tile
+    for ahead in reversed(came):
+        last, way = ahead[last]
+        ways[last] = way
     return ways

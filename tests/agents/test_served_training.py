@@ -7,7 +7,7 @@ import pytest
 
 from llm_gym_agents.engines.probe import StaleWeightsError
 from llm_gym_agents.publish import PROBE_GAP, PUBLISH_SECONDS
-from tests.agents.effect_run import ECHO, configured, play, settings
+from tests.agents.effect_run import ECHO, play, settings
 from tests.agents.engines.sglang_stand_in import StandIn, TinySampler
 from tests.agents.players import player_at_chance
 from tests.agents.tiny import tiny_model
@@ -36,8 +36,8 @@ def test_two_iterations_train_through_it(server, tmp_path, barrier):
     pushed = {f"lm.{name}": weight for name, weight in server.sampler.model.state_dict().items()}
     for name, weight in pushed.items():
         assert weight.equal(out.weights[name]), name
-    # What was sampled is what is trained on: on the first step of each batch the ratio is 1.
-    assert all(abs(row["policy/sampler_kl"]) < 1e-3 for row in out.metrics)
+    # What was sampled is what the trainer scores, to the last bits.
+    assert all(row["mismatch/log_prob_max"] < 1e-4 for row in out.metrics)
 
 
 def test_the_server_is_asked_before_it_is_given_new_weights(server, tmp_path):
@@ -60,7 +60,7 @@ def test_a_run_goes_on_with_the_weights_of_its_checkpoint(server, tmp_path):
     assert [row[PROBE_GAP] for row in second.metrics[:2]] == [
         row[PROBE_GAP] for row in first.metrics
     ]
-    assert second.metrics[2][PROBE_GAP] < 1e-4
+    assert second.metrics[2]["mismatch/log_prob_max"] < 1e-4, "sampled with what was trained"
 
 
 def _shape(model):
@@ -74,14 +74,14 @@ def test_a_push_that_gets_lost_ends_the_run(server, tmp_path):
     sampler, pushes = server.sampler, []
     load = sampler.load
 
-    def lose_the_second(folder):
+    def only_the_first(folder):
         pushes.append(folder)
-        if len(pushes) != 2:
+        if len(pushes) == 1:
             load(folder)
 
-    sampler.load = lose_the_second
+    sampler.load = only_the_first
     given = through(server, training__learning_rate=0.05)
-    with pytest.raises(StaleWeightsError, match="weights of version 1: .* nothing was trained"):
+    with pytest.raises(StaleWeightsError, match=r"weights of version [12]: .* nothing was trained"):
         play(given, tmp_path / "run")
 
 
@@ -93,10 +93,6 @@ def test_adapters_train_through_it(server, tmp_path):
 
 
 def test_a_run_says_how_long_publishing_took(server, tmp_path):
-    config = configured(through(server), tmp_path / "run")
-    assert config.check() is None
-    out = tmp_path / "run" / "metrics.csv"
     play(through(server), tmp_path / "run")
-    header = out.read_text().splitlines()[0]
-    assert PUBLISH_SECONDS in header
-    assert PROBE_GAP in header
+    columns = (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert {PUBLISH_SECONDS, PROBE_GAP} <= set(columns)

@@ -9,6 +9,7 @@ its own seed, so what is sampled does not depend on what else is in the batch or
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from llm_gym.errors import ConfigError, LLMGymError
 
 MIN_TEMPERATURE = 1e-5
 """Below it logits overflow; 0 itself is greedy."""
+_ESCAPED_FOR_RE = " #&~\t\n\r\v\f"
 
 
 class EngineError(LLMGymError, RuntimeError):
@@ -195,9 +197,9 @@ class Engine(ABC):
             Request(request.prompt, request.sampling, request.seed, at)
             for at, request in enumerate(requests)
         ]
-        self.submit(tagged)
         found: dict[object, Completion] = {}
         try:
+            self.submit(tagged)
             while len(found) < len(tagged):
                 found.update((done.key, done) for done in self.poll())
         except BaseException:  # also an interrupt must leave an engine that can be used again
@@ -229,6 +231,19 @@ def check_ids(ids: Sequence[int], vocabulary: int) -> None:
         raise ConfigError(
             f"token ids must be in [0, {vocabulary - 1}], got {min(ids)} to {max(ids)}"
         )
+
+
+def portable_pattern(pattern: str) -> str:
+    r"""Return ``pattern`` without the escapes that only ``re.escape`` makes.
+
+    Grammar compilers read them right, and print a warning about each.
+
+    >>> print(portable_pattern(re.escape("go to #1.")))
+    go to #1\.
+    """
+    return re.sub(
+        r"\\(.)", lambda at: at[1] if at[1] in _ESCAPED_FOR_RE else at[0], pattern, flags=re.DOTALL
+    )
 
 
 def end_ids_of(*owners: Any) -> set[int]:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import active_children
 from typing import Any, NamedTuple, NoReturn
 
+import torch
 from torch import Tensor
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
-from llm_gym.errors import ConfigError
-from llm_gym_agents.engines import vllm_runtime
+from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym_agents.engines import patience, vllm_runtime
 from llm_gym_agents.engines.base import (
     Completion,
     Engine,
     EngineError,
     FinishReason,
     Request,
-    Sampling,
-    check_ids,
     check_prompt,
     end_ids_of,
 )
 from llm_gym_agents.engines.rows import Row, StopStrings
 from llm_gym_agents.engines.weight_push import buckets, send
 
-LOOK_EVERY_S = 1.0
-"""How often vLLM's processes are looked after while they are waited for."""
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
@@ -56,12 +55,12 @@ class VLLMEngine(Engine):
         max_model_len: Most tokens of prompt and reply; by default what the model allows.
         tensor_parallel_size: GPUs to spread the model over.
         gpu_memory_utilization: Share of a GPU that vLLM takes for weights and cache.
-        cache_gb: Memory of the key-value cache on a CPU.
+        cache_gb: Memory of the key-value cache on a CPU, in whole GiB.
         max_rows: Most replies that run at once; others wait.
         sleeps: Start so that ``sleep`` can give the GPU's memory to a trainer.
         patterns: Start so that ``Sampling.pattern`` can be used.
         eager: No CUDA graphs: starts sooner, decodes slower.
-        stall_s: Seconds without any progress after which vLLM is given up.
+        stall_s: Seconds after which a process that says nothing is given up.
         trust_remote_code: Whether to run Python code that comes with the model.
     """
 
@@ -76,7 +75,7 @@ class VLLMEngine(Engine):
         max_model_len: int | None = None,
         tensor_parallel_size: int = 1,
         gpu_memory_utilization: float = 0.9,
-        cache_gb: float = 1.0,
+        cache_gb: int = 1,
         max_rows: int = 256,
         sleeps: bool = False,
         patterns: bool = False,
@@ -84,15 +83,26 @@ class VLLMEngine(Engine):
         stall_s: float = 600.0,
         trust_remote_code: bool = False,
     ) -> None:
-        if stall_s <= 0:
-            raise ConfigError(f"stall_s must be above 0, got {stall_s}")
-        self._llm: Any = None
+        counts = {"cache_gb": cache_gb, "max_rows": max_rows, "max_model_len": max_model_len}
+        for name, count in (counts | {"tensor_parallel_size": tensor_parallel_size}).items():
+            if count is not None and (count < 1 or count != int(count)):
+                raise ConfigError(f"{name} must be a whole number, at least 1, got {count}")
+        if stall_s <= 0 or not 0 < gpu_memory_utilization <= 1:
+            raise ConfigError(
+                "stall_s must be above 0 and gpu_memory_utilization in (0, 1], got "
+                f"{stall_s} and {gpu_memory_utilization}"
+            )
+        self.tokenizer, self.path, self.stall_s = tokenizer, path, stall_s
+        self.separate, self.patterns, self.sleeps = separate, patterns, sleeps
+        self._direct = not separate and tensor_parallel_size == 1
+        self._names = itertools.count()
+        self._requests: dict[str, _Running] = {}
+        self._asleep = False
         others = set(active_children())
-        self._stepper = ThreadPoolExecutor(1, "vllm-step") if separate else None
-        self._llm = vllm_runtime.start(
+        self._llm: Any = vllm_runtime.start(
             path,
             separate=separate,
-            cache_gb=cache_gb,
+            cache_gb=int(cache_gb),
             dtype=dtype,
             max_model_len=max_model_len,
             tensor_parallel_size=tensor_parallel_size,
@@ -105,25 +115,24 @@ class VLLMEngine(Engine):
             tokenizer_inside=patterns,
         )
         self._children = set(active_children()) - others
-        self.tokenizer, self.path = tokenizer, path
-        self.separate, self.patterns, self.sleeps, self.stall_s = (
-            separate,
-            patterns,
-            sleeps,
-            stall_s,
-        )
-        found = self._llm.llm_engine.model_config
-        self.context_length = int(found.max_model_len)
-        self.dtype = found.dtype
+        try:
+            self._look_around(trust_remote_code, end_ids)
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_around(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
+        """Note what vLLM has made of its settings, and tell its processes whose they are."""
+        found = self._engine.model_config
+        self.context_length, self.dtype = int(found.max_model_len), found.dtype
         self._vocabulary = int(found.get_vocab_size())
-        self._direct = not separate and tensor_parallel_size == 1
-        own = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
-        owners = (own, _generation_config(path), tokenizer)
+        own = AutoConfig.from_pretrained(self.path, trust_remote_code=trust_remote_code)
+        owners = (own, _generation_config(self.path), self.tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
-        self._names = itertools.count()
-        self._requests: dict[str, _Running] = {}
-        self._parameters: dict[tuple[Sampling, int], Any] = {}
-        self._asleep = False
+        if self.separate:
+            vllm_runtime.watch(self._llm, self._look)
+        if not self._direct:
+            self._ask("collective_rpc", "llm_gym_follow", args=(os.getpid(),))
 
     @staticmethod
     def need_package(settings: Mapping[str, Any]) -> None:
@@ -136,12 +145,15 @@ class VLLMEngine(Engine):
         """Queue requests: all of them, or none if one is refused."""
         self._need_open()
         ready = [self._prepare(request) for request in requests]
-        for running, parameters in ready:
-            name = str(next(self._names))
-            prompt = {"prompt_token_ids": list(running.request.prompt)}
+        names = [str(next(self._names)) for _ in ready]
+        for name, (running, parameters) in zip(names, ready, strict=True):
+            self._requests[name] = running  # before vLLM has it: an interrupt must find it here
             parameters.seed = running.request.seed  # vLLM copies them before it returns
-            self._guard(self._engine.add_request, name, prompt, parameters)
-            self._requests[name] = running
+            try:
+                self._guard(self._add, name, running.request.prompt, parameters)
+            except ConfigError:
+                self._drop(names)
+                raise
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
         """Work until a reply has finished; return all that have. See ``Engine.poll``."""
@@ -149,7 +161,7 @@ class VLLMEngine(Engine):
         deadline = None if timeout is None else time.monotonic() + timeout
         finished: list[Completion] = []
         while self._requests and not finished:
-            for output in self._step():
+            for output in self._guard(self._engine.step):
                 if (done := self._take(output)) is not None:
                     finished.append(done)
             if deadline is not None and time.monotonic() >= deadline:
@@ -163,13 +175,29 @@ class VLLMEngine(Engine):
 
     def cancel(self) -> list[Completion]:
         """Drop whatever is running. vLLM keeps what was sampled so far to itself."""
-        dropped, self._requests = self._requests, {}
-        if dropped and self._llm is not None:
-            self._guard(self._engine.abort_request, list(dropped))
+        dropped = self._drop(list(self._requests))
+        if dropped and self._llm is not None and not self.separate:
+            # vLLM notes a block as cached before it computes it, and an interrupt may have come
+            # in between.
+            with suppress(EngineError):
+                self._forget()
         return [
             Completion([], [], FinishReason.CANCELLED, self.version, running.request.key)
-            for running in dropped.values()
+            for running in dropped
         ]
+
+    def _drop(self, names: list[str]) -> list[_Running]:
+        dropped = [self._requests.pop(name) for name in names if name in self._requests]
+        if dropped and self._llm is not None:
+            with suppress(EngineError):  # one that is dead has dropped them as well
+                self._guard(self._engine.abort_request, names)
+        return dropped
+
+    def _add(self, name: str, prompt: Sequence[int], parameters: Any) -> None:
+        try:
+            self._engine.add_request(name, {"prompt_token_ids": list(prompt)}, parameters)
+        except vllm_runtime.refusals() as error:
+            raise ConfigError(f"vLLM refuses a request: {vllm_runtime.reason(error)}") from error
 
     def _prepare(self, request: Request) -> tuple[_Running, Any]:
         sampling = request.sampling
@@ -184,12 +212,10 @@ class VLLMEngine(Engine):
                 raise ConfigError("stop_strings need a tokenizer; pass one to VLLMEngine")
             strings = StopStrings(self.tokenizer, sampling.stop_strings)
             row = Row(request, list(request.prompt), limit, ends, strings, self.version)
-        key = (sampling, limit)
-        if key not in self._parameters:
-            self._parameters[key] = vllm_runtime.parameters(
-                sampling, limit=limit, ends=ends, streamed=row is not None
-            )
-        return _Running(request, row), self._parameters[key]
+        parameters = vllm_runtime.parameters(
+            sampling, limit=limit, ends=ends, streamed=row is not None
+        )
+        return _Running(request, row), parameters
 
     def _take(self, output: Any) -> Completion | None:
         """Return the reply that ``output`` completes, if it does."""
@@ -197,18 +223,15 @@ class VLLMEngine(Engine):
         if running is None:  # cancelled, and this was still on its way
             return None
         reply = output.outputs[0]
+        finish = self._finish_of(reply) if output.finished else None
         if running.row is not None:
             return self._take_streamed(output.request_id, running.row, reply)
-        if not output.finished:
+        if finish is None:
             return None
         del self._requests[output.request_id]
-        return Completion(
-            list(reply.token_ids),
-            list(reply.logprobs.logprobs),
-            self._finish_of(reply),
-            self.version,
-            running.request.key,
-        )
+        key = running.request.key
+        ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
+        return Completion(ids, log_probs, finish, self.version, key)
 
     def _take_streamed(self, name: str, row: Row, reply: Any) -> Completion | None:
         for token, log_prob in zip(reply.token_ids, reply.logprobs.logprobs, strict=True):
@@ -241,23 +264,22 @@ class VLLMEngine(Engine):
             raise ConfigError(f"vLLM scores at temperature 1 only, got {temperature}")
         if self.running:
             raise EngineError(f"score needs an idle engine, got {self.running} running")
-        scores: dict[str, list[float]] = {}
-        names = []
         for ids in sequences:
-            if len(ids) >= self.context_length:
-                raise ConfigError(
-                    f"a sequence must have at most {self.context_length - 1} tokens to be scored "
-                    f"by vLLM, got {len(ids)}"
-                )
-            check_ids(ids, self._vocabulary)
-            names.append(str(next(self._names)))
-            prompt, how = {"prompt_token_ids": list(ids)}, vllm_runtime.scoring_parameters()
-            self._guard(self._engine.add_request, names[-1], prompt, how)
-        while len(scores) < len(names):
-            for output in self._step():
-                if output.finished:
-                    pairs = zip(output.prompt_token_ids, output.prompt_logprobs, strict=True)
-                    scores[output.request_id] = [at[id].logprob for id, at in pairs if at]
+            check_prompt(ids, self.context_length, self._vocabulary)
+        names = [str(next(self._names)) for _ in sequences]
+        scores: dict[str, list[float]] = {}
+        try:
+            for name, ids in zip(names, sequences, strict=True):
+                self._guard(self._add, name, ids, vllm_runtime.scoring_parameters())
+            while len(scores) < len(names):
+                for output in self._guard(self._engine.step):
+                    if output.finished:
+                        pairs = zip(output.prompt_token_ids, output.prompt_logprobs, strict=True)
+                        scores[output.request_id] = [at[id].logprob for id, at in pairs if at]
+        except BaseException:
+            if self._llm is not None:
+                self._engine.abort_request(names)
+            raise
         return [scores[name] for name in names]
 
     # --- weights -------------------------------------------------------------------------
@@ -273,17 +295,20 @@ class VLLMEngine(Engine):
         reached: set[str] = set()
         for bucket in buckets(named_tensors):
             reached.update(self._load(bucket) if self._direct else send(bucket, self._load))
-        wanted = self._guard(self._llm.collective_rpc, "llm_gym_parameters")[0]
+        wanted = self._ask("collective_rpc", "llm_gym_parameters")[0]
         if missing := sorted(set(wanted) - reached):
             raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")
-        self._guard(self._llm.reset_prefix_cache)
+        self._forget()
         self.version = version
 
     def _load(self, bucket: Any) -> list[str]:
-        written: list[list[str]] = self._guard(
-            self._llm.collective_rpc, "llm_gym_load", args=(bucket,)
-        )
+        written: list[list[str]] = self._ask("collective_rpc", "llm_gym_load", args=(bucket,))
         return written[0]
+
+    def _forget(self) -> None:
+        """Empty the prefix cache; vLLM keeps it, and only logs that, if a request still runs."""
+        if not self._ask("reset_prefix_cache"):
+            self._give_up("did not empty its prefix cache")
 
     def sleep(self) -> None:
         """Give the GPU's memory back until ``wake``; the weights wait in the host's."""
@@ -291,14 +316,17 @@ class VLLMEngine(Engine):
         if self.sleeps and not self._asleep:
             if self.running:
                 raise EngineError(f"vLLM cannot sleep with {self.running} replies running")
-            self._guard(self._llm.sleep, level=1)
+            self._ask("sleep", level=1)
             self._asleep = True
 
     def wake(self) -> None:
         """Take the memory again."""
         if self._asleep:
-            self._guard(self._llm.wake_up)
             self._asleep = False
+            self._need_open()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # torch keeps what the trainer has freed to itself
+            self._ask("wake_up")
 
     # --- life and death ------------------------------------------------------------------
 
@@ -306,8 +334,6 @@ class VLLMEngine(Engine):
         """Drop what is running, end vLLM and free its memory. Safe to call twice."""
         llm, self._llm = self._llm, None
         self._requests.clear()
-        if self._stepper is not None:
-            self._stepper.shutdown(wait=False, cancel_futures=True)
         if llm is not None:
             vllm_runtime.stop(llm)
 
@@ -315,24 +341,26 @@ class VLLMEngine(Engine):
     def _engine(self) -> Any:
         return self._llm.llm_engine
 
-    def _step(self) -> list[Any]:
-        """Let vLLM work until it has something to say."""
-        if self._stepper is None:
-            return self._guard(self._engine.step)  # type: ignore[no-any-return]
-        # vLLM waits without end for a process that hangs, or that was killed.
-        step: Future[list[Any]] = self._stepper.submit(self._engine.step)
-        deadline = time.monotonic() + self.stall_s
-        while not wait([step], LOOK_EVERY_S).done:
-            if not all(child.is_alive() for child in self._children):
-                self._give_up("lost its process")
-            if time.monotonic() >= deadline:
-                self._give_up(f"has said nothing for {self.stall_s:g} s")
-        return self._guard(step.result)  # type: ignore[no-any-return]
+    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Have vLLM do something, and do not wait for a process that never will."""
+        work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
+        if self.separate:
+            return self._guard(patience.call, work, self._look)
+        return self._guard(work)
 
-    def _guard(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+    def _look(self, since: float) -> None:
+        """Give vLLM up if its process is gone, or has been asked too long ago."""
+        if not all(child.is_alive() for child in self._children):
+            self._give_up("lost its process")
+        if time.monotonic() - since >= self.stall_s:
+            self._give_up(f"has said nothing for {self.stall_s:g} s")
+
+    def _guard(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call into vLLM; whatever fails there ends the engine with one sentence."""
         try:
-            return call(*args, **kwargs)
+            return call(*args)
+        except LLMGymError:
+            raise
         except Exception as error:  # noqa: BLE001 - vLLM raises what it likes
             self._give_up(f"failed: {vllm_runtime.reason(error)}", error)
 

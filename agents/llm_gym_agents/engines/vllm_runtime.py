@@ -6,18 +6,32 @@ an internal of vLLM is in this file.
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
+import logging
 import os
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from llm_gym_agents.engines.base import EngineError, MissingExtraError, Sampling
+from llm_gym_agents.engines import patience
+from llm_gym_agents.engines.base import (
+    EngineError,
+    MissingExtraError,
+    Sampling,
+    portable_pattern,
+)
 
 _WORKER_SIDE = "llm_gym_agents.engines.vllm_worker.WorkerSide"
-_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+_USUAL = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "PYTHONWARNINGS": "ignore",  # for processes of its own; it warns of its own code
+}
+_KINDS = 1024
 
 _inside: weakref.WeakSet[Any] = weakref.WeakSet()
 """Engines that live in this process."""
@@ -31,7 +45,7 @@ def need_vllm() -> None:
         )
 
 
-def start(path: str, *, separate: bool, cache_gb: float, **settings: Any) -> Any:
+def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
     """Return a running ``vllm.LLM``; every failure is an ``EngineError`` of one sentence."""
     need_vllm()
     if not separate and _inside:
@@ -40,11 +54,13 @@ def start(path: str, *, separate: bool, cache_gb: float, **settings: Any) -> Any
             "one vLLM engine lives in this process already; close it first, or pass separate=True"
         )
     environment = {
-        **{name: os.environ.get(name, value) for name, value in _QUIET.items()},
+        **{name: os.environ.get(name, value) for name, value in _USUAL.items()},
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
-        "VLLM_CPU_KVCACHE_SPACE": str(max(1, round(cache_gb))),
+        "VLLM_CPU_KVCACHE_SPACE": str(cache_gb),
     }
-    with _environment(environment):
+    with _environment(environment), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("vllm").setLevel(environment["VLLM_LOGGING_LEVEL"])
         import vllm
         from vllm.platforms import current_platform
 
@@ -59,25 +75,52 @@ def start(path: str, *, separate: bool, cache_gb: float, **settings: Any) -> Any
                 logprobs_mode="processed_logprobs",
                 worker_extension_cls=_WORKER_SIDE,
                 disable_log_stats=True,
+                use_tqdm_on_load=False,
                 seed=0,
                 **settings,
             )
         except Exception as error:
+            if not separate:
+                _free()
             raise EngineError(f"vLLM could not start with {path!r}: {reason(error)}") from error
         if not separate:
             _inside.add(llm)
         return llm
 
 
+def watch(llm: Any, look: patience.Look) -> None:
+    """Call ``look``, a method, now and then while vLLM waits for its process to say something."""
+    found = weakref.WeakMethod(look)  # a thread of vLLM's holds on to the queue
+
+    def look_if_alive(since: float) -> None:
+        if (alive := found()) is not None:
+            alive(since)
+
+    patience.watch(llm.llm_engine.engine_core.outputs_queue, look_if_alive)
+
+
 def stop(llm: Any) -> None:
     """End vLLM's processes and free its memory."""
+    llm.llm_engine.engine_core.shutdown()
+    if llm in _inside:
+        _inside.discard(llm)
+        del llm
+        _free()
+
+
+def _free() -> None:
+    """Free what vLLM has in this process, its process groups among it."""
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
-    llm.llm_engine.engine_core.shutdown()
-    _inside.discard(llm)
-    del llm
     gc.collect()
     cleanup_dist_env_and_memory()
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """Return what vLLM raises if it finds fault with a request, and is well itself."""
+    from vllm.exceptions import VLLMValidationError
+
+    return ValueError, VLLMValidationError
 
 
 def keep_weights_in_place() -> None:
@@ -91,15 +134,16 @@ def keep_weights_in_place() -> None:
     ops._supports_onednn = False
 
 
+@functools.lru_cache(_KINDS)
 def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed: bool) -> Any:
-    """Return vLLM's words for ``sampling``.
+    """Return vLLM's words for ``sampling``; making them costs as much as a turn of a game.
 
     ``logprobs=0`` is the log-prob of the sampled token alone. Text is never made inside vLLM.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-    regex = sampling.pattern
+    regex = None if sampling.pattern is None else portable_pattern(sampling.pattern)
     return SamplingParams(
         max_tokens=limit,
         temperature=sampling.temperature,

@@ -5,7 +5,12 @@ vLLM imports this module by name in the process of each worker, before it builds
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +20,7 @@ from torch import Tensor
 
 from llm_gym_agents.engines.vllm_runtime import keep_weights_in_place
 
+_LOOK_EVERY_S = 1.0
 keep_weights_in_place()  # here, because a worker's process runs nothing else of ours in time
 
 
@@ -33,6 +39,26 @@ class WorkerSide:
         """Return the names of all that a push has to reach."""
         model = self.model_runner.model  # type: ignore[attr-defined]
         return [name for name, _ in model.named_parameters()]
+
+    def llm_gym_follow(self, owner: int) -> None:
+        """Leave interrupts to the process that started all this, and end when it is gone.
+
+        A terminal sends an interrupt to every process, and vLLM's would end of it.
+        """
+        if os.getpid() != owner:
+            with contextlib.suppress(ValueError):  # only a main thread may say so
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
+
+
+def _end_with(owner: int) -> None:
+    """End this process soon after ``owner``: one that is killed cannot end it any more."""
+    parent = os.getppid()
+    with contextlib.suppress(ProcessLookupError):
+        while os.getppid() == parent:
+            os.kill(owner, 0)
+            time.sleep(_LOOK_EVERY_S)
+    os._exit(1)
 
 
 def _tensors(bucket: Any, device: torch.device) -> Iterator[tuple[str, Tensor]]:

@@ -100,13 +100,15 @@ def outside() -> Iterator[Outside]:
 def attempt(sandbox: Sandbox, name: str, place: Outside, timeout: float = 0.5) -> Finding:
     """Try one way out of ``sandbox``."""
     code = Template(ATTEMPTS[name]).substitute(SECRET=place.file, PORT=place.port, PID=os.getpid())
+    took = []
     for _ in range(2):  # the second finds what the first has left behind
         result = sandbox.run(code, timeout=timeout)
         said = result.stdout + result.stderr + result.error
         if "ESCAPED" in result.stdout or place.secret in said:
             return Finding(name, False, said[:200])
-        if result.seconds > timeout + _LATE_S:
-            return Finding(name, False, f"ended after {result.seconds:.2f} s instead of {timeout}")
+        took.append(result.seconds)
+    if min(took) > timeout + _LATE_S:
+        return Finding(name, False, f"ended after {min(took):.2f} s instead of {timeout}")
     if damage := place.damage():
         return Finding(name, False, damage)
     if sandbox.run("print(6 * 7)", timeout=10).stdout != "42\n":

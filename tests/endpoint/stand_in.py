@@ -1,0 +1,140 @@
+"""A server of models in this process: real HTTP, a scripted model, bad manners on demand.
+
+``StandIn(model)`` answers ``/v1/chat/completions`` with what ``model(messages)`` returns. Before
+that it goes through ``manners``: each is a function of the request's handler that answers badly,
+or returns False to have the request answered well.
+
+    with StandIn(solver) as server:
+        server.manners.append(says(429, headers={"Retry-After": "3"}))
+"""
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from llm_gym.envs.guess_the_number import GuessTheNumberEnv
+
+
+class StandIn(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, model, usage=True):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.model, self.usage = model, usage
+        self.manners = deque()
+        self.always = None
+        self.asked, self.headers, self.connections = [], [], 0
+        self.lock = threading.Lock()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        self.shutdown()
+        self.server_close()
+
+    def get_request(self):
+        self.connections += 1
+        return super().get_request()
+
+    def handle_error(self, request, client_address):
+        pass  # clients that hang up are part of the game
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # it would hold back every answer for 40 ms
+
+    def do_POST(self):
+        server = self.server
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.lock:
+            server.asked.append(body)
+            server.headers.append(dict(self.headers))
+            manner = server.always or (server.manners.popleft() if server.manners else None)
+        if manner is not None and manner(self) is not False:
+            return
+        if self.path != "/v1/chat/completions":
+            self.say(404, {"detail": "Not Found"})
+            return
+        reply = server.model(body["messages"])
+        message = reply if isinstance(reply, dict) else {"role": "assistant", "content": reply}
+        answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        if server.usage:
+            answer["usage"] = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+        self.say(200, answer)
+
+    def say(self, status, body, headers=None):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        pass
+
+
+def says(status, body=None, headers=None):
+    """Answer with ``status``; "{key}" in ``body`` becomes the key that came."""
+
+    def manner(handler):
+        key = handler.headers.get("Authorization", "").removeprefix("Bearer ")
+        said = {"error": {"message": f"status {status}"}} if body is None else body
+        text = said if isinstance(said, str) else json.dumps(said)
+        handler.say(status, text.replace("{key}", key).encode(), headers)
+
+    return manner
+
+
+def is_slow(seconds):
+    def manner(handler):
+        time.sleep(seconds)
+        return False
+
+    return manner
+
+
+def breaks_off(handler):
+    """Promise more bytes than are sent."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": [{"mess')
+    handler.close_connection = True
+
+
+def resets(handler):
+    """Drop the connection in the rudest way that TCP knows."""
+    linger = struct.pack("ii", 1, 0)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    handler.connection.close()
+    handler.close_connection = True
+
+
+def hangs_up(handler):
+    """Answer well and close the connection without a word about it, as an idle one is closed."""
+    handler.close_connection = True
+    return False
+
+
+def solver(messages):
+    """Play GuessTheNumber well, from nothing but the conversation."""
+    seen = [message["content"] for message in messages if message["role"] == "user"]
+    if messages[0]["role"] == "system":
+        seen[0] = f"{messages[0]['content']}\n\n{seen[0]}"
+    moves = [message["content"] for message in messages if message["role"] == "assistant"]
+    return GuessTheNumberEnv.solve(seen, moves)
