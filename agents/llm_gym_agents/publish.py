@@ -32,17 +32,6 @@ class Publisher:
         if self._outdated:
             self.publish(self.engine.version)
 
-    @classmethod
-    def begin(cls, engine: Engine, lm: PreTrainedModel) -> Publisher:
-        """Publish the weights as they are; an engine that cannot take them is closed."""
-        try:
-            made = cls(engine, lm)
-            made.publish(0)
-        except BaseException:
-            engine.close()
-            raise
-        return made
-
     def publish(self, version: int) -> dict[str, float]:
         """Give the engine the present weights; return what it took, and how well they agree."""
         start = time.perf_counter()

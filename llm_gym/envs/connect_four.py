@@ -11,18 +11,24 @@ import numpy as np
 from llm_gym.envs.duel import Beginner, Duel, read_position
 from llm_gym.envs.four_search import (
     BOARD,
+    BOTTOM,
     COLUMN,
     COLUMNS,
     HEIGHT,
     ROWS,
     has_four,
-    landings,
     look_ahead,
 )
+from llm_gym.memo import Memo
 from llm_gym.text_env import CommonArgs
 
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _ROW = re.compile(r"^(?:[.XO] ){6}[.XO]$", re.MULTILINE)
+_TOP = BOTTOM << ROWS - 1
+# The columns that have room, by the squares of the top row that are taken.
+_FREE = Memo[int, list[int]](
+    lambda top: [place for place, column in enumerate(COLUMN) if not top & column]
+)
 _OFFSETS = {
     1 << HEIGHT * column + row: 2 * COLUMNS * (ROWS - 1 - row) + 2 * column
     for column in range(COLUMNS)
@@ -103,11 +109,10 @@ class ConnectFourEnv(Duel):
         )
 
     def landing(self, place: int) -> int:
-        return landings(self._own | self._foe) & COLUMN[place]
+        return (self._own | self._foe) + BOTTOM & COLUMN[place]
 
     def free(self) -> Sequence[int]:
-        ready = landings(self._own | self._foe)
-        return [place for place, column in enumerate(COLUMN) if ready & column]
+        return _FREE[(self._own | self._foe) & _TOP]
 
     def offset(self, bit: int) -> int:
         return _OFFSETS[bit]
