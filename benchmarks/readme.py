@@ -105,21 +105,57 @@ def demo() -> str:
     return "\n".join(lines)
 
 
-def speed() -> str:
+def speed(all_rows: bool = False) -> str:
+    """Our steps per second beside the peers': of each game one row, or all."""
     lines = [
         "| game, same parameters | steps/s | GEM | TextArena | over the faster |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
+    seen = set()
     for row in json.loads((RESULTS / "env_throughput.json").read_text())["rows"]:
+        game = row["game"].split()[0]
+        if "steps_ratio" not in row or (game in seen and not all_rows):
+            continue
+        seen.add(game)
         rates = {name: f"{one['steps_per_s']:,}" for name, one in row["suites"].items()}
         lines.append(
             f"| {row['game']} | {rates['llm_gym']} | {rates.get('gem', '-')} "
-            f"| {rates.get('textarena', '-')} | {row['steps_ratio']:.2f}x |"
+            f"| {rates.get('textarena', '-')} | {row['steps_ratio']:.1f}x |"
         )
     return "\n".join(lines)
 
 
-TABLES = {"games": games, "scores": scores, "demo": demo, "speed": speed, "serving": serving}
+def all_speeds() -> str:
+    found = json.loads((RESULTS / "env_throughput.json").read_text())
+    lines = [speed(all_rows=True), "", "Of 64 environments at once:", ""]
+    lines += ["| game | ours | peer | ratio |", "| --- | ---: | ---: | ---: |"]
+    for row in found["vector"]:
+        ours = row["suites"]["llm_gym"]["steps_per_s"]
+        for name, one in row["suites"].items():
+            if name != "llm_gym":
+                ratio = ours / one["steps_per_s"]
+                lines.append(
+                    f"| {row['game']} | {ours:,} | {name} {one['steps_per_s']:,} | {ratio:.1f}x |"
+                )
+    own = [row["suites"]["llm_gym"] for row in found["alone"]]
+    medians = [one["reset_us"] for one in own]
+    tails = [one["reset_p99_us"] for one in own]
+    lines += [
+        "",
+        f"Resets, over all {len(medians)} ids: the slowest median is {max(medians) / 1e3:.2f} ms, "
+        f"the slowest 99th percentile {max(tails) / 1e3:.2f} ms.",
+    ]
+    return "\n".join(lines)
+
+
+TABLES = {
+    "games": games,
+    "scores": scores,
+    "demo": demo,
+    "speed": speed,
+    "all-speeds": all_speeds,
+    "serving": serving,
+}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -71,6 +71,16 @@ def find_spec(env_id: str) -> EnvSpec:
         raise ConfigError(f"there is no environment {name!r}: {error}{broken}") from error
 
 
+def cannot_build(name: str, error: Exception) -> ConfigError:
+    """Return the sentence for an environment that cannot be built.
+
+    >>> cannot_build("Maze-v0", ImportError("No module named 'maze'"))
+    ConfigError("cannot build Maze-v0: No module named 'maze'")
+    """
+    why = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium's words
+    return ConfigError(f"cannot build {name}: {why}")
+
+
 def owner(spec: EnvSpec) -> str:
     """Return whose environment it is: the package of a plugin, or else the module of the class.
 

@@ -163,8 +163,9 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         """Play the move that ``action`` holds."""
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise self._refusal(action)
-        if self._bare and action.isalnum():
-            move: str | None = action  # one word, as most players write it, needs no reading
+        move: str | None
+        if self._bare and action.isalnum():  # one word, as most players write it
+            move = str(action)
         else:
             move = self._parse(drop_thinking(action) if "think>" in action else action)
         if move is None or len(move) > self.max_move_chars:

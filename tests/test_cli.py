@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 import llm_gym
 from llm_gym import cli
@@ -35,8 +37,16 @@ def test_list_can_be_filtered_measured_and_read_by_programs(capsys):
 
 
 def test_list_says_when_nothing_fits(capsys):
-    assert main(["list", "Chess"]) == 2
-    assert "no environment id contains 'Chess'" in capsys.readouterr().err
+    assert main(["list", "MountainCar"]) == 2
+    said = capsys.readouterr().err
+    assert "no environment id contains 'MountainCar'; --all looks beyond the suite" in said
+    assert main(["list", "Chess", "--all"]) == 2
+    assert capsys.readouterr().err == "llm-gym: no environment id contains 'Chess'\n"
+
+
+def test_the_columns_are_apart_even_where_ids_are_short(capsys):
+    assert main(["list", "taxi-", "--all"]) == 0
+    assert capsys.readouterr().out.split()[:3] == ["environment", "from", "limit"]
 
 
 def type_in(monkeypatch, *lines):
@@ -103,7 +113,9 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
             "--set must be NAME=VALUE, got 'rooms'",
         ),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=1"], "rooms must be from 2"),
-        (["play", "llm_gym/TextGame-v0", "--set", "room=4"], "unexpected keyword argument 'room'"),
+        (["play", "llm_gym/TextGame-v0", "--set", "x=4"], "unexpected keyword argument 'x'\n"),
+        (["list", "--measure", "0"], "--measure must be at least 1, got 0"),
+        (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
         (["check", "nowhere:Env"], "cannot import nowhere"),
         (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no Nothing"),
         (["play", "x", "--import", "nowhere"], "cannot import nowhere"),
@@ -114,6 +126,33 @@ def test_mistakes_are_answered_in_one_sentence(arguments, message, capsys):
     said = capsys.readouterr().err
     assert message in said
     assert "Traceback" not in said
+
+
+def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, capsys):
+    spec = EnvSpec("NeedsMore-v0", entry_point="nowhere_at_all:Game")
+    monkeypatch.setitem(gym.registry, spec.id, spec)
+    assert main(["play", spec.id]) == 2
+    wanted = "llm-gym: cannot build NeedsMore-v0: No module named 'nowhere_at_all'\n"
+    assert capsys.readouterr().err == wanted
+
+
+def test_an_unknown_command_is_answered_with_all_there_are(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate"])
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    for name in ("list", "play", "check-parser", "eval", "train"):
+        assert f"'{name}'" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [("replay", "holds no episodes"), ("check-parser", "holds no replies")]
+)
+def test_an_empty_file_does_not_pass(command, why, tmp_path, capsys):
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    assert main([command, str(empty)]) == 2
+    assert why in capsys.readouterr().err
 
 
 def test_help_is_what_one_gets_without_a_command(capsys):

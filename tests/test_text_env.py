@@ -1,6 +1,7 @@
 """TextEnv: what the base does for a game, shown on a game of ten lines."""
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
@@ -156,6 +157,12 @@ def test_terminate_waits_for_the_retries():
     env = make(invalid="terminate", retries=1)
     assert not env.step("jump")[2]
     assert env.step("jump")[2]
+
+
+def test_the_move_is_a_plain_string_whatever_kind_of_string_was_played():
+    for action in (np.str_("wait"), np.str_(" wait ")):
+        move = make().step(action)[4]["move"]
+        assert (type(move), move) == (str, "wait")
 
 
 def test_a_reply_without_a_move_is_told_how_to_answer():

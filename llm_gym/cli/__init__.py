@@ -27,6 +27,13 @@ _BUILT_IN = {
     "check-sandbox": check_sandbox,
     "replay": replay,
 }
+# Said here, because importing the trainer for a line of help would take seconds.
+_TRAINERS = {
+    "eval": "let a model play, here or served elsewhere, and report its success",
+    "train": "train a model to play",
+    "resume": "go on with a run of train",
+    "sft-data": "write episodes of a built-in player as chat messages",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,12 +83,10 @@ def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
 
 
 def _parser(added: dict[str, EntryPoint]) -> argparse.ArgumentParser:
-    more = "".join(f"\n  {name:<10} (from {entry.module})" for name, entry in added.items())
     parser = argparse.ArgumentParser(
         prog="llm-gym",
         description="Gymnasium for language models.",
-        epilog=f"commands of other packages:{more}" if more else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="llm-gym COMMAND --help tells more about one of them.",
     )
     parser.add_argument("--version", action="version", version=f"llm-gym {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
@@ -89,4 +94,7 @@ def _parser(added: dict[str, EntryPoint]) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
+    for name, entry in added.items():  # only to be listed: ``main`` has looked for them before
+        if name not in _BUILT_IN:
+            commands.add_parser(name, help=_TRAINERS.get(name, f"from {entry.module}"))
     return parser

@@ -54,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
         names.update(call.name for call in parsed.calls)
         if problem:
             problems.append({"line": line, "problem": problem, "reply": reply[:200]})
+    if not counts.total():
+        raise ConfigError(f"{options.file} holds no replies")
     _print(options, counts, names, problems)
     return int(bool(problems))
 
@@ -119,10 +121,10 @@ def _print(
         data = {**counts, "tools": dict(names), "shown": shown}
         sys.stdout.write(json.dumps(data, indent=2) + "\n")
         return
-    total = sum(counts.values())
+    total = counts.total()
     sys.stdout.write(f"{total} replies read as {options.parser}\n")
     for kind, count in counts.items():
-        sys.stdout.write(f"{kind:>10} {count:>7}  {count / max(total, 1):6.1%}\n")
+        sys.stdout.write(f"{kind:>10} {count:>7}  {count / total:6.1%}\n")
     for name, count in names.most_common(20):
         sys.stdout.write(f"{'':>10} {count:>7}  {_printable(name)}\n")
     for one in shown:

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.errors import ConfigError
-from llm_gym.plugins import find_spec, load_plugins
+from llm_gym.plugins import cannot_build, find_spec, load_plugins
 from llm_gym.wrappers.as_text import ensure_text, speaks_text, split_settings
 
 
@@ -86,15 +86,15 @@ def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
             if name not in gym.registry:  # the module may have registered it
                 raise ConfigError(f"module {module} has no {name}")
         return _make_id(options.env, kwargs)
-    except (gym.error.Error, TypeError) as error:
-        raise ConfigError(f"cannot build {options.env}: {error}") from error
+    except (gym.error.Error, ImportError, TypeError) as error:
+        raise cannot_build(options.env, error) from error
 
 
 def _make_id(env_id: str, kwargs: dict[str, Any]) -> gym.Env[str, str]:
     try:
         spec = find_spec(env_id)
     except ConfigError as error:
-        raise ConfigError(f"cannot build {env_id}: {error}") from error
+        raise cannot_build(env_id, error) from error
     own, words = split_settings(spec, kwargs)
     env: gym.Env[Any, Any] = gym.make(spec, **own)
     if speaks_text(env):

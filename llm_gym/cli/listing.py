@@ -11,6 +11,7 @@ import gymnasium as gym
 
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.envs import ENVS
+from llm_gym.errors import ConfigError
 from llm_gym.plugins import owner
 from llm_gym.scores import PLAYERS, Score, measure, published
 
@@ -35,16 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
+    if options.measure is not None and options.measure < 1:
+        raise ConfigError(f"--measure must be at least 1, got {options.measure}")
     import_modules(options)
     known = [row.id for row in ENVS] + (_others() if options.all else [])
     ids = [env_id for env_id in known if options.pattern.lower() in env_id.lower()]
     if not ids:
-        sys.stderr.write(f"llm-gym: no environment id contains {options.pattern!r}\n")
-        return 2
+        hint = "" if options.all else "; --all looks beyond the suite"
+        raise ConfigError(f"no environment id contains {options.pattern!r}{hint}")
     if options.json:
         sys.stdout.write(json.dumps(_rows(ids, options), indent=2) + "\n")
         return 0
-    width = max(map(len, ids)) + 2
+    width = max(len("environment"), *map(len, ids)) + 2
     owners = {env_id: owner(gym.spec(env_id)) for env_id in ids} if options.all else {}
     wide = max(map(len, owners.values()), default=0) + 2 * bool(owners)
     columns = "".join(f"{name:>9}" for name in ("limit", *PLAYERS))

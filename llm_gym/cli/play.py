@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     _say(f"{prompt}\n\n{obs}" if prompt else obs)
     if options.player is None:
         _say("\n(? lists the moves, quit ends the game)")
-    choose = _watch(options.player) if options.player else _ask
+    choose = _watch(options.player, options.env) if options.player else _ask
     total, done = 0.0, False
     while not done:
         action = choose(env)
@@ -44,16 +44,17 @@ def run(options: argparse.Namespace) -> int:
         done = terminated or truncated
         _say(f"\n{obs}")
     reason = stop_reason(terminated, truncated, info)
-    _say(f"\n[{reason} after {info.get('turn', '?')} turns, return {total:g}]")
+    turns = info.get("turn", "?")
+    _say(f"\n[{reason} after {turns} turn{'s' * (turns != 1)}, return {total:g}]")
     return 0
 
 
-def _watch(player: str) -> Callable[[gym.Env[str, str]], str | None]:
+def _watch(player: str, name: str) -> Callable[[gym.Env[str, str]], str | None]:
     def choose(env: gym.Env[str, str]) -> str | None:
         try:
             action: str = env.get_wrapper_attr(f"{player}_action")()
         except (AttributeError, NotImplementedError) as error:
-            raise ConfigError(f"{env} brings no {player} along: {error}") from error
+            raise ConfigError(f"{name} has no {player} to watch: {error}") from error
         _say(f"\n> {action}")
         return action
 

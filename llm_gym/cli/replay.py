@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         different += bool(difference)
         if difference:
             _say(f"{name} differs: {difference}")
+    if not same + different + failed:
+        raise ConfigError(f"{options.file} holds no episodes")
     _say(f"{same} the same, {different} different, {failed} not played")
     return 2 if failed else int(different > 0)
 

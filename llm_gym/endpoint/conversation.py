@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import gymnasium as gym
 
@@ -13,14 +14,15 @@ from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.errors import ContextFullError
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import add_turn, begin_record
-from llm_gym.errors import LLMGymError
+from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.outcome import StopReason
 
 _log = logging.getLogger(__name__)
 Context = Literal["history", "observation"]
 
 
-class Conversation(NamedTuple):
+@dataclass(frozen=True)
+class Conversation:
     """How episodes are talked through.
 
     Args:
@@ -34,6 +36,10 @@ class Conversation(NamedTuple):
     context: Context = "history"
     system_prompt: str | None = None
     run_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.context not in ("history", "observation"):
+            raise ConfigError(f"context must be 'history' or 'observation', got {self.context!r}")
 
     def play(
         self, env: gym.Env[str, str], number: int, seed: int, options: dict[str, Any] | None

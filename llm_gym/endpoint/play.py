@@ -21,6 +21,7 @@ from llm_gym.endpoint.errors import EndpointError, Interrupted, StoppedError
 from llm_gym.endpoint.result import Prices, ServedEvaluation
 from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
 from llm_gym.errors import ConfigError
+from llm_gym.plugins import cannot_build
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym.wrappers.as_text import ensure_text, make_text
 
@@ -72,13 +73,11 @@ def play(
     """
     if episodes < 1 or num_envs < 1:
         raise ConfigError(f"episodes and num_envs must be at least 1, got {episodes}, {num_envs}")
-    if context not in ("history", "observation"):
-        raise ConfigError(f"context must be 'history' or 'observation', got {context!r}")
     client = ChatClient(url, model, **chat)
     talk = Conversation(client, context, system_prompt, seed)
     make = _maker(env, env_kwargs or {}, max_turns)
-    options = {"split": split} if split else None
     envs = [make() for _ in range(min(num_envs, episodes))]
+    options = {"split": split} if split else None
     ended = _Ended(records, on_end)
     began = time.perf_counter()
     crew = _Crew(talk, envs, [(at, seed + at, options) for at in range(episodes)])
@@ -89,20 +88,7 @@ def play(
         env_id = next((episode.env_id for episode in played if episode.env_id), None)
         return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes, prices)
 
-    try:
-        for episode in crew.play():
-            ended.add(episode)
-    except EndpointError as error:
-        error.result = result() if ended.episodes else None
-        raise
-    except KeyboardInterrupt:
-        interrupted = Interrupted("interrupted")
-        interrupted.result = result() if ended.episodes else None
-        raise interrupted from None
-    finally:
-        crew.dismiss()
-        ended.save()
-    return result()
+    return _play_out(crew, ended, result)
 
 
 class _Crew:
@@ -191,6 +177,26 @@ class _Ended:
         self._writer.path.unlink(missing_ok=True)
 
 
+def _play_out(
+    crew: _Crew, ended: _Ended, result: Callable[[], ServedEvaluation]
+) -> ServedEvaluation:
+    """Note the episodes as they end; whatever stops it, those that have ended are kept."""
+    try:
+        for episode in crew.play():
+            ended.add(episode)
+    except EndpointError as error:
+        error.result = result() if ended.episodes else None
+        raise
+    except KeyboardInterrupt:
+        interrupted = Interrupted("interrupted")
+        interrupted.result = result() if ended.episodes else None
+        raise interrupted from None
+    finally:
+        crew.dismiss()
+        ended.save()
+    return result()
+
+
 def _maker(
     env: EnvSource, settings: Mapping[str, Any], max_turns: int | None
 ) -> Callable[[], gym.Env[str, str]]:
@@ -203,8 +209,8 @@ def _maker(
         else:
             try:
                 made = make_text(env, **{"rules": "system", **settings})
-            except (gym.error.Error, TypeError) as error:
-                raise ConfigError(f"cannot build {env}: {error}") from error
+            except (gym.error.Error, ImportError, TypeError) as error:
+                raise cannot_build(env, error) from error
         return made if max_turns is None else EpisodeLimits(made, max_turns=max_turns)
 
     return make

@@ -128,8 +128,7 @@ ENVS: tuple[EnvRow, ...] = (
         {"rooms": 11, "ingredients": 5, "distractors": 10, "containers": 3, "max_turns": 100},
     ),
     EnvRow("llm_gym/Game2048-v0", _2048),
-    # Easy has the parameters of GEM's. Hard has its target, which the 50 turns that it allows for it
-    # cannot bring.
+    # Easy has the parameters of GEM's. Hard has its target, which GEM's 50 turns cannot bring.
     EnvRow("llm_gym/Game2048Easy-v0", _2048, {"target": 64, "max_turns": 50}),
     EnvRow("llm_gym/Game2048Hard-v0", _2048, {"target": 512, "max_turns": 350}),
     EnvRow("llm_gym/TicTacToe-v0", _TIC_TAC_TOE),

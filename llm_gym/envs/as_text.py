@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.errors import ConfigError
+from llm_gym.plugins import cannot_build
 from llm_gym.wrappers.as_text import AsText
 
 
@@ -60,8 +61,10 @@ class AsTextEnv(gym.Env[str, str]):
             own["render_mode"] = render_mode
         try:
             made = gym.make(env_id, **own)
-        except (gym.error.Error, ImportError) as error:
+        except gym.error.UnregisteredEnv as error:
             raise ConfigError(f"env_id must be a registered id, got {env_id!r}: {error}") from error
+        except (gym.error.Error, ImportError) as error:
+            raise cannot_build(env_id, error) from error
         self.text = AsText(made, **settings)
         self.observation_space, self.action_space = (
             self.text.observation_space,

@@ -171,9 +171,8 @@ class BanditEnv(TextEnv):
         return self._chances
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        self._set_chances(
-            rng.random(self.arms + 1).tolist()
-        )  # whatever the buttons have paid, no chances are ruled out
+        # Whatever the buttons have paid, no chances are ruled out.
+        self._set_chances(rng.random(self.arms + 1).tolist())
         return True
 
     def legal_moves(self) -> Sequence[str]:

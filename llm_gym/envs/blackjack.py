@@ -19,7 +19,7 @@ VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10)
 _MOVES = ("hit", "stand")
 _WORDS = {"hit": True, "stand": False, "stick": False}
 _HANDS = re.compile(r"You have ([\w, ]+): .*?\. The dealer shows (\w+)\.")
-_SOFT = "and hits a 17 with an ace as 11"
+_SOFT = "also on a 17 with an ace as 11"
 _DEALERS_MOST = 16  # cards, were they all aces, that a dealer may still draw
 
 
@@ -75,7 +75,7 @@ class BlackjackEnv(TextEnv):
         decks: Decks of 52 cards shuffled together for the hand, 1 to 8; None draws every card
             from a full deck.
         hits_soft_17: Whether the dealer also draws at a 17 with an ace as 11.
-        max_turns: Turns allowed, at least 4.
+        max_turns: Turns allowed, 4 to 20.
         **common: See ``TextEnv``.
 
     Version history:
@@ -126,9 +126,9 @@ class BlackjackEnv(TextEnv):
         return (
             "Play a hand of blackjack: come closer to 21 than the dealer, without going over. J, "
             "Q and K count 10; an ace counts 11, or 1 where 11 would be too much. Hit to take a "
-            "card; over 21 you lose. Stand to end your turn: the dealer turns the hidden card and "
-            f"draws up to 17 or more{f', {_SOFT}' if self.hits_soft_17 else ''}. {deck}. A win "
-            "counts 1, a draw one half."
+            "card; over 21 you lose. Stand to take no more: the dealer turns the hidden card, "
+            f"draws until 17 or more{f', {_SOFT}' if self.hits_soft_17 else ''}, and loses over "
+            f"21. {deck}. A win counts 1, a draw one half."
         )
 
     def example_moves(self) -> Sequence[str]:

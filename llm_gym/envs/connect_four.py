@@ -26,8 +26,8 @@ OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _ROW = re.compile(r"^(?:[.XO] ){6}[.XO]$", re.MULTILINE)
 _TOP = BOTTOM << ROWS - 1
 # The columns that have room, by the squares of the top row that are taken.
-_FREE = Memo[int, list[int]](
-    lambda top: [place for place, column in enumerate(COLUMN) if not top & column]
+_FREE = Memo[int, tuple[int, ...]](
+    lambda top: tuple([place for place, column in enumerate(COLUMN) if not top & column])
 )
 _OFFSETS = {
     1 << HEIGHT * column + row: 2 * COLUMNS * (ROWS - 1 - row) + 2 * column

@@ -190,7 +190,9 @@ class CountdownEnv(TextEnv):
         for token in postfix:
             if isinstance(token, int):
                 if token not in left:
-                    return reject(f"There is no {token} left to use.")
+                    known = token in self._table
+                    why = f"You use {token} too often." if known else f"You have no {token}."
+                    return reject(why)
                 left.remove(token)
         value = evaluate(postfix)
         if value is None:

@@ -16,9 +16,10 @@ Tree = int | tuple[str, "Tree", "Tree"]
 """A number, or an operator between two trees."""
 Found = dict[int, Tree]
 
-_TOKEN = re.compile(r"[0-9]{1,9}|[-+*/()]")
-_TEXT = re.compile(r"(?:\s*(?:[0-9]{1,9}(?![0-9])|[-+*/()]))+")
-_PAIR = re.compile(r"([0-9]{1,9}) ([-+*/]) ([0-9]{1,9})")
+# Five numbers up to 1000 make 16 digits at most, which a sixth can be combined with.
+_TOKEN = re.compile(r"[0-9]{1,18}|[-+*/()]")
+_TEXT = re.compile(r"(?:\s*(?:[0-9]{1,18}(?![0-9])|[-+*/()]))+")
+_PAIR = re.compile(r"([0-9]{1,18}) ([-+*/]) ([0-9]{1,18})")
 _RANK = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3}
 # The signs of print: times, middle dot, divide, minus, en dash, and square brackets.
 _SIGNS = str.maketrans("\u00d7\u00b7\u00f7\u2212\u2013[]", "**/--()")
@@ -28,7 +29,7 @@ _SMALL = 3  # numbers whose every value is listed; more are met in the middle
 def parse_expression(text: str) -> list[int | str] | None:
     """Return the expression in postfix order, or None if it is not one.
 
-    Each number is at most 9 digits long. What follows an equals sign is not read.
+    Each number is at most 18 digits long. What follows an equals sign is not read.
 
     >>> parse_expression("(1 + 2) * 30 = 90")
     [1, 2, '+', 30, '*']

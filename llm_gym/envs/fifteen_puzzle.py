@@ -10,15 +10,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.envs.directions import ways_to_say
 from llm_gym.envs.slide_planner import distance, is_solvable, plan, slides
 from llm_gym.errors import ConfigError
 from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
 DIRECTIONS = ("up", "down", "left", "right")
-_WAYS = {name: way for way, name in enumerate(DIRECTIONS)}
-_WAYS |= {f"{verb} {name}": _WAYS[name] for verb in ("move", "slide") for name in DIRECTIONS}
-_WAYS |= {f"[{name}]": _WAYS[name] for name in DIRECTIONS}
+_WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))
 _BEYOND = ("below", "above", "to the right of", "to the left of")  # where the tile must be
 _ROW = re.compile(r"^ *(?:\d+|_+)(?: +(?:\d+|_+))+$", re.MULTILINE)
 _TURNS = re.compile(r"Turns left: (\d+)")
@@ -67,8 +66,8 @@ class FifteenPuzzleEnv(TextEnv):
 
     Actions:
         ``up``, ``down``, ``left`` or ``right``: where the tile moves, so ``up`` moves the tile
-        below the gap. ``move up``, ``slide up`` and ``[up]`` do too. A direction in which no tile
-        can move is unusable.
+        below the gap. ``north``, ``move up``, ``slide up`` and ``[up]`` do too. A direction in
+        which no tile can move is unusable.
 
     Observations:
         The board, with underscores for the gap, and the turns left.
@@ -107,7 +106,6 @@ class FifteenPuzzleEnv(TextEnv):
         **common: Unpack[CommonArgs],
     ) -> None:
         self.size, self.scramble, self.max_turns = size, scramble, max_turns
-        self.has_splits = size > 2  # there are no more than 12 boards of four cells
         super().__init__(**common)
 
     def check_settings(self) -> None:
@@ -120,6 +118,7 @@ class FifteenPuzzleEnv(TextEnv):
             raise ConfigError(
                 f"scramble must be from 1 to {most} for size={self.size}, got {self.scramble}"
             )
+        self.has_splits = self.size > 2  # there are no more than 12 boards of four cells
         least = _ENOUGH[self.size] if self.scramble is None else self.scramble
         if self.max_turns < least:
             raise ConfigError(
@@ -217,13 +216,14 @@ class FifteenPuzzleEnv(TextEnv):
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Follow a plan; make a new one from where a board is not on it."""
         size = math.isqrt(len(read_board(observations[0])))
-        ways: dict[bytes, int] = {}
+        ways: dict[bytes, int] | None = None
         for seen in observations:
             board = read_board(seen)
-            if board not in ways:
+            # Where the widest search has found nothing, later ones are not worth their time.
+            if ways is None or (ways and board not in ways):
                 ways = plan(board, size, int(_TURNS.findall(seen)[0]))
         any_way = slides(size).ways[board.index(0)][0]
-        return DIRECTIONS[ways.get(board, any_way)]
+        return DIRECTIONS[ways.get(board, any_way) if ways else any_way]
 
     def potential(self) -> float:
         board = read_board(self._text.decode())

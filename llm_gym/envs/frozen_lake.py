@@ -8,14 +8,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.envs.directions import ways_to_say
 from llm_gym.envs.lake_planner import DIRECTIONS, FAR, best_move, distances, neighbours, win_chances
 from llm_gym.errors import ConfigError
 from llm_gym.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
-_WAYS = {name: way for way, name in enumerate(DIRECTIONS)}
-_WAYS |= {"north": 0, "east": 1, "south": 2, "west": 3}
-_WAYS |= {f"{verb} {name}": _WAYS[name] for verb in ("go", "move", "walk") for name in _WAYS}
+_WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "walk"))
 _ROW = re.compile(r"^(?:[P.HG] )+[P.HG]$", re.MULTILINE)
 _SLIP = re.compile(r"With probability ([0-9.e-]+) the ice")
 _TURNS = re.compile(r"Turns left: (\d+)")
@@ -25,7 +24,7 @@ _DRAWS = 20  # lakes drawn before a way is kept free on purpose
 def parse_direction(move: str) -> int | None:
     """Return the direction in ``move`` (0 up, 1 right, 2 down, 3 left), or None.
 
-    >>> parse_direction("Up"), parse_direction("go west"), parse_direction("jump up")
+    >>> parse_direction("Up"), parse_direction("[go west]"), parse_direction("jump up")
     (0, 3, None)
     """
     return _WAYS.get(move.lower())
@@ -51,8 +50,8 @@ class FrozenLakeEnv(TextEnv):
 
     Actions:
         ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
-        do too, also after ``go``, ``move`` or ``walk``. A move against the edge is usable, costs
-        a turn and leaves the player in place.
+        do too, also after ``go``, ``move`` or ``walk`` and in square brackets. A move against
+        the edge is usable, costs a turn and leaves the player in place.
 
     Observations:
         What the last move did, the map and the turns left. P is the player, a dot is ice, H is

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.envs.directions import ways_to_say
 from llm_gym.envs.tile_planner import (
     FOUR,
     ROW,
@@ -21,15 +22,14 @@ from llm_gym.envs.tile_planner import (
     plan,
     shift,
     shifts,
+    unpack,
 )
 from llm_gym.errors import ConfigError
 from llm_gym.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
 DIRECTIONS = ("up", "down", "left", "right")
-_WAYS = {name: way for way, name in enumerate(DIRECTIONS)}
-_WAYS |= {f"{verb} {name}": _WAYS[name] for verb in ("move", "slide") for name in DIRECTIONS}
-_WAYS |= {f"[{name}]": _WAYS[name] for name in DIRECTIONS}
+_WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))
 _ROW = re.compile(r"^ *(?:\d+|\.)(?: +(?:\d+|\.)){3}$", re.MULTILINE)
 
 
@@ -49,8 +49,7 @@ def write_row(row: int, width: int) -> str:
     >>> write_row(0x0410, 3)
     '  .   2  16   .'
     """
-    exponents = [row >> at & 15 for at in (0, 4, 8, 12)]
-    return " ".join(f"{2**exponent if exponent else '.':>{width}}" for exponent in exponents)
+    return " ".join(f"{2**exponent if exponent else '.':>{width}}" for exponent in unpack(row))
 
 
 def read_board(text: str) -> int:
@@ -85,8 +84,8 @@ class Game2048Env(TextEnv):
         them.
 
     Actions:
-        ``up``, ``down``, ``left`` or ``right``; ``move up``, ``slide up`` and ``[up]`` do too. A
-        direction that changes nothing is unusable.
+        ``up``, ``down``, ``left`` or ``right``; ``north``, ``move up``, ``slide up`` and ``[up]``
+        do too. A direction that changes nothing is unusable.
 
     Observations:
         The board, with a dot for a free cell, and the turns left.
@@ -177,7 +176,7 @@ class Game2048Env(TextEnv):
         self._used += 1
         if free_cells(self._board) or shifts(self._board):
             return go_on()
-        return lose("No move is possible any more.")
+        return lose("No move is possible any more: you lose.")
 
     def instance(self) -> object:
         return self._seed
@@ -195,7 +194,7 @@ class Game2048Env(TextEnv):
         for _ in range(2):
             used, board = self._anchor
             ways = plan(board, self._seed, used, len(self._draws), self._goal)
-            if (way := ways.get((self._used, self._board))) is not None:
+            if (way := ways.get(self._board)) is not None:
                 return DIRECTIONS[way]
             self._anchor = (self._used, self._board)  # somebody else has left the plan
         return DIRECTIONS[best_way(self._board)]

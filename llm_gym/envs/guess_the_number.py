@@ -31,10 +31,16 @@ def parse_guess(move: str) -> int | None:
     return int(found[1]) if found else None
 
 
-# What players write and read again and again.
-_GUESSES = Memo(parse_guess)
-_HIGHER: Memo[int, Outcome] = Memo(lambda guess: go_on(f"The number is higher than {guess}."))
-_LOWER: Memo[int, Outcome] = Memo(lambda guess: go_on(f"The number is lower than {guess}."))
+def _read(move: str) -> tuple[int, Outcome, Outcome] | None:
+    """Return the number in ``move`` and the answers to it where it is too low and too high."""
+    guess = parse_guess(move)
+    if guess is None:
+        return None
+    higher, lower = (f"The number is {way} than {guess}." for way in ("higher", "lower"))
+    return guess, go_on(higher), go_on(lower)
+
+
+_READ = Memo(_read)  # players write and read the same again and again
 
 
 class GuessTheNumberEnv(TextEnv):
@@ -111,21 +117,22 @@ class GuessTheNumberEnv(TextEnv):
         return TURNS_LEFT[self.max_turns - self._turn]
 
     def apply(self, move: str) -> Outcome:
-        guess = _GUESSES[move]
-        if guess is None:
+        read = _READ[move]
+        if read is None:
             return reject("Your move must be one whole number.")
+        guess, higher, lower = read
         if guess < self._target:
             if guess >= self._from:
                 self._from = guess + 1
             elif guess < self.low:
                 return self._outside()
-            return _HIGHER[guess]
+            return higher
         if guess > self._target:
             if guess <= self._to:
                 self._to = guess - 1
             elif guess > self.high:
                 return self._outside()
-            return _LOWER[guess]
+            return lower
         return win(f"Yes, the number is {guess}.")
 
     def _outside(self) -> Outcome:

@@ -17,6 +17,7 @@ from llm_gym.text_env import CommonArgs, TextEnv
 
 _WORD = re.compile(r"^Word: ([a-z_ ]+)$", re.MULTILINE)
 _WRONG = re.compile(r"^Wrong: ([a-z, ]+)\.$", re.MULTILINE)
+_MOST_LIVES = 100  # the wrong guesses of which an observation has room for
 
 
 class HangmanEnv(TextEnv):
@@ -50,7 +51,7 @@ class HangmanEnv(TextEnv):
 
     Args:
         word_length: Letters of the word, 3 to 8.
-        lives: Wrong guesses that lose, at least 1.
+        lives: Wrong guesses that lose, 1 to 100.
         max_turns: Guesses allowed.
         **common: See ``TextEnv``.
 
@@ -77,8 +78,8 @@ class HangmanEnv(TextEnv):
             raise ConfigError(
                 f"word_length must be from {shortest} to {longest}, got {self.word_length}"
             )
-        if self.lives < 1:
-            raise ConfigError(f"lives must be at least 1, got {self.lives}")
+        if not 1 <= self.lives <= _MOST_LIVES:
+            raise ConfigError(f"lives must be from 1 to {_MOST_LIVES}, got {self.lives}")
         if self.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
 

@@ -15,10 +15,11 @@ from llm_gym.memo import TURNS_LEFT, Memo
 from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
-_RANGE = re.compile(r"code of (\d+) numbers?, each from 1 to (\d+)(, no two alike)?")
+_RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike)?")
 _ANSWER = re.compile(r"^([\d ]+): (\d+) black, (\d+) white", re.MULTILINE)
 _MOST_NUMBERS = 20
 _VALUES = {str(number): number for number in range(1, _MOST_NUMBERS + 1)}
+_MOST_TURNS = 100  # the guesses of which an observation has room for
 _MANY = 200
 """Codes below which there are too few to keep some of them unseen."""
 
@@ -26,7 +27,7 @@ _MANY = 200
 def parse_code(move: str) -> Code | None:
     """Return the numbers in ``move``, or None if there is anything else in it.
 
-    >>> parse_code("2 1 4 5"), parse_code("[2, 1, 4, 5]"), parse_code("12 3")
+    >>> parse_code("2 1 4 5"), parse_code("[2, 1, 4, 5]"), parse_code("Guess 12 3")
     ((2, 1, 4, 5), (2, 1, 4, 5), (12, 3))
     >>> parse_code("2145")  # digits without gaps are numbers of one digit
     (2, 1, 4, 5)
@@ -34,7 +35,7 @@ def parse_code(move: str) -> Code | None:
     (None, None, None)
     """
     if not "1" <= move[:1] <= "9" or "," in move:
-        move = move.strip("[]").replace(",", " ")
+        move = move.strip("[]").replace(",", " ").lower().removeprefix("guess ")
     cells: Sequence[str] = move.split()
     if len(cells) == 1:
         cells = cells[0]
@@ -69,9 +70,9 @@ class MastermindEnv(TextEnv):
         that stands in another place; a number of the code earns one peg at most.
 
     Actions:
-        Numbers such as ``1 2 3 4``; ``1, 2, 3, 4``, ``[1 2 3 4]`` and, where it is clear,
-        ``1234`` do too. Another count of numbers, or one out of range, is unusable. A guess may
-        repeat a number, and may be one that was made before, even where the code may not.
+        Numbers such as ``1 2 3 4``; ``1, 2, 3, 4``, ``[1 2 3 4]``, ``guess 1 2 3 4`` and, where
+        it is clear, ``1234`` do too. Another count of numbers, or one out of range, is unusable.
+        A guess may repeat a number even where the code does not, and may be made again.
 
     Observations:
         All guesses so far with their answers, or with ``history=False`` only the last one, and
@@ -89,11 +90,11 @@ class MastermindEnv(TextEnv):
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
-        code_length: Numbers in the code, 1 to 8.
+        code_length: Numbers in the code, 2 to 8.
         numbers: The largest number that a place may hold, 2 to 20; the smallest is 1.
         duplicates: Whether a number may occur twice in the code.
         history: Show all guesses so far in every observation; False shows the last answer only.
-        max_turns: Guesses allowed.
+        max_turns: Guesses allowed, 1 to 100.
         **common: See ``TextEnv``.
 
     Version history:
@@ -117,8 +118,8 @@ class MastermindEnv(TextEnv):
         super().__init__(**common)
 
     def check_settings(self) -> None:
-        if not 1 <= self.code_length <= 8:
-            raise ConfigError(f"code_length must be from 1 to 8, got {self.code_length}")
+        if not 2 <= self.code_length <= 8:
+            raise ConfigError(f"code_length must be from 2 to 8, got {self.code_length}")
         if not 2 <= self.numbers <= _MOST_NUMBERS:
             raise ConfigError(f"numbers must be from 2 to {_MOST_NUMBERS}, got {self.numbers}")
         if not self.duplicates and self.numbers < self.code_length:
@@ -126,8 +127,8 @@ class MastermindEnv(TextEnv):
                 f"numbers must be at least code_length={self.code_length} without duplicates, "
                 f"got {self.numbers}"
             )
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        if not 1 <= self.max_turns <= _MOST_TURNS:
+            raise ConfigError(f"max_turns must be from 1 to {_MOST_TURNS}, got {self.max_turns}")
         codes = self.numbers**self.code_length
         if not self.duplicates:
             codes = perm(self.numbers, self.code_length)
@@ -145,6 +146,7 @@ class MastermindEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         self._code = self._draw_code(rng)
         self._board, self._best = "", 0
+        self._settled = False  # whether only this code is known to fit the answers
 
     def _draw_code(self, rng: np.random.Generator) -> Code:
         numbers = list(range(1, self.numbers + 1))
@@ -158,9 +160,8 @@ class MastermindEnv(TextEnv):
 
     def rules_text(self) -> str:
         alike = "numbers may repeat" if self.duplicates else "no two alike"
-        plural = "s" * (self.code_length > 1)
         return (
-            f"I hide a code of {self.code_length} number{plural}, each from 1 to {self.numbers}, "
+            f"I hide a code of {self.code_length} numbers, each from 1 to {self.numbers}, "
             f"{alike}. I answer each guess with a black peg for every right number in the right "
             "place, and a white peg for every other number of the code that your guess has in a "
             "wrong place. Your guess may repeat a number."
@@ -205,11 +206,14 @@ class MastermindEnv(TextEnv):
         return [(read[0], *pegs(read[0], self._code)) for read in reads if read]
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
+        if self._settled:
+            return False
         shuffled = (rng.permutation(self.numbers) + 1).tolist()
         for code in fitting_codes(shuffled, self.code_length, self.duplicates, self._answers()):
             if code != self._code:
                 self._code = code
                 return True
+        self._settled = True  # no answer to come can bring another code back
         return False
 
     def random_move(self, rng: np.random.Generator) -> str:

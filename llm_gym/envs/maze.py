@@ -59,8 +59,8 @@ class MazeEnv(TextEnv):
 
     Actions:
         ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
-        do too, also after ``go``, ``move`` or ``walk``. A move against a wall is usable, costs a
-        turn and leaves the player in place.
+        do too, also after ``go``, ``move`` or ``walk`` and in square brackets. A move against a
+        wall is usable, costs a turn and leaves the player in place.
 
     Observations:
         What the last move did, the map or the part of it in view, and the turns left. P is the
@@ -151,8 +151,9 @@ class MazeEnv(TextEnv):
         shown = (
             "On the map, "
             if self.view is None
-            else f"{_VIEW} {self.view} steps away from you in every direction, "
-            "with you in the middle. In the picture, "
+            else f"{_VIEW} {self.view} step{'s' * (self.view > 1)} away from you in every "
+            "direction, with you in the middle; what is outside of the maze looks like a wall. "
+            "In the picture, "
         )
         return (
             f"Find the exit of a maze of {2 * self.size + 1} by {2 * self.size + 1} cells. {shown}"

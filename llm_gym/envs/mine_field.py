@@ -5,9 +5,12 @@ A cell is the number ``row * cols + column``; a set of cells may also be a bit m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
+
+MINE = -1
+"""The number of a cell that is a mine."""
 
 
 @lru_cache(maxsize=32)
@@ -35,16 +38,19 @@ def rings(rows: int, cols: int) -> tuple[int, ...]:
     return tuple(sum(1 << cell for cell in around) for around in neighbours(rows, cols))
 
 
-def bits(mask: int) -> Iterator[int]:
-    """Yield the cells of ``mask`` in order.
+def number_cells(rows: int, cols: int, mines: Sequence[int]) -> list[int]:
+    """Return for each cell how many mines are around it, or ``MINE``.
 
-    >>> list(bits(0b1010))
-    [1, 3]
+    >>> number_cells(2, 3, [0, 3])
+    [-1, 2, 0, -1, 2, 0]
     """
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+    around, numbers = neighbours(rows, cols), [0] * (rows * cols)
+    for mine in mines:
+        for cell in around[mine]:
+            numbers[cell] += 1
+    for mine in mines:
+        numbers[mine] = MINE
+    return numbers
 
 
 class Chart(NamedTuple):

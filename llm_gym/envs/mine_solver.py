@@ -11,7 +11,8 @@ from collections import Counter
 from math import comb
 from typing import NamedTuple
 
-from llm_gym.envs.mine_field import bits, rings
+from llm_gym.envs.bit_grid import each
+from llm_gym.envs.mine_field import rings
 
 Constraint = tuple[int, int]
 _LAYOUTS = 20_000  # ways to spread mines that are looked at for one group of numbers
@@ -69,7 +70,7 @@ def spread(constraints: list[Constraint]) -> Spread | None:
     Counter({1: 1, 2: 1})
     """
     members: Counter[int] = Counter()
-    for cell in bits(_union(constraints)):
+    for cell in each(_union(constraints)):
         members[sum(1 << at for at, (cells, _) in enumerate(constraints) if cells >> cell & 1)] += (
             1 << cell
         )
@@ -160,11 +161,11 @@ def best_cell(rows: int, cols: int, mines: int, shown: str) -> int:
         return rows // 2 * cols + cols // 2  # the first cell is safe; most neighbours are there
     safe, known = deduce(constraints)
     if safe:
-        return next(bits(safe))
+        return next(each(safe))
     left = [(cells & ~known, count - (cells & known).bit_count()) for cells, count in constraints]
     near = [one for one in left[1:] if one[0]]
     danger = chances(near, *left[0])
-    return next(bits(min(danger, key=lambda cells: danger[cells])))
+    return next(each(min(danger, key=lambda cells: danger[cells])))
 
 
 def read(rows: int, cols: int, mines: int, shown: str) -> tuple[int, list[Constraint]]:
@@ -189,13 +190,13 @@ def can_be_proved(rows: int, cols: int, mines: int, first: int) -> bool:
         while fresh:
             hidden &= ~fresh
             around = 0
-            for cell in bits(fresh):
+            for cell in each(fresh):
                 if not ring[cell] & mines:
                     around |= ring[cell]
             fresh = around & hidden
         if hidden == mines:
             return True
-        edge = [cell for cell in bits(~hidden & ((1 << rows * cols) - 1)) if ring[cell] & hidden]
+        edge = [cell for cell in each(~hidden & ((1 << rows * cols) - 1)) if ring[cell] & hidden]
         constraints = [(ring[cell] & hidden, (ring[cell] & mines).bit_count()) for cell in edge]
         fresh, _ = deduce([(hidden, total), *constraints])
     return False

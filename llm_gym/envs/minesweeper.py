@@ -8,14 +8,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.envs.mine_field import chart, neighbours
+from llm_gym.envs.mine_field import MINE, chart, neighbours, number_cells
 from llm_gym.envs.mine_solver import best_cell, can_be_proved
 from llm_gym.errors import ConfigError
 from llm_gym.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
-MINE, HIDDEN, FLAG, ZERO = -1, ord("."), ord("F"), ord("0")
-_MOST_PROVABLE_CELLS = 256  # larger fields without guessing take too long to find
+HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
+_MOST_PROVABLE = 16  # rows or columns: larger fields without guessing take too long to find
 _MOVE = re.compile(
     r"\[?(?:(reveal|open|flag) )?\(?([0-9]{1,2})(?:, ?| )([0-9]{1,2})\)?\]?", re.IGNORECASE
 )
@@ -73,8 +73,8 @@ class MinesweeperEnv(TextEnv):
         cols: Columns of the field, 4 to 30.
         mines: Number of mines, at most 9 fewer than there are cells.
         no_guess: Lay the mines such that from the first cell on, whichever it is, the numbers
-            prove at every point that some cell is safe. Needs a field of at most 256 cells with a
-            mine in at most every fifth.
+            prove at every point that some cell is safe. Needs at most 16 rows and columns and a
+            mine in at most every fifth cell.
         max_turns: Moves allowed, at least the number of safe cells.
         **common: See ``TextEnv``.
 
@@ -107,10 +107,10 @@ class MinesweeperEnv(TextEnv):
             raise ConfigError(
                 f"mines must be from 1 to {cells - 9} on this field, got {self.mines}"
             )
-        if self.no_guess and (cells > _MOST_PROVABLE_CELLS or 5 * self.mines > cells):
+        if self.no_guess and (max(self.rows, self.cols) > _MOST_PROVABLE or 5 * self.mines > cells):
             raise ConfigError(
-                f"no_guess needs at most {_MOST_PROVABLE_CELLS} cells and at most every fifth a "
-                f"mine, got {cells} cells and {self.mines} mines"
+                f"no_guess needs at most {_MOST_PROVABLE} rows and columns and a mine in at most "
+                f"every fifth cell, got {self.rows} by {self.cols} cells and {self.mines} mines"
             )
         if self.max_turns < cells - self.mines:
             raise ConfigError(
@@ -144,27 +144,20 @@ class MinesweeperEnv(TextEnv):
             rng = np.random.default_rng(self._order)  # the instance still decides everything
             while not can_be_proved(self.rows, self.cols, sum(1 << at for at in mines), first):
                 mines = rng.choice(free, self.mines, replace=False).tolist()
-        self._number(mines)
-
-    def _number(self, mines: Sequence[int]) -> None:
-        around = neighbours(self.rows, self.cols)
-        self._numbers = numbers = [0] * (self.rows * self.cols)
-        for mine in mines:
-            for cell in around[mine]:
-                numbers[cell] += 1
-        for mine in mines:
-            numbers[mine] = MINE
+        self._numbers = number_cells(self.rows, self.cols, mines)
 
     def rules_text(self) -> str:
+        proof = "; from there on you never need to guess: the numbers prove some cell safe"
         return (
             f"A field of {self.rows} rows and {self.cols} columns, both counted from 0, hides "
             f"{self.mines} mine{'s' * (self.mines != 1)}. A dot is a hidden cell; a digit says how "
             "many of the cells around it, diagonals included, are mines. "
             "Name a row and a column to reveal a cell; around a 0, all cells are revealed as well. "
-            "The first cell you reveal and those around it are safe. Reveal every cell that is "
+            "The first cell you reveal and those around it are safe"
+            f"{proof if self.no_guess else ''}. Reveal every cell that is "
             "not a mine to win; reveal a mine and you lose. With flag, row and column you "
-            "may mark a hidden cell with F, or remove the mark, which costs a turn; flagged cells "
-            "cannot be revealed, and you need no flags to win."
+            "may mark a hidden cell with F, or remove the mark, which costs a turn. You cannot "
+            "name a flagged cell to reveal it, and you need no flags to win."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -179,7 +172,9 @@ class MinesweeperEnv(TextEnv):
             return reject("Your move must be reveal or flag with a row and a column.")
         flag, row, col = dig
         if row >= self.rows or col >= self.cols:
-            return reject(f"Rows go from 0 to {self.rows - 1}, columns to {self.cols - 1}.")
+            return reject(
+                f"Rows go from 0 to {self.rows - 1} and columns from 0 to {self.cols - 1}."
+            )
         cell = row * self.cols + col
         place = chart(self.rows, self.cols).places[cell]
         mark = self._text[place]
@@ -238,7 +233,8 @@ class MinesweeperEnv(TextEnv):
         ]
         if swaps:
             mine, safe = swaps[int(rng.integers(len(swaps)))]
-            self._number([safe, *(other for other in mines if other != mine)])
+            swapped = [safe, *(other for other in mines if other != mine)]
+            self._numbers = number_cells(self.rows, self.cols, swapped)
         return bool(swaps)
 
     def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:

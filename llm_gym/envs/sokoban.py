@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.envs.bit_grid import DIRECTIONS, each, steps
+from llm_gym.envs.directions import ways_to_say
 from llm_gym.envs.sokoban_levels import Level, draw_level, most_pushes, solution
 from llm_gym.envs.sokoban_planner import Room, plan, pushes_to_go
 from llm_gym.errors import ConfigError
@@ -17,9 +18,7 @@ from llm_gym.memo import TURNS_LEFT
 from llm_gym.outcome import Outcome, go_on, reject, win
 from llm_gym.text_env import CommonArgs, TextEnv
 
-_WAYS = {name: way for way, name in enumerate(DIRECTIONS)}
-_WAYS |= {"north": 0, "east": 1, "south": 2, "west": 3}
-_WAYS |= {f"{verb} {name}": _WAYS[name] for verb in ("go", "move", "push") for name in _WAYS}
+_WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "push"))
 _WALL, _FLOOR, _GOAL, _BOX, _HOME, _PLAYER, _ON_GOAL = b"#.OX*PS"
 # What a cell becomes when a box or the player comes or goes; a cell not listed does not allow it.
 _WITH_BOX = {_FLOOR: _BOX, _GOAL: _HOME}
@@ -37,7 +36,7 @@ _BOARD = re.compile(r"(?:^#(?: [#.OX*PS])+\n)+", re.MULTILINE)
 def parse_direction(move: str) -> int | None:
     """Return the direction in ``move`` (0 up, 1 right, 2 down, 3 left), or None.
 
-    >>> parse_direction("Up"), parse_direction("push west"), parse_direction("pull up")
+    >>> parse_direction("Up"), parse_direction("[push west]"), parse_direction("pull up")
     (0, 3, None)
     """
     return _WAYS.get(move.lower())
@@ -98,8 +97,8 @@ class SokobanEnv(TextEnv):
 
     Actions:
         ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
-        do too, also after ``go``, ``move`` or ``push``. A blocked move is usable, costs a turn
-        and changes nothing.
+        do too, also after ``go``, ``move`` or ``push`` and in square brackets. A blocked move is
+        usable, costs a turn and changes nothing.
 
     Observations:
         What the last move did, the room and the turns left. # is a wall, a dot is floor, O a
@@ -176,7 +175,7 @@ class SokobanEnv(TextEnv):
         self._steps = [2 * step for step in steps(self.size)]
 
     def rules_text(self) -> str:
-        task = "the box onto the goal" if self.boxes == 1 else f"all {self.boxes} boxes onto goals"
+        task = "the box onto the goal" if self.boxes == 1 else f"the {self.boxes} boxes onto goals"
         return (
             f"Push {task}. In the room, # is a wall, a dot is floor, O is a goal, X is a box, * is "
             "a box on a goal, P is you and S is you on a goal. Move up, down, left or right; if "

@@ -180,7 +180,7 @@ class SudokuEnv(TextEnv):
             return reject(f"Row {row}, column {col} was given and stays.")
         grid, mark = self._grid, _ZERO + digit if digit else _OPEN
         if grid[cell] == mark:
-            return reject(f"Row {row}, column {col} is so already.")
+            return reject(f"Row {row}, column {col} is already {digit or 'open'}.")
         if digit:
             for peer in layout(size).peers[cell]:
                 if grid[peer] == mark:

@@ -18,26 +18,26 @@ from itertools import pairwise
 import numpy as np
 
 from llm_gym.envs.bit_grid import each
+from llm_gym.memo import Memo
 
 Step = tuple[int, int]
+Table = Memo[int, int]
 FOUR = 0.1
 """Probability that a new tile is a 4 and not a 2."""
 ROW = 0xFFFF
 _CELLS = 0x1111_1111_1111_1111  # the lowest bit of every cell
 _WIDEST = 64  # boards of one turn that a plan goes on with at most
-_BACK = 16  # turns that it takes back at a dead end, for each of these boards
+_BACK = 32  # turns that it takes back at a dead end, for each of these boards
 _TIGHT = 5  # free cells up to which the next tile is worth a look
 
 
-class Table(dict[int, int]):
-    """What a function makes of each row, found out when it is first needed."""
+def unpack(row: int) -> list[int]:
+    """Return the four exponents of a row.
 
-    def __init__(self, of_row: Callable[[list[int]], int]) -> None:
-        self._of_row = of_row
-
-    def __missing__(self, row: int) -> int:
-        result = self[row] = self._of_row([row >> at & 15 for at in (0, 4, 8, 12)])
-        return result
+    >>> unpack(0x321)
+    [1, 2, 3, 0]
+    """
+    return [row >> at & 15 for at in (0, 4, 8, 12)]
 
 
 def pack(exponents: Sequence[int], bits: int = 4) -> int:
@@ -84,13 +84,18 @@ def line_value(row: Sequence[int], order: int) -> int:
     return 1000 * free + 700 * merges - order * min(falls, rises)
 
 
-_LEFT = Table(lambda row: pack(slide(row)))
-_RIGHT = Table(lambda row: pack(slide(row[::-1])[::-1]))
-_AS_COLUMN = Table(lambda row: pack(row, bits=16))
-_LARGEST = Table(max)
+def table(of_exponents: Callable[[list[int]], int]) -> Table:
+    """Return what a function makes of each row, found out when it is first needed."""
+    return Memo(lambda row: of_exponents(unpack(row)), size=ROW + 1)
+
+
+_LEFT = table(lambda row: pack(slide(row)))
+_RIGHT = table(lambda row: pack(slide(row[::-1])[::-1]))
+_AS_COLUMN = table(lambda row: pack(row, bits=16))
+_LARGEST = table(max)
 # Against what may come a board needs order; one who knows what comes needs little of it.
-_CAUTIOUS = Table(lambda row: line_value(row, order=10))
-_KNOWING = Table(lambda row: line_value(row, order=1))
+_CAUTIOUS = table(lambda row: line_value(row, order=10))
+_KNOWING = table(lambda row: line_value(row, order=1))
 
 
 def each_row(table: Table, board: int) -> int:
@@ -200,10 +205,13 @@ def best_way(board: int) -> int:
         if free.bit_count() > _TIGHT:
             return value(after, _CAUTIOUS)
         lost = -1_000_000
-        return sum(
-            max([value(reply, _CAUTIOUS) for _, reply in shifts(after | 1 << at)], default=lost)
-            for at in each(free)
-        ) / free.bit_count()
+        return (
+            sum(
+                max([value(reply, _CAUTIOUS) for _, reply in shifts(after | 1 << at)], default=lost)
+                for at in each(free)
+            )
+            / free.bit_count()
+        )
 
     return max(shifts(board), key=lambda step: merit(step[1]))[0]
 

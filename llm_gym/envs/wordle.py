@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -19,6 +20,7 @@ _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
 _ROW = re.compile(r"^([A-Z ]+): ([GYX ]+)$", re.MULTILINE)
 _TOLD = 100
 """Up to so many words, the rules list them all: a player need not know English."""
+_MOST_TURNS = 100  # the guesses of which an observation has room for
 _WEIGHED = 60
 """Up to so many words that fit, the solver weighs what each would tell it."""
 
@@ -75,7 +77,7 @@ class WordleEnv(TextEnv):
         list_size: Words that may be hidden, evenly spread over our list of that length; None
             takes all of them. The rules say how many there are, and up to 100 also which.
         only_words: Whether a guess must be one of the words that may be hidden.
-        max_turns: Guesses allowed.
+        max_turns: Guesses allowed, 1 to 100.
         **common: See ``TextEnv``.
 
     Version history:
@@ -108,8 +110,8 @@ class WordleEnv(TextEnv):
             raise ConfigError(
                 f"list_size must be from 2 to {most} for this word_length, got {self.list_size}"
             )
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        if not 1 <= self.max_turns <= _MOST_TURNS:
+            raise ConfigError(f"max_turns must be from 1 to {_MOST_TURNS}, got {self.max_turns}")
         self.has_splits = (self.list_size or most) > _TOLD
 
     @classmethod
@@ -167,8 +169,8 @@ class WordleEnv(TextEnv):
         return self._secret
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        others = fitting_words(self._words(), self._answers)
-        others.remove(self._secret)
+        fitting = fitting_words(self._words(), self._answers)
+        others = [word for word in fitting if word != self._secret]
         if others:
             self._secret = others[int(rng.integers(len(others)))]
         return bool(others)
@@ -199,16 +201,25 @@ class WordleEnv(TextEnv):
         return self._best / self.word_length
 
 
-def fitting_words(words: Sequence[str], answers: Sequence[tuple[str, str]]) -> list[str]:
+def fitting_words(words: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return the words under which the guesses would have got these marks.
 
     >>> fitting_words(["caper", "canoe", "cable"], [("crane", "G Y Y X Y")])
-    ['caper']
+    ('caper',)
     """
-    return [w for w in words if all(marks(guess, w) == marked for guess, marked in answers)]
+    left = tuple(words)
+    for guess, marked in answers:
+        left = _narrowed(left, guess, marked)
+    return left
 
 
-def _most_common(words: Sequence[str]) -> str:
+@lru_cache(maxsize=256)  # every turn asks again about all turns before it
+def _narrowed(words: tuple[str, ...], guess: str, marked: str) -> tuple[str, ...]:
+    return tuple([word for word in words if marks(guess, word) == marked])
+
+
+@lru_cache(maxsize=256)  # the same at the beginning of every game
+def _most_common(words: tuple[str, ...]) -> str:
     """Return the word whose letters are in most of the words."""
     shared = Counter(letter for word in words for letter in set(word))
     return max(words, key=lambda word: sum(shared[letter] for letter in set(word)))

@@ -58,5 +58,5 @@ class FunctionCallingParser(ActionParser):
         return (
             f"You may call these tools:\n{list_tools(tools)}\nTo call one, reply in this form:\n"
             f"{self.write((example_call(tools),), '')}\n"
-            "The result is your next message. A reply without a call is your answer."
+            "The result comes in the next message. A reply without a call is your answer."
         )

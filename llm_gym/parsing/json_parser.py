@@ -67,7 +67,7 @@ class JSONActionParser(ActionParser):
         call = write_call(example_call(tools), "tool", "args")
         return (
             f"You may call these tools:\n{list_tools(tools)}\nTo call one, reply with a JSON "
-            f'object: {call}\nThe result is your next message. To answer: {{"answer": "..."}}'
+            f'object: {call}\nThe result comes in the next message. To answer: {{"answer": "..."}}'
         )
 
 

@@ -19,7 +19,9 @@ _MARKUP = (
     (re.compile(r"<sup>"), "^"),
     (re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^>\n]{1,200}>"), ""),  # pictures and tags
     (re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)"), r"\1"),  # links
-    (re.compile(r"[`$]|(?<! )\*|\*(?! )|^>[ \t]*", re.M), ""),
+    # A star between two words, or alone, multiplies; the others only make letters bold.
+    (re.compile(r"[`$]|(?<![ \w])\*|\*(?![ \w])|(?<= )\*(?=\w)|(?<=\w)\*(?= )"), ""),
+    (re.compile(r"^>[ \t]*", re.M), ""),
 )
 _LONGEST = 100_000  # characters of a docstring that are looked at
 
@@ -64,6 +66,8 @@ def prose(text: str, longest: int) -> str:
 
     >>> prose("See [the book](http://x.y). A `cart` moves.", 100)
     'See the book. A cart moves.'
+    >>> prose("It earns *at most* 5*2 points. To see it, type: ```run```", 100)
+    'It earns at most 5*2 points.'
     """
     kept: list[str] = []
     for paragraph in re.split(r"\n[ \t]*\n", text.partition("```")[0]):
@@ -74,13 +78,14 @@ def prose(text: str, longest: int) -> str:
             kept.append(_whole_sentences(words[: longest - sum(map(len, kept))]))
             break
         kept.append(words)
-    return " ".join(filter(None, kept))
+    told = " ".join(filter(None, kept))
+    return _whole_sentences(told) if told.endswith(":") else told  # it announced some code
 
 
 def _label(text: str) -> str:
     for pattern, plain in _MARKUP:
         text = pattern.sub(plain, text)
-    text = re.sub(r"[ \t]*\([^)]*\)", "", text)
+    text = re.sub(r"[ \t]+\([^)]*\)", "", text)
     return re.split(r"[,;]", text)[0].strip(" .:")[:60].strip()  # what follows explains it
 
 

@@ -35,7 +35,7 @@ def parse_numbers(text: str, most: int) -> list[float]:
         raise Unusable(f"Your move must have {_count(most)}, yours has {len(words)}.")
     for word in words:
         if not _IS_NUMBER.fullmatch(word):
-            raise Unusable(f"Your move must be plain numbers, {word[:20]!r} is none.")
+            raise Unusable(f"Your move must be in plain numbers; {word[:20]!r} is not a number.")
     return [float(word) for word in words]
 
 

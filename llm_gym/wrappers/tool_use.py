@@ -13,7 +13,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.parsing.base import MAX_CALLS
 from llm_gym.spaces import AnyText
-from llm_gym.tools.calling import NO_CALLS_LEFT, Ran, check_budget, feedback, is_call, run_calls
+from llm_gym.tools.calling import Ran, check_budget, feedback, is_call, run_calls
 from llm_gym.tools.named import ToolSource, as_registry
 from llm_gym.tools.registry import ToolRegistry
 
@@ -27,9 +27,9 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     A reply that calls tools is a step of its own: the observation is their result, the
     environment does not move, and its turns are not used up. A reply without a call goes to the
     environment. ``finish`` plays its answer as the move. A call that cannot be read or fails is
-    answered in words and counts like any other; one over the budget is handed to the environment
-    as an empty reply, which costs what an unusable reply costs there, so that calling for ever
-    comes to an end.
+    answered in words and counts like any other; one over the budget, or a ``finish`` that fails,
+    is handed to the environment as an empty reply, which costs what an unusable reply costs
+    there, so that calling for ever comes to an end.
 
     Every ``info`` gains ``tool_calls`` (a list with ``name``, ``arguments``, ``success`` and
     ``result``) and ``tool_calls_left``; costs are listed in ``reward_terms``.
@@ -135,7 +135,8 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
             return self._play(ran.answer, ran)
         if ran.spent == 0:
             step = self._play("", ran)
-            return (f"{NO_CALLS_LEFT}\n{step[0]}", *step[1:])
+            why = "\n".join(one.result for one in ran.results)
+            return (f"{why}\n{step[0]}", *step[1:])
         terms = self._costs(ran)
         info = {
             **self._info,
@@ -188,7 +189,7 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     def _longest(self) -> int:
         inner = getattr(self.env.observation_space, "max_length", 0)
         results = MAX_CALLS * (self.registry.max_result_chars + _MARKS_CHARS)
-        return max(inner + len(self._text) + len(NO_CALLS_LEFT) + 2, results)
+        return int(inner + max(len(self._text) + 2, results))
 
 
 def _listed(tools: Any) -> Any:

@@ -1,6 +1,5 @@
 """ConnectFour: the rules, the search against one without bits, and the oracle's promise."""
 
-import pickle
 from functools import cache
 
 import numpy as np
@@ -269,17 +268,6 @@ def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
         while not done:
             assert env.solver_action() == env.oracle_action()
             done = env.step(env.solver_action())[2]
-
-
-def test_pickle_and_restore_keep_the_game():
-    env = ConnectFourEnv()
-    env.reset(seed=3)
-    env.step(env.random_action())
-    saved, copy = env.snapshot(), pickle.loads(pickle.dumps(env))
-    move = env.oracle_action()
-    result = env.step(move)
-    env.restore(saved)
-    assert env.step(move) == result == copy.step(move)
 
 
 def test_difficulty_is_the_strength():

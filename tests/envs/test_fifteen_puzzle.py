@@ -97,12 +97,12 @@ def test_a_move_without_a_tile_says_why_and_changes_nothing(gap, move, where):
     assert move not in env.legal_moves()
 
 
-@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up"])
+@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up", "north"])
 def test_a_direction_may_be_written_in_several_ways(move):
     assert parse_slide(move) == 0
 
 
-@pytest.mark.parametrize("move", ["", "7", "u", "up up", "up down", "[up", "north", "ｕｐ", "0"])
+@pytest.mark.parametrize("move", ["", "7", "u", "up up", "up down", "[up", "up]]", "ｕｐ", "0"])
 def test_anything_else_is_no_direction(move):
     assert parse_slide(move) is None
     assert not on([1, 2, 3, 4, 5, 6, 0, 7, 8]).step(move)[4]["valid_action"]

@@ -137,7 +137,7 @@ def test_a_board_without_a_move_loses():
     env._draws = (0.5,) * 102
     obs, reward, terminated, _, info = env.step("left")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-    assert obs == "No move is possible any more."
+    assert obs == "No move is possible any more: you lose."
 
 
 def test_running_out_of_turns_loses_and_does_not_truncate():
@@ -156,12 +156,12 @@ def test_a_direction_that_changes_nothing_is_unusable_and_brings_no_tile():
     assert set(env.legal_moves()) == {"right", "down"}
 
 
-@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up"])
+@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up", "north"])
 def test_a_direction_may_be_written_in_several_ways(move):
     assert parse_way(move) == 0
 
 
-@pytest.mark.parametrize("move", ["", "0", "2", "u", "up up", "up, left", "[up", "north", "ｕｐ"])
+@pytest.mark.parametrize("move", ["", "0", "2", "u", "up up", "up, left", "[up", "up]]", "ｕｐ"])
 def test_anything_else_is_no_direction(move):
     assert parse_way(move) is None
     env = on("2 . . .\n. . . .\n. . . .\n. . . .")
@@ -216,7 +216,7 @@ def test_a_plan_can_be_followed_to_the_target():
     env.reset(seed=1)
     board, ways = env._board, plan(env._board, env._seed, 2, 52, 6)
     for used in range(2, 2 + len(ways)):
-        after = shift(board, ways[used, board])
+        after = shift(board, ways[board])
         board = add_tile(after, env._draws[used])
     assert tiles(after)[-1] == 64
 
@@ -247,7 +247,7 @@ def test_the_solver_never_runs_into_a_dead_end_that_it_can_avoid():
         board = pack(exponents.tolist())
         fatal = {}
         for way, after in shifts(board):
-            free = (grid(after) == 0).sum()
+            free = int((grid(after) == 0).sum())
             replies = [add_tile(after, 0.1 + 0.9 * (at + 0.5) / free) for at in range(free)]
             fatal[way] = not any(shifts(reply) for reply in replies)
         if len(set(fatal.values())) == 2:

@@ -160,7 +160,8 @@ def test_the_solver_wins_mostly(settings, least):
     ("settings", "message"),
     [
         ({"word_length": 2}, "word_length must be from 3 to 8, got 2"),
-        ({"lives": 0}, "lives must be at least 1, got 0"),
+        ({"lives": 0}, "lives must be from 1 to 100, got 0"),
+        ({"lives": 101}, "lives must be from 1 to 100, got 101"),
         ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
     ],
 )

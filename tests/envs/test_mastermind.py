@@ -83,6 +83,13 @@ def test_without_history_only_the_last_answer_is_shown():
     assert shown(obs) == ["3 1 1 1: 2 black, 0 white.", "Turns left: 7."]
 
 
+def test_the_longest_game_fits_into_an_observation():
+    env = make(code_length=8, numbers=20, max_turns=100)
+    for _ in range(98):
+        assert env.step("20 " * 8)[4]["valid_action"]
+    assert env.observation_space.contains(env._rules() + env.step("nonsense")[0])
+
+
 def test_running_out_of_guesses_loses_and_tells_the_code():
     env = make((3, 1, 4, 2), max_turns=1)
     obs, reward, terminated, truncated, info = env.step("1 2 3 4")
@@ -95,7 +102,10 @@ def test_black_pegs_pay_nothing_by_themselves():
     assert [env.step(move)[1] for move in ("3 1 4 1", "3 1 4 3", "3 1 4 4", "3 1 4 5")] == [0.0] * 4
 
 
-@pytest.mark.parametrize("text", ["3142", "[3 1 4 2]", "3,1,4,2", "3, 1, 4, 2", "[3, 1, 4, 2]"])
+@pytest.mark.parametrize(
+    "text",
+    ["3142", "[3 1 4 2]", "3,1,4,2", "3, 1, 4, 2", "[3, 1, 4, 2]", "guess 3142", "Guess 3 1 4 2"],
+)
 def test_other_ways_to_write_a_code_win_too(text):
     assert make((3, 1, 4, 2)).step(text)[4]["success"]
 
@@ -159,9 +169,14 @@ def test_a_swapped_code_fits_all_answers():
 
 def test_a_code_that_is_known_cannot_be_swapped():
     env = make((1, 2), code_length=2, numbers=2)
+    assert env.swap_secret(env.np_random)
+    env._code = (1, 2)
     env.step("2 1")
-    assert not env.swap_secret(env.np_random)
-    assert env._code == (1, 2)
+    for _ in range(2):
+        assert not env.swap_secret(env.np_random)
+        assert env._code == (1, 2)
+    env.reset(seed=0)
+    assert env.swap_secret(env.np_random), "a new code is unknown again"
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -196,10 +211,11 @@ def test_a_handful_of_codes_is_not_split():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"code_length": 0}, "code_length must be from 1 to 8, got 0"),
+        ({"code_length": 1}, "code_length must be from 2 to 8, got 1"),
         ({"numbers": 21}, "numbers must be from 2 to 20, got 21"),
         ({"numbers": 3}, "numbers must be at least code_length=4 without duplicates, got 3"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+        ({"max_turns": 0}, "max_turns must be from 1 to 100, got 0"),
+        ({"max_turns": 101}, "max_turns must be from 1 to 100, got 101"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(settings, message):

@@ -5,9 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_gym.envs.mine_field import bits, chart, neighbours, rings
+from llm_gym.envs.bit_grid import each
+from llm_gym.envs.mine_field import MINE, chart, neighbours, number_cells, rings
 from llm_gym.envs.mine_solver import best_cell, can_be_proved, chances, deduce, read, spread
-from llm_gym.envs.minesweeper import MINE, MinesweeperEnv, parse_dig
+from llm_gym.envs.minesweeper import MinesweeperEnv, parse_dig
 from llm_gym.errors import ConfigError
 
 #    0 1 2 3
@@ -23,7 +24,7 @@ def on(mines, rows=4, cols=4, **kwargs):
     count = len(mines)
     env = MinesweeperEnv(rows=rows, cols=cols, mines=count, **{"max_turns": rows * cols, **kwargs})
     env.reset(seed=0)
-    env._number(mines)
+    env._numbers = number_cells(rows, cols, mines)
     return env
 
 
@@ -114,8 +115,8 @@ def test_a_wrong_flag_in_an_opening_is_revealed_with_it():
 @pytest.mark.parametrize(
     ("move", "why"),
     [
-        ("reveal 4 0", "Rows go from 0 to 3, columns to 3."),
-        ("reveal 0 99", "Rows go from 0 to 3, columns to 3."),
+        ("reveal 4 0", "Rows go from 0 to 3 and columns from 0 to 3."),
+        ("reveal 0 99", "Rows go from 0 to 3 and columns from 0 to 3."),
         ("reveal 0 0", "The cell in row 0, column 0 is revealed already."),
         ("flag 0 0", "The cell in row 0, column 0 is revealed already."),
         ("dig 0 0", "Your move must be reveal or flag with a row and a column."),
@@ -221,7 +222,7 @@ def test_the_chances_are_the_shares_of_the_layouts_that_fit():
             layouts = list(every_layout(4, 5, 4, shown))
             hidden, constraints = read(4, 5, 4, shown)
             for cells, danger in chances(constraints[1:], hidden, 4).items():
-                for cell in bits(cells):
+                for cell in each(cells):
                     share = sum(mask >> cell & 1 for mask in layouts) / len(layouts)
                     assert danger == pytest.approx(share)
 
@@ -304,6 +305,8 @@ def test_the_rules_take_their_numbers_from_the_settings():
     rules, _ = MinesweeperEnv(rows=5, cols=7, mines=6, max_turns=50).reset(seed=0)
     assert "A field of 5 rows and 7 columns, both counted from 0, hides 6 mines." in rules
     assert "You have 50 turns." in rules
+    assert "guess" not in rules
+    assert "never need to guess" in MinesweeperEnv(no_guess=True).reset(seed=0)[0]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +317,12 @@ def test_the_rules_take_their_numbers_from_the_settings():
         ({"mines": 0}, "mines must be from 1 to 55 on this field, got 0"),
         ({"mines": 56}, "mines must be from 1 to 55 on this field, got 56"),
         ({"max_turns": 53}, "max_turns must be at least 54, the number of safe cells, got 53"),
-        ({"mines": 13, "no_guess": True}, "no_guess needs .* got 64 cells and 13 mines"),
+        ({"mines": 13, "no_guess": True}, "no_guess needs .* got 8 by 8 cells and 13 mines"),
+        # A long field takes seconds: one place in it that needs a guess is enough to redraw it.
+        (
+            {"cols": 17, "max_turns": 136, "no_guess": True},
+            "at most 16 rows and columns .* got 8 by 17 cells",
+        ),
     ],
 )
 def test_bad_settings_are_named_with_their_value(settings, message):

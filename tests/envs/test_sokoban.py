@@ -272,7 +272,7 @@ def test_a_level_is_the_instance_wherever_the_player_has_gone():
 
 def test_the_rules_name_every_sign_and_the_number_of_boxes():
     rules = SokobanEnv(boxes=3).reset(seed=0)[0]
-    assert "Push all 3 boxes onto goals." in rules
+    assert "Push the 3 boxes onto goals." in rules
     for sign in "#OX*PS":
         assert f" {sign} is " in rules
     assert "Push the box onto the goal." in SokobanEnv(boxes=1, min_pushes=1).reset(seed=0)[0]

@@ -106,7 +106,7 @@ def test_a_digit_is_refused_where_its_row_column_or_box_holds_it(move, valid):
     [
         ("1 1 3", "Row 1, column 1 was given and stays."),
         ("1 1 0", "Row 1, column 1 was given and stays."),
-        ("1 3 0", "Row 1, column 3 is so already."),
+        ("1 3 0", "Row 1, column 3 is already open."),
         ("1 5 1", "Rows and columns go from 1 to 4, digits from 0 to 4."),
         ("0 1 1", "Rows and columns go from 1 to 4, digits from 0 to 4."),
         ("1 3 5", "Rows and columns go from 1 to 4, digits from 0 to 4."),
@@ -130,6 +130,7 @@ def test_a_digit_may_be_wrong_is_then_replaced_or_erased_and_nothing_gives_it_aw
     assert not env.step("1 4 4")[4]["valid_action"]
     env.step("1 3 3")
     assert grid(env)[2] == "3"
+    assert env.step("1 3 3")[0].startswith("Row 1, column 3 is already 3.")
     env.step("1 3 0")
     assert grid(env) == GIVEN
     assert env.step("1 4 4")[4]["valid_action"]

@@ -1,6 +1,5 @@
 """TicTacToe: the rules, the opponent, and chances that can be counted by hand."""
 
-import pickle
 from functools import cache
 
 import pytest
@@ -222,17 +221,6 @@ def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
         while not done:
             assert env.solver_action() == env.oracle_action()
             done = env.step(env.solver_action())[2]
-
-
-def test_pickle_and_restore_keep_the_game():
-    env = TicTacToeEnv()
-    env.reset(seed=3)
-    env.step(env.random_action())
-    saved, copy = env.snapshot(), pickle.loads(pickle.dumps(env))
-    move = env.oracle_action()
-    after = env.step(move)
-    env.restore(saved)
-    assert env.step(move) == after == copy.step(move)
 
 
 def test_the_potential_is_the_gain_in_chance():

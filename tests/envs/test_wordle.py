@@ -66,6 +66,13 @@ def test_every_observation_shows_all_guesses_with_their_marks():
     assert obs.splitlines() == rows
 
 
+def test_the_longest_game_fits_into_an_observation():
+    env = make(word_length=8, list_size=100, max_turns=100)
+    for _ in range(98):
+        assert env.step("zzzzzzzz")[4]["valid_action"]
+    assert env.observation_space.contains(env._rules() + env.step("no such word")[0])
+
+
 def test_running_out_of_guesses_loses_and_tells_the_word():
     obs, reward, terminated, truncated, info = make("crane", max_turns=1).step("slate")
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
@@ -164,7 +171,8 @@ def test_the_potential_is_the_best_share_of_letters_in_place():
         ({"word_length": 9}, "word_length must be from 3 to 8, got 9"),
         ({"list_size": 1}, "list_size must be from 2 to .* for this word_length, got 1"),
         ({"word_length": 3, "list_size": 9999}, "list_size must be from 2 to .*, got 9999"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+        ({"max_turns": 0}, "max_turns must be from 1 to 100, got 0"),
+        ({"max_turns": 101}, "max_turns must be from 1 to 100, got 101"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(settings, message):

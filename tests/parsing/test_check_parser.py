@@ -34,10 +34,8 @@ def test_replies_are_counted_and_problems_shown(outputs, capsys):
     assert "line 4: I could not read your tool call: the JSON is cut off" in out
 
 
-def test_replies_without_a_problem_pass(outputs, capsys):
+def test_replies_without_a_problem_pass(outputs):
     assert main(["check-parser", outputs(GOOD, "Final Answer: 4"), "--parser", "react"]) == 0
-    assert main(["check-parser", outputs(), "--parser", "json"]) == 0
-    assert "0 replies" in capsys.readouterr().out
 
 
 def test_calls_are_checked_against_tools(outputs, capsys):

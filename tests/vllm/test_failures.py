@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -48,20 +49,38 @@ def separate(folder):
     while (alive := children() & made.processes) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not alive, "every process that vLLM started has ended"
+    waiting = [thread.name for thread in threading.enumerate() if not thread.daemon]
+    assert waiting == ["MainThread"], "nothing that Python would wait for at its end"
 
 
-def test_a_separate_process_samples_takes_weights_and_then_dies(separate, lm):
+def send(engine, what):
+    for process in engine.processes & children():
+        os.kill(process, what)
+
+
+def test_a_separate_process_samples_takes_weights_outlives_an_interrupt_and_dies(separate, lm):
     requests = asked()
     assert largest_gap(lm, requests, separate.generate(requests)) <= 1e-4
     for weight in lm.parameters():
         weight.data.mul_(1.1)
     separate.update_weights(served_weights(lm), 1)
-    assert largest_gap(lm, requests, separate.generate(requests)) <= 1e-4
+    replies = separate.generate(requests)
+    assert largest_gap(lm, requests, replies) <= 1e-4
 
     separate.submit(asked(max_tokens=400))
     separate.poll(0.0)
-    for process in separate.processes:
-        os.kill(process, signal.SIGKILL)
+    send(separate, signal.SIGSTOP)  # so that it is waited for, and has something to say later
+    send(separate, signal.SIGINT)  # a terminal interrupts every process
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        drain(separate)
+    send(separate, signal.SIGCONT)
+    assert separate.cancel()
+    assert [again.ids for again in separate.generate(requests)] == [said.ids for said in replies]
+
+    separate.submit(asked(max_tokens=400))
+    separate.poll(0.0)
+    send(separate, signal.SIGKILL)
     with pytest.raises(EngineError, match="vLLM lost its process; it was ended with") as e:
         drain(separate)
     assert "\n" not in str(e.value)
@@ -70,18 +89,23 @@ def test_a_separate_process_samples_takes_weights_and_then_dies(separate, lm):
         separate.submit(requests)
 
 
-def test_a_process_that_hangs_is_given_up(separate):
+def test_a_process_that_hangs_is_given_up(separate, lm, monkeypatch):
     separate.generate(asked(1))
     separate.stall_s = 2.0
-    separate.submit(asked(max_tokens=400))
-    for process in separate.processes:
-        os.kill(process, signal.SIGSTOP)
     try:
-        with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with"):
-            drain(separate)
+        with monkeypatch.context() as patched:
+            patched.setattr(separate, "close", lambda: None)
+            separate.submit(asked(max_tokens=400))
+            send(separate, signal.SIGSTOP)
+            with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with"):
+                drain(separate)
+        send(separate, signal.SIGCONT)
+        separate.cancel()
+        send(separate, signal.SIGSTOP)
+        with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with 0 replies"):
+            separate.update_weights(served_weights(lm), 1)
     finally:
-        for process in separate.processes & children():
-            os.kill(process, signal.SIGCONT)
+        send(separate, signal.SIGCONT)
 
 
 def test_a_cache_that_holds_no_reply_is_one_sentence_at_the_start(folder):

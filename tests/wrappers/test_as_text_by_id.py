@@ -59,6 +59,13 @@ def test_an_id_that_does_not_exist_is_one_sentence():
         gym.make("llm_gym/AsText-v0", env_id="Nothing-v0")
 
 
+def test_an_id_that_needs_another_package_says_so(monkeypatch):
+    spec = EnvSpec("NeedsMore-v0", entry_point="nowhere_at_all:Game")
+    monkeypatch.setitem(gym.registry, spec.id, spec)
+    with pytest.raises(ConfigError, match="cannot build NeedsMore-v0: No module named"):
+        gym.make("llm_gym/AsText-v0", env_id="NeedsMore-v0")
+
+
 @pytest.mark.parametrize(
     "kwargs",
     [{}, {"vectorization_mode": "async", "vector_kwargs": {"shared_memory": False}}],

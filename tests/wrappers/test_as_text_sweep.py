@@ -76,8 +76,8 @@ def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
     raw = gym.make(env_id)
     answers, seed = [], 0
     env.reset(seed=seed)
-    for number, text in enumerate(TEXTS * 2):
-        action = text if number % 2 else env.random_action()
+    for turn in range(2 * len(TEXTS)):
+        action = TEXTS[turn // 2] if turn % 2 else env.random_action()
         before = len(witness.calls)
         observation, reward, terminated, truncated, info = env.step(action)
         assert observation in env.observation_space

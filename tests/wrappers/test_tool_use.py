@@ -141,6 +141,18 @@ def test_finish_plays_its_answer_without_using_up_a_call():
     assert sum(info["reward_terms"].values()) == reward
 
 
+def test_a_finish_that_fails_says_why_and_costs_what_an_unusable_reply_costs():
+    env = using("finish", game={"max_turns": 2})
+    env.reset(seed=0)
+    observation, _, terminated, _, info = env.step('{"tool": "finish", "args": {}}')
+    assert observation.startswith("finish was not called: answer is missing.\n")
+    assert "no tool calls left" not in observation
+    assert (info["turn"], info["invalid_actions"], info["tool_calls_left"]) == (1, 1, 10)
+    assert observation in env.observation_space
+    assert not terminated
+    assert env.step('{"tool": "finish", "args": {}}')[2], "and so it comes to an end"
+
+
 def test_tools_forget_when_an_episode_begins_and_close_with_the_environment():
     memo = Memo()
     env = using(memo)

@@ -59,7 +59,8 @@ class CookingWorldEnv(WorldEnv):
         cut: Whether the recipe asks for cutting.
         cook: Whether the recipe asks for cooking.
         style: ``prose`` or ``terse``.
-        max_turns: Turns allowed.
+        max_turns: Turns allowed, at least 3 more than ingredients; how many a meal takes depends
+            on the house.
         **common: See ``TextEnv``.
 
     Version history:
