@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_gym_agents.checkpoint import (
     CheckpointError,
@@ -18,6 +18,7 @@ from llm_gym_agents.checkpoint import (
 )
 
 if TYPE_CHECKING:
+    from llm_gym_agents.sources import EnvSource
     from llm_gym_agents.trainer import PPOTrainer
 
 
@@ -70,3 +71,11 @@ def restore(trainer: PPOTrainer, state: TrainerState) -> None:
     trainer.iteration, trainer.success = state.iteration, state.success
     set_rng_state(state.parts["rng"])
     trainer.publisher.publish(trainer.iteration)
+
+
+def handed_over(environment: EnvSource | None, **objects: Any) -> list[str]:
+    """Return the names of what a program gave that no file can bring back."""
+    named = environment is None or isinstance(environment, str)
+    return [name for name, each in objects.items() if each is not None] + ["environment"] * (
+        not named
+    )

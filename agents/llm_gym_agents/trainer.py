@@ -42,7 +42,7 @@ from llm_gym_agents.model import PolicyValueModel
 from llm_gym_agents.ppo import PPO, NotFiniteError
 from llm_gym_agents.publish import Publisher
 from llm_gym_agents.rewards import apply_reward_fn, reward_metrics
-from llm_gym_agents.run_state import restore, state_of
+from llm_gym_agents.run_state import handed_over, restore, state_of
 from llm_gym_agents.schedule import Curriculum, learning_rate_factor
 from llm_gym_agents.sources import EnvSource
 from llm_gym_agents.tasks import EpisodeTask, episode_seed
@@ -89,7 +89,7 @@ class PPOTrainer:
         self.environment = training_env(config, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
-        self.given = _given(
+        self.given = handed_over(
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
@@ -104,17 +104,8 @@ class PPOTrainer:
         self.ppo = PPO(
             self.model, config.training, self._reference(), norm_length=most_tokens(config)
         )
-        self.engine = build_engine(config, lm, tokenizer)
         self._val = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
-        try:
-            self.publisher = Publisher(self.engine, lm)
-            self.publisher.publish(0)
-            self.policy = build_policy(config, self.engine, tokenizer)
-            self.collector = self._collector(self.environment)
-            self._val_collector = None if self._val is None else self._collector(self._val)
-        except BaseException:  # nobody else could end its processes
-            self.engine.close()
-            raise
+        self._open_players()
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
         )
@@ -132,6 +123,19 @@ class PPOTrainer:
         """Seconds of training so far, over every process that had a part in it."""
         self.success: float | None = None
         """Held-out success of the present weights; None if they were not evaluated."""
+
+    def _open_players(self) -> None:
+        """Build what plays: the engine, the policy, and collectors of episodes."""
+        self.engine = build_engine(self.config, self.lm, self.tokenizer)
+        try:
+            self.publisher = Publisher(self.engine, self.lm)
+            self.publisher.publish(0)
+            self.policy = build_policy(self.config, self.engine, self.tokenizer)
+            self.collector = self._collector(self.environment)
+            self._val_collector = None if self._val is None else self._collector(self._val)
+        except BaseException:  # nobody else could end its processes
+            self.engine.close()
+            raise
 
     def _language_model(
         self, model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
@@ -380,13 +384,6 @@ class PPOTrainer:
         told = NotFiniteError(f"{error}; the batch is in {place}")
         told.batch = error.batch
         return told
-
-
-def _given(environment: EnvSource | None, **objects: Any) -> list[str]:
-    named = environment is None or isinstance(environment, str)
-    return [name for name, each in objects.items() if each is not None] + ["environment"] * (
-        not named
-    )
 
 
 def create_trainer(

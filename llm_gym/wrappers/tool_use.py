@@ -91,6 +91,7 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         self._text = self._instructions() if describe else ""
         self.observation_space = AnyText(self._longest())
         self._left = max_calls
+        self._playing = False
         self._info: dict[str, Any] = {}
 
     @property
@@ -113,7 +114,7 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         """Begin an episode with a full budget and tools that remember nothing."""
         observation, info = self.env.reset(seed=seed, options=options)
         self.registry.reset()
-        self._left = self.max_calls
+        self._left, self._playing = self.max_calls, True
         if prompt := info.get("system_prompt"):
             info = {**info, "system_prompt": _joined(prompt, self._text)}
         else:
@@ -123,7 +124,7 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         """Run the calls in ``action``, or play it."""
-        if not isinstance(action, str):
+        if not self._playing or not isinstance(action, str):
             return self.env.step(action)  # the environment says what is wrong with that
         parsed = self.parser.parse(action)
         if not is_call(parsed, self.registry):
@@ -156,7 +157,7 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         self, action: str, ran: Ran | None
     ) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._info = info
+        self._info, self._playing = info, not (terminated or truncated)
         terms = self._costs(ran) if ran is not None else {}
         if terms:
             info = {**info, "reward_terms": {**info.get("reward_terms", {}), **terms}}

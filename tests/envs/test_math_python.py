@@ -122,7 +122,7 @@ def test_neither_reset_nor_answers_start_a_process(env, monkeypatch):
     monkeypatch.setattr(Sandbox, "_started", None)
     for seed in range(5):
         env.reset(seed=seed)
-        env.step("answer: 1")
+        assert env.step("answer: 1")[4]["valid_action"], "and _started would have raised"
 
 
 @needs_python

@@ -118,9 +118,7 @@ def test_a_process_of_vllms_ends_when_its_owner_is_killed():
         os._exit(0)
     worker = int(os.read(read, 20))
     time.sleep(0.2)
-    os.kill(worker, signal.SIGINT)  # as a terminal does, to all of them
-    time.sleep(0.2)
-    os.kill(worker, 0)
+    assert is_alive(worker)
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
     deadline = time.monotonic() + 10

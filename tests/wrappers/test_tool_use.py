@@ -7,6 +7,7 @@ import warnings
 import gymnasium as gym
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import llm_gym
@@ -107,6 +108,19 @@ def test_a_call_over_the_budget_costs_what_an_unusable_reply_costs():
     assert (info["turn"], info["invalid_actions"], terminated) == (1, 1, False)
     _, _, terminated, truncated, info = env.step("{'tool': 'double'}")
     assert (terminated, truncated, info["stop_reason"]) == (True, False, StopReason.LOST)
+
+
+def test_tools_are_for_an_episode_that_is_under_way():
+    env = using()
+    with pytest.raises(ResetNeeded):
+        env.step(call("double", number=1))
+    env.reset(seed=0)
+    assert env.step(env.unwrapped.oracle_action())[2]
+    with pytest.raises(ResetNeeded):
+        env.step(call("double", number=1))
+    assert env.registry.counts["double"].calls == 0
+    env.reset(seed=0)
+    assert env.step(call("double", number=1))[0] == "2"
 
 
 def test_without_a_budget_calls_never_end():

@@ -11,10 +11,12 @@ import gc
 import importlib.util
 import logging
 import os
+import signal
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from llm_gym_agents.engines import patience
@@ -58,7 +60,7 @@ def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
         "VLLM_CPU_KVCACHE_SPACE": str(cache_gb),
     }
-    with _environment(environment), warnings.catch_warnings():
+    with _environment(environment), _without_interrupts(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("vllm").setLevel(environment["VLLM_LOGGING_LEVEL"])
         import vllm
@@ -187,3 +189,26 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Have processes that are started within this block leave interrupts to this one.
+
+    A terminal sends an interrupt to all of them, and vLLM's would end of it. What is blocked when
+    a process is started stays blocked in it, and in those that it starts.
+    """
+    usual = BaseProcess.start
+
+    def start(process: BaseProcess) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            usual(process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    BaseProcess.start = start  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        BaseProcess.start = usual  # type: ignore[method-assign]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -41,13 +40,8 @@ class WorkerSide:
         return [name for name, _ in model.named_parameters()]
 
     def llm_gym_follow(self, owner: int) -> None:
-        """Leave interrupts to the process that started all this, and end when it is gone.
-
-        A terminal sends an interrupt to every process, and vLLM's would end of it.
-        """
+        """End, and with it all of vLLM, when the process that started it is gone."""
         if os.getpid() != owner:
-            with contextlib.suppress(ValueError):  # only a main thread may say so
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
             threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
 
 
