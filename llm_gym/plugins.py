@@ -116,8 +116,10 @@ def _register(entry: EntryPoint, loaded: Any) -> None:
             raise ConfigError(f"the id {entry.name} is taken")
         # By name, so that a spec of it goes through JSON and to other processes.
         gym.register(id=entry.name, entry_point=entry.value)
-    elif callable(loaded):
+    elif callable(loaded) and not isinstance(loaded, type):
         loaded()
+    else:
+        raise ConfigError(f"{entry.value} is neither a gymnasium.Env class nor a function")
 
 
 def _package(entry: EntryPoint) -> str:

@@ -19,8 +19,7 @@ from llm_gym.legacy import (
     SimpleGameEnvironment,
     as_gym,
 )
-from tests.old_games import Step, TextGame
-
+from tests.old_games import TextGame
 
 # --- the base ----------------------------------------------------------------------------
 

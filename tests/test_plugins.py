@@ -14,7 +14,12 @@ MODULE = """
 import gymnasium as gym
 from llm_gym.envs.guess_the_number import GuessTheNumberEnv
 
+NUMBER = 5
+
 class OneEnv(GuessTheNumberEnv):
+    pass
+
+class NoEnv:
     pass
 
 def register():
@@ -36,6 +41,8 @@ steal = fake_envs:steal
 missing = fake_envs:nothing
 gone = no_such_module:register
 not an id = fake_envs:OneEnv
+constant = fake_envs:NUMBER
+class = fake_envs:NoEnv
 """
 
 
@@ -76,6 +83,8 @@ def test_a_broken_plugin_is_skipped_with_the_reason_and_leaves_nothing_behind():
     assert "AttributeError" in problems["missing"]
     assert "No module named 'no_such_module'" in problems["gone"]
     assert problems["not an id"]
+    for name in ("constant", "class"):
+        assert "is neither a gymnasium.Env class nor a function" in problems[name]
     assert "it replaces CartPole-v1, which is somebody else's" in problems["steal"]
     assert gym.spec("CartPole-v1").id == "CartPole-v1"
     assert (

@@ -27,6 +27,7 @@ _HARMLESS = frozenset(
         "gymnasium.wrappers.common:OrderEnforcing",
         "gymnasium.wrappers.common:PassiveEnvChecker",
         "gymnasium.wrappers.common:TimeLimit",
+        "llm_gym.wrappers.as_text.wrapper:AsText",
         "llm_gym.wrappers.limits:EpisodeLimits",
         "llm_gym.wrappers.max_invalid:MaxInvalid",
         "llm_gym.wrappers.token_budget:TokenBudget",

@@ -117,6 +117,8 @@ class WordsReader(Reader):
 
     >>> WordsReader(spaces.Text(5)).how()
     'a text of 1 to 5 characters'
+    >>> WordsReader(spaces.Text(5, charset="UDLR")).how()
+    'a text of 1 to 5 characters among DLRU'
     """
 
     def __init__(self, space: spaces.Text) -> None:
@@ -146,13 +148,12 @@ class WordsReader(Reader):
 
     def how(self) -> str:
         words = f"a text of {self.space.min_length} to {self.space.max_length} characters"
-        letters = () if isinstance(self.space, AnyText) else self.space.character_list
+        if isinstance(self.space, AnyText):
+            return words
+        letters = sorted(self.space.character_list)
         everyday = set(string.ascii_letters + string.digits)
-        return (
-            words
-            if everyday >= set(letters) or len(letters) > 64
-            else (f"{words} among {''.join(letters)}")
-        )
+        many = len(letters) > 64 or everyday <= set(letters)
+        return words if many else f"{words} among {''.join(letters)}"
 
     def pattern(self) -> str:
         least, most = self.space.min_length, min(self.space.max_length, 10_000)
@@ -221,7 +222,7 @@ class PartsReader(Reader):
     def _kind(self) -> str:
         if self.is_dict:
             return f"a JSON object with {', '.join(map(json.dumps, self.parts))}"
-        return f"a JSON list of {len(self.parts)} parts"
+        return f"a JSON list of {len(self.parts)} part{'s' * (len(self.parts) != 1)}"
 
     def _title(self, name: str) -> str:
         return json.dumps(name) if self.is_dict else f"part {int(name) + 1}"

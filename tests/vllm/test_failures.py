@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from llm_gym.errors import LLMGymError
+from llm_gym_agents.build import tiny_llama
 from llm_gym_agents.checkpoint import served_weights
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm_engine import VLLMEngine
+from llm_gym_agents.tokenizers import byte_tokenizer
 from tests.vllm.test_sampling import asked, largest_gap
 
 
@@ -108,7 +111,29 @@ def test_a_process_that_hangs_is_given_up(separate, lm, monkeypatch):
         send(separate, signal.SIGCONT)
 
 
-def test_a_cache_that_holds_no_reply_is_one_sentence_at_the_start(folder):
-    with pytest.raises(EngineError, match="vLLM could not start with") as found:
-        VLLMEngine(folder, dtype="float32", eager=True, max_model_len=100_000)
+def test_a_cache_that_holds_no_reply_is_one_sentence_at_the_start(tmp_path):
+    tokenizer = byte_tokenizer()
+    shape = {"hidden_size": 64, "heads": 2, "layers": 16, "context_length": 200_000}
+    tiny_llama(tokenizer, **shape).save_pretrained(tmp_path)
+    with pytest.raises(EngineError, match=r"could not start with .* (KV|GiB|memory)") as found:
+        VLLMEngine(str(tmp_path), dtype="float32", eager=True)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"max_model_len": 100_000}, r"could not start with .*: .*max_model_len \(100000\)"),
+        ({"dtype": "float7"}, "could not start with .*: .*dtype"),
+        ({"max_model_len": 0}, "max_model_len must be a whole number, at least 1, got 0"),
+        ({"max_rows": 0}, "max_rows must be a whole number, at least 1, got 0"),
+        ({"cache_gb": 0.5}, "cache_gb must be a whole number, at least 1, got 0.5"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size must be a whole number"),
+        ({"gpu_memory_utilization": 2}, r"gpu_memory_utilization in \(0, 1\], got 600.0 and 2"),
+        ({"stall_s": 0}, "stall_s must be above 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_sentence(folder, settings, sentence):
+    with pytest.raises(LLMGymError, match=sentence) as found:
+        VLLMEngine(folder, eager=True, **settings)
     assert "\n" not in str(found.value)

@@ -1,9 +1,14 @@
 """Engines that are built in one line, by a trainer, or in a way that goes wrong."""
 
+import json
+import re
+
 import pytest
 import torch
 
+from llm_gym import cli
 from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.engines import vllm_runtime
 from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.load import load_tokenizer
 from llm_gym_agents.engines.probe import Probe, StaleWeightsError
@@ -31,6 +36,18 @@ def test_the_one_liner_plays_64_environments(folder):
         policy.engine.close()
 
 
+def test_the_command_plays_with_moves_that_can_be_used(folder, capfd):
+    options = ["--model", folder, "--engine", "vllm", "--constrained", "--max-tokens", "32"]
+    assert cli.main(["eval", ENV, *options, "--engine-set", "max_model_length=400"]) == 2
+    assert "did you mean max_model_len?" in capfd.readouterr().err
+    options += ["--engine-set", "eager=true", "--engine-set", "max_model_len=400"]
+    assert cli.main(["eval", ENV, *options, "--episodes", "4", "--json"]) == 0
+    out, err = capfd.readouterr()
+    [result] = json.loads(out)
+    assert (result["episodes"], result["invalid"]) == (4, 0.0)
+    assert not re.search(r"INFO|safetensors|regex|Error", err), err
+
+
 def test_vllms_own_reload_of_packed_layers_is_right_or_caught(folder, lm, monkeypatch):
     """With oneDNN ``reload_weights`` keeps the old linear layers on some machines."""
     import vllm._custom_ops as ops
@@ -55,7 +72,7 @@ def test_vllms_own_reload_of_packed_layers_is_right_or_caught(folder, lm, monkey
         packed.close()
 
 
-def test_two_ppo_iterations_train_through_vllm(folder, lm, tmp_path):
+def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_path, monkeypatch):
     config = ConfigStore()
     config.inference.backend, config.inference.engine = "vllm", {"eager": True}
     config.inference.max_tokens = 4
@@ -81,5 +98,26 @@ def test_two_ppo_iterations_train_through_vllm(folder, lm, tmp_path):
         assert trainer.engine.version == 2
         requests = asked()
         assert largest_gap(lm, requests, trainer.engine.generate(requests)) <= 1e-4
+
+        shaken(lm)
+        trainer.load_checkpoint(trainer.checkpoints.latest())
+        assert largest_gap(lm, requests, trainer.engine.generate(requests)) <= 1e-4, "as resumed"
+
+        fail_after(trainer.engine, 3, monkeypatch)
+        with pytest.raises(EngineError, match=r"^vLLM failed: the driver is gone; it was ended"):
+            trainer.fit(1, 3)
     finally:
         trainer.cleanup()
+    trainer.cleanup()
+    assert not vllm_runtime._inside, "another engine can be built"
+
+
+def fail_after(engine, steps, monkeypatch):
+    step, left = engine._engine.step, iter(range(steps))
+
+    def failing():
+        if next(left, None) is None:
+            raise RuntimeError("the driver is gone\nand so on")
+        return step()
+
+    monkeypatch.setattr(engine._engine, "step", failing)

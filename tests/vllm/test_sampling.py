@@ -8,6 +8,7 @@ import pytest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.engines.vllm_runtime import parameters
 from tests.vllm.conftest import prompts
 
 
@@ -111,6 +112,36 @@ def test_a_pattern_holds_the_whole_reply(engine):
     texts = [engine.tokenizer.decode(reply.ids, skip_special_tokens=True) for reply in replies]
     assert all(re.fullmatch("(go|look) (north|south)", text) for text in texts), texts
     assert len(set(texts)) > 1
+
+
+def test_a_pattern_made_of_escaped_words_is_no_noise(engine, capfd):
+    words = re.escape("go to room #1 & look~")
+    [reply] = engine.generate(asked(1, pattern=words, max_tokens=32))
+    text = engine.tokenizer.decode(reply.ids, skip_special_tokens=True)
+    assert text == "go to room #1 & look~"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_second_turn_reads_only_what_is_new(engine, monkeypatch):
+    known, take = [], engine._take
+
+    def note(output):
+        known.append(output.num_cached_tokens)
+        return take(output)
+
+    monkeypatch.setattr(engine, "_take", note)
+    opening = [at * at % 200 + 1 for at in range(300)]
+    [reply] = engine.generate([Request(opening, Sampling(max_tokens=8))])
+    engine.generate([Request([*opening, *reply.ids, 1, 2, 3], Sampling(max_tokens=1))])
+    first, second = known
+    assert first == 0
+    assert second >= 256, "all but the last block, of 128 tokens on a CPU"
+
+
+def test_vllm_is_asked_for_no_text_and_no_log_probs_but_those_of_the_reply():
+    made = parameters(Sampling(), limit=9, ends=frozenset({3, 2}), streamed=False)
+    assert (made.logprobs, made.prompt_logprobs, made.detokenize) == (0, None, False)
+    assert (made.max_tokens, made.stop_token_ids) == (9, [2, 3])
 
 
 def test_scores_are_those_of_the_transformers_engine(engine, lm):

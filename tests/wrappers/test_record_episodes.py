@@ -11,7 +11,7 @@ from llm_gym.episodes import play_episode, read_episodes, write_episodes
 from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.errors import ConfigError, RecordError
 from llm_gym.outcome import StopReason
-from llm_gym.wrappers import EpisodeLimits, RecordEpisodes, ToolUse
+from llm_gym.wrappers import AsText, EpisodeLimits, RecordEpisodes, ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"
 
@@ -94,7 +94,7 @@ def test_a_path_says_what_it_is(path):
 
 def written(path, *envs, seeds=(0, 1)):
     episodes = [
-        play_episode(env, lambda _, env=env: env.unwrapped.random_action(), seed=seed)
+        play_episode(env, lambda _, env=env: env.get_wrapper_attr("random_action")(), seed=seed)
         for env in envs
         for seed in seeds
     ]
@@ -110,9 +110,10 @@ def test_saved_episodes_play_out_the_same(path, capsys):
         gym.make("llm_gym/FrozenLakeSlippery-v0"),
         EpisodeLimits(gym.make("llm_gym/TextGame-v0"), max_turns=4),
         ToolUse(gym.make(GAME, max_turns=3), ["finish"], "json"),
+        AsText(gym.make("FrozenLake-v1")),
     )
     assert main(["replay", str(path)]) == 0
-    assert capsys.readouterr().out == "8 the same, 0 different, 0 not played\n"
+    assert capsys.readouterr().out == "10 the same, 0 different, 0 not played\n"
 
 
 def spoil(episode, field):
@@ -192,6 +193,8 @@ def test_only_as_many_as_asked_for(path, capsys):
 
 def hostile(spec, kind):
     wrapper = {"name": "x", "entry_point": "subprocess:Popen", "kwargs": {"args": ["true"]}}
+    as_text = {"name": "AsText", "entry_point": "llm_gym.wrappers.as_text.wrapper:AsText"}
+    as_text["kwargs"] = {"phrasebook": "os:system"}
 
     def using(*tools):
         entry = "llm_gym.wrappers.tool_use:ToolUse"
@@ -206,6 +209,7 @@ def hostile(spec, kind):
         "function": using("os:system"),
         "open sandbox": using({"tool": "python", "isolation": "none"}),
         "server": using({"mcp": ["true"]}),
+        "phrasebook": {**spec, "additional_wrappers": [as_text]},
         "setting": {**spec, "kwargs": {"env": ["os:system"]}},
         "vector": {**spec, "vector_entry_point": "os:system"},
     }[kind]
@@ -214,7 +218,7 @@ def hostile(spec, kind):
 @pytest.mark.parametrize(
     "kind",
     ["entry point", "another id", "wrapper", "tool", "function", "open sandbox", "server",
-     "setting", "vector"],
+     "phrasebook", "setting", "vector"],
 )  # fmt: skip
 def test_a_file_from_a_stranger_runs_no_code_of_its_own(path, monkeypatch, kind):
     def explode(*args, **kwargs):

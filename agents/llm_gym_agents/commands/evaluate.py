@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
     policy = LLMPolicy.from_pretrained(
         options.model,
         engine=options.engine,
-        config={"patterns": True} if options.constrained and options.engine == "vllm" else None,
+        config=_engine_settings(options),
         context=options.context,
         sampling=Sampling(
             max_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p
@@ -42,6 +43,13 @@ def main(argv: list[str]) -> int:
         results = [_play(env_id, policy, options) for env_id in ids]
     show(results, options.json)
     return 0
+
+
+def _engine_settings(options: argparse.Namespace) -> dict[str, Any]:
+    given = settings(options.engine_set, "--engine-set")
+    if options.constrained and options.engine != "transformers":
+        given.setdefault("patterns", True)
+    return given
 
 
 def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evaluation:
@@ -86,6 +94,13 @@ def _parser() -> argparse.ArgumentParser:
         "--constrained",
         action="store_true",
         help="allow only moves that can be used (vllm, sglang)",
+    )
+    parser.add_argument(
+        "--engine-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the engine, such as --engine-set max_model_len=4096 (repeatable)",
     )
     add_arguments(parser)
     parser.add_argument("--workers", type=int, default=0, help="processes for slow environments")

@@ -37,7 +37,7 @@ _VLLM = (
     "sleeps",
     "stall_s",
 )
-_SGLANG = ("arguments", "max_rows", "stall_s", "url")
+_SGLANG = ("arguments", "max_rows", "patterns", "stall_s", "url")
 SETTINGS: dict[Backend, tuple[str, ...]] = {
     "transformers": (*_COMMON, *_OWN),
     "vllm": (*_COMMON, *_VLLM),

@@ -25,6 +25,7 @@ from llm_gym_agents.engines.base import (
     Request,
     check_prompt,
     end_ids_of,
+    portable_pattern,
 )
 from llm_gym_agents.engines.http_calls import Calls
 from llm_gym_agents.engines.sglang_server import SGLangServer, need_sglang
@@ -39,7 +40,9 @@ _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 class SGLangEngine(Engine):
     """Samples with an SGLang server.
 
-    Log-probs are those of ``softmax(logits / temperature)`` over the whole vocabulary.
+    Log-probs are those of ``softmax(logits / temperature)`` over the whole vocabulary. A server
+    heeds the seed of a request only with ``--enable-deterministic-inference`` among its
+    ``arguments``; without, two runs sample differently.
 
     Args:
         path: The model: a folder or a hub name.
@@ -50,6 +53,8 @@ class SGLangEngine(Engine):
         max_model_len: Most tokens of prompt and reply; by default what the model allows.
         tensor_parallel_size: GPUs to spread the model over.
         max_rows: Most replies that run at once; others wait.
+        patterns: Start so that ``Sampling.pattern`` can be used. A server at a ``url`` must have
+            a tokenizer for that.
         stall_s: Seconds without any reply after which the server is given up.
         trust_remote_code: Whether to run Python code that comes with the model.
     """
@@ -65,6 +70,7 @@ class SGLangEngine(Engine):
         max_model_len: int | None = None,
         tensor_parallel_size: int = 1,
         max_rows: int = 256,
+        patterns: bool = False,
         stall_s: float = 600.0,
         trust_remote_code: bool = False,
     ) -> None:
@@ -77,13 +83,15 @@ class SGLangEngine(Engine):
                 f"arguments are for a server that is started here, got some for the one at {url}"
             )
         own = ["--dtype", dtype, "--tp-size", str(tensor_parallel_size)]
-        own += ["--max-running-requests", str(max_rows), "--skip-tokenizer-init"]
+        own += ["--max-running-requests", str(max_rows)]
+        own += [] if patterns else ["--skip-tokenizer-init"]
         own += ["--context-length", str(max_model_len)] if max_model_len else []
         own += ["--trust-remote-code"] if trust_remote_code else []
         self._config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
         self.path, self.tokenizer, self.stall_s = path, tokenizer, stall_s
         owners = (self._config, _generation_config(path), tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners))
+        self._patterns = patterns or url is not None
         self._requests: dict[int, Request] = {}
         self._closed = False
         self._server = SGLangServer(url, path, [*own, *arguments])
@@ -160,6 +168,8 @@ class SGLangEngine(Engine):
         room = check_prompt(request.prompt, self.context_length, int(self._config.vocab_size))
         if sampling.stop_strings:
             raise ConfigError("SGLang is asked with token ids and knows no stop_strings")
+        if sampling.pattern is not None and not self._patterns:
+            raise ConfigError("a pattern needs an engine that was started with patterns=True")
         parameters = {
             "max_new_tokens": min(sampling.max_tokens, room),
             "temperature": sampling.temperature,
@@ -169,7 +179,7 @@ class SGLangEngine(Engine):
             "stop_token_ids": sorted(self.end_ids.union(sampling.stop_ids)),
             "ignore_eos": True,  # the list before says it all
             "sampling_seed": request.seed & 0x7FFFFFFF,
-            "regex": sampling.pattern,
+            "regex": None if sampling.pattern is None else portable_pattern(sampling.pattern),
         }
         return {
             "input_ids": [int(id) for id in request.prompt],

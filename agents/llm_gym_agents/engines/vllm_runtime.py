@@ -173,7 +173,11 @@ def reason(error: BaseException) -> str:
     """Return the first line of the innermost cause that says something."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return (str(error).strip() or type(error).__name__).split("\n", 1)[0]
+    said = str(error).strip() or type(error).__name__
+    if hasattr(error, "errors"):  # pydantic's, whose first line only counts the faults
+        fault = error.errors()[0]
+        said = ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
+    return said.split("\n", 1)[0]
 
 
 @contextmanager

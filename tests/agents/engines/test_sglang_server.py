@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_gym.endpoint.http_json import HTTPError
+from llm_gym.errors import ConfigError
 from llm_gym_agents.engines import sglang_server
 from llm_gym_agents.engines.base import (
     EngineError,
@@ -150,6 +151,24 @@ def test_a_server_of_our_own_is_told_what_to_serve_and_ended_with_its_children(
     engine.close()
     assert all_gone(pids)
     engine.close()
+
+
+@pytest.mark.parametrize("patterns", [True, False])
+def test_a_server_is_started_with_a_tokenizer_if_patterns_need_it(
+    tiny_folder, package, notes, patterns
+):
+    package(SERVES)
+    engine = SGLangEngine(tiny_folder, patterns=patterns)
+    held = request(9, max_tokens=3, pattern="(yes|no)")
+    try:
+        assert ("--skip-tokenizer-init" in notes()["argv"]) != patterns
+        if patterns:
+            assert len(engine.generate([held])) == 1
+        else:
+            with pytest.raises(ConfigError, match="was started with patterns=True"):
+                engine.submit([held])
+    finally:
+        engine.close()
 
 
 def test_a_server_of_our_own_that_is_killed_says_so(tiny_folder, package, notes):
