@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from torch import Tensor
 from llm_gym_agents.engines.vllm_runtime import keep_weights_in_place
 
 _LOOK_EVERY_S = 1.0
-keep_weights_in_place()  # here, because a worker's process runs nothing else of ours in time
+if "vllm" in sys.modules:  # else somebody is only looking
+    # Here, because a worker's process runs nothing else of ours in time.
+    keep_weights_in_place()
 
 
 class WorkerSide:
