@@ -16,7 +16,7 @@ def test_there_are_four_ways_of_about_ten_lines():
     for way, block in zip(WAYS, BLOCKS, strict=False):
         assert way in block
         lines = [line for line in block.splitlines() if line.strip()]
-        assert len(lines) <= 12
+        assert len(lines) <= 15  # a class with its five methods
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")  # minigrid's own
