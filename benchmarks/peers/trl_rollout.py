@@ -12,12 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 from pathlib import Path
 from time import perf_counter
 
 from accelerate import Accelerator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_generation import VLLMGeneration
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from machine import provenance
 
 RESULTS = Path(__file__).parents[1] / "results"
 TURNS, REPLY = 8, 32
@@ -72,7 +76,7 @@ def main() -> None:
             tokens = play(generation, tokenizer, envs)
             took.append(perf_counter() - start)
         rows.append({"envs": envs, "tokens_per_s": round(tokens / statistics.median(took))})
-    made = {"args": vars(args), "rows": rows}
+    made = {**provenance(__file__, ("torch", "trl", "vllm")), "args": vars(args), "rows": rows}
     name = "_".join(filter(None, ("rollout_trl", args.place)))
     (RESULTS / f"{name}.json").write_text(json.dumps(made, indent=1) + "\n")
     print(json.dumps(made))

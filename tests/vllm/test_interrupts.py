@@ -1,5 +1,6 @@
 """What is broken off, refused or dropped leaves nothing behind in vLLM."""
 
+import contextlib
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ import pytest
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.engines import vllm_runtime
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from tests.vllm.conftest import prompts
 from tests.vllm.test_sampling import asked, largest_gap
@@ -102,6 +104,20 @@ def asked_by_vllm():
     from vllm import SamplingParams
 
     return SamplingParams(max_tokens=100, detokenize=False, ignore_eos=True)
+
+
+def test_an_interrupt_ends_a_start_whatever_vllm_does_about_it(folder, monkeypatch):
+    import vllm
+
+    def swallows(*args, **settings):  # as vLLM does while it waits for its process
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return "started nonetheless"
+
+    monkeypatch.setattr(vllm, "LLM", swallows)
+    with pytest.raises(KeyboardInterrupt):
+        vllm_runtime.start(folder, separate=True, cache_gb=1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_process_of_vllms_ends_when_its_owner_is_killed():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import weakref
 
 import pytest
 import torch
@@ -32,8 +33,15 @@ def test_the_one_liner_plays_64_environments(folder):
         assert result.tokens > 64
         with pytest.raises(EngineError, match="one vLLM engine lives in this process already"):
             VLLMEngine(folder)
+        weight = weakref.ref(next(model_of(policy.engine).parameters()))
+        assert weight() is not None
     finally:
         policy.engine.close()
+    assert weight() is None, "the memory of the weights is free"
+
+
+def model_of(engine):
+    return engine._engine.model_executor.driver_worker.model_runner.model
 
 
 def test_the_command_plays_with_moves_that_can_be_used(folder, capfd):

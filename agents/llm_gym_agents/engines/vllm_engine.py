@@ -335,7 +335,10 @@ class VLLMEngine(Engine):
         llm, self._llm = self._llm, None
         self._requests.clear()
         if llm is not None:
-            vllm_runtime.stop(llm)
+            inside = vllm_runtime.stop(llm)
+            del llm  # it holds on to the memory
+            if inside:
+                vllm_runtime.free()
 
     @property
     def _engine(self) -> Any:

@@ -12,10 +12,12 @@ import importlib.util
 import logging
 import os
 import signal
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -60,9 +62,14 @@ def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
         "VLLM_CPU_KVCACHE_SPACE": str(cache_gb),
     }
-    with _environment(environment), _without_interrupts(), warnings.catch_warnings():
+    with (
+        _environment(environment),
+        _interruptible(),
+        _interrupts_are_ours(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
-        logging.getLogger("vllm").setLevel(environment["VLLM_LOGGING_LEVEL"])
+        logging.getLogger("vllm").setLevel(environment["VLLM_LOGGING_LEVEL"].upper())
         import vllm
         from vllm.platforms import current_platform
 
@@ -81,9 +88,11 @@ def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
                 seed=0,
                 **settings,
             )
-        except Exception as error:
+        except BaseException as error:
             if not separate:
-                _free()
+                free()
+            if not isinstance(error, Exception):
+                raise
             raise EngineError(f"vLLM could not start with {path!r}: {reason(error)}") from error
         if not separate:
             _inside.add(llm)
@@ -101,17 +110,16 @@ def watch(llm: Any, look: patience.Look) -> None:
     patience.watch(llm.llm_engine.engine_core.outputs_queue, look_if_alive)
 
 
-def stop(llm: Any) -> None:
-    """End vLLM's processes and free its memory."""
+def stop(llm: Any) -> bool:
+    """End vLLM and its processes; return whether something of it is to be freed in this one."""
     llm.llm_engine.engine_core.shutdown()
-    if llm in _inside:
-        _inside.discard(llm)
-        del llm
-        _free()
+    inside = llm in _inside
+    _inside.discard(llm)
+    return inside
 
 
-def _free() -> None:
-    """Free what vLLM has in this process, its process groups among it."""
+def free() -> None:
+    """Free what nobody holds on to any more, and vLLM's process groups."""
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
     gc.collect()
@@ -196,12 +204,13 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def _interrupts_are_ours() -> Iterator[None]:
     """Have processes that are started within this block leave interrupts to this one.
 
     A terminal sends an interrupt to all of them, and vLLM's would end of it. What is blocked when
     a process is started stays blocked in it, and in those that it starts.
     """
+    resource_tracker.ensure_running()  # starting it would unblock them
     usual = BaseProcess.start
 
     def start(process: BaseProcess) -> None:
@@ -216,3 +225,30 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         BaseProcess.start = usual  # type: ignore[method-assign]
+
+
+class _InterruptedError(BaseException):
+    """An interrupt that nobody takes for one."""
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let an interrupt end this block; vLLM catches a ``KeyboardInterrupt`` and waits on."""
+    usual = signal.getsignal(signal.SIGINT)
+    if (
+        usual is not signal.default_int_handler
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise _InterruptedError
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    except _InterruptedError:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, usual)
