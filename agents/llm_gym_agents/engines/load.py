@@ -14,6 +14,7 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -106,6 +107,14 @@ def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedT
     except (OSError, ValueError) as error:
         raise ConfigError(f"no tokenizer could be loaded from {path!r}: {_first(error)}") from error
     return with_padding(tokenizer)
+
+
+def load_generation_config(path: str) -> GenerationConfig | None:
+    """Return the generation settings at ``path``, which a folder may do without."""
+    try:
+        return GenerationConfig.from_pretrained(path)
+    except OSError:
+        return None
 
 
 def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import (
@@ -28,6 +28,7 @@ from llm_gym_agents.engines.base import (
     portable_pattern,
 )
 from llm_gym_agents.engines.http_calls import Calls
+from llm_gym_agents.engines.load import load_generation_config
 from llm_gym_agents.engines.sglang_server import SGLangServer, need_sglang
 from llm_gym_agents.engines.weight_push import shared_memory
 
@@ -89,7 +90,7 @@ class SGLangEngine(Engine):
         own += ["--trust-remote-code"] if trust_remote_code else []
         self._config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
         self.path, self.tokenizer, self.stall_s = path, tokenizer, stall_s
-        owners = (self._config, _generation_config(path), tokenizer)
+        owners = (self._config, load_generation_config(path), tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners))
         self._patterns = patterns or url is not None
         self._requests: dict[int, Request] = {}
@@ -272,13 +273,6 @@ class SGLangEngine(Engine):
     def _need_open(self) -> None:
         if self._closed:
             raise EngineError("the engine is closed")
-
-
-def _generation_config(path: str) -> GenerationConfig | None:
-    try:
-        return GenerationConfig.from_pretrained(path)
-    except OSError:  # a folder may do without
-        return None
 
 
 def _dtype(said: str, config: Any) -> torch.dtype:

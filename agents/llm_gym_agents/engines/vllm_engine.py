@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents.engines import patience, vllm_runtime
@@ -26,6 +26,7 @@ from llm_gym_agents.engines.base import (
     check_prompt,
     end_ids_of,
 )
+from llm_gym_agents.engines.load import load_generation_config
 from llm_gym_agents.engines.rows import Row, StopStrings
 from llm_gym_agents.engines.weight_push import buckets, send
 
@@ -127,7 +128,7 @@ class VLLMEngine(Engine):
         self.context_length, self.dtype = int(found.max_model_len), found.dtype
         self._vocabulary = int(found.get_vocab_size())
         own = AutoConfig.from_pretrained(self.path, trust_remote_code=trust_remote_code)
-        owners = (own, _generation_config(self.path), self.tokenizer)
+        owners = (own, load_generation_config(self.path), self.tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
         if self.separate:
             vllm_runtime.watch(self._llm, self._look)
@@ -379,10 +380,3 @@ class VLLMEngine(Engine):
             raise EngineError("the engine is closed")
         if self._asleep:
             raise EngineError("the engine is asleep; call wake() first")
-
-
-def _generation_config(path: str) -> GenerationConfig | None:
-    try:
-        return GenerationConfig.from_pretrained(path)
-    except OSError:  # a folder may do without
-        return None
