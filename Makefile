@@ -36,7 +36,7 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 test-vllm: $(VLLM)/.installed  ## Install vLLM for the CPU into a venv of its own, and test with it.
-	$(VLLM)/bin/python -m pytest -q -W ignore tests/vllm
+	$(VLLM)/bin/python -m pytest -q -W ignore tests/agents/vllm
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -35,7 +35,7 @@ from peers.games import OURS, PEERS, Game, Side
 from peers.shared import GAMES, VECTORS
 from peers.suites import ROOT, Suite
 
-from llm_gym.envs import ENVS
+from llm_gym.registry.suite import ENVS
 
 RESULT = ROOT / "benchmarks" / "results" / "env_throughput.json"
 IMPORTS = """

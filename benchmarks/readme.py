@@ -16,8 +16,8 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from llm_gym.envs import ENVS
-from llm_gym.scores import published
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -34,16 +34,16 @@ import gymnasium as gym
 import torch
 from machine import provenance
 
-from llm_gym.spaces import AnyText
+from llm_gym.core.spaces import AnyText
 from llm_gym_agents.build import tiny_llama
-from llm_gym_agents.chat import ChatFormat
-from llm_gym_agents.collect import EpisodeCollector
 from llm_gym_agents.engines.base import Engine, Request, Sampling
 from llm_gym_agents.engines.load import load_engine
-from llm_gym_agents.policy import LLMPolicy
-from llm_gym_agents.pool import TextEnvPool
-from llm_gym_agents.tasks import EpisodeTask
-from llm_gym_agents.tokenizers import byte_tokenizer
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.tokenizers import byte_tokenizer
 
 RESULTS = Path(__file__).parent / "results"
 TURNS, REPLY = 8, 32
@@ -118,7 +118,7 @@ def bare(engine: Engine, chains: dict[object, list[Request]]) -> None:
 
 def bare_vllm(engine: Any, chains: dict[object, list[Request]]) -> None:
     """The same with vLLM's own engine."""
-    from llm_gym_agents.engines.vllm_runtime import parameters
+    from llm_gym_agents.engines.vllm.runtime import parameters
 
     llm = engine._engine
     waiting = {str(key): iter(chain) for key, chain in chains.items()}

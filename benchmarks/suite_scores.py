@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 from machine import ROOT, provenance
 
-from llm_gym.envs import ENVS
-from llm_gym.scores import PLAYERS, Score, measure, published
+from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
+from llm_gym.registry.suite import ENVS
 
 if TYPE_CHECKING:
-    from llm_gym_agents.evaluation import Evaluation
+    from llm_gym_agents.rollouts.evaluation import Evaluation
 
-SCORES = ROOT / "llm_gym" / "envs" / "scores.json"
+SCORES = ROOT / "llm_gym" / "evaluate" / "scores.json"
 RESULTS = ROOT / "benchmarks" / "results"
 COLUMNS = {
     "environment": -26, "random": 8, "solver": 8, "oracle": 8, "model": 8, "95 %": 12,
@@ -109,8 +109,8 @@ def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
 def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     """Let the model play, print the table, and keep the result file up to date meanwhile."""
     from llm_gym_agents.engines.base import Sampling
-    from llm_gym_agents.evaluation import rollout
-    from llm_gym_agents.policy import LLMPolicy
+    from llm_gym_agents.rollouts.evaluation import rollout
+    from llm_gym_agents.rollouts.policy import LLMPolicy
 
     policy = LLMPolicy.from_pretrained(
         args.model,

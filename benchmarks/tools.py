@@ -27,9 +27,9 @@ from typing import Any
 from machine import provenance
 from peers.suites import ROOT, peers_python
 
+from llm_gym.sandbox import Sandbox
+from llm_gym.sandbox.check import try_escapes
 from llm_gym.tools.builtin import CalculatorTool, SearchTool, SqlTool
-from llm_gym.tools.sandbox import Sandbox
-from llm_gym.tools.sandbox.check import try_escapes
 
 RESULT = ROOT / "benchmarks" / "results" / "tools.json"
 WORKER = Path(__file__).parent / "peers" / "tool_worker.py"

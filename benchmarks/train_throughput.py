@@ -39,14 +39,14 @@ import torch
 from machine import provenance
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from llm_gym_agents import model as model_module
+from llm_gym_agents.batch.pack import Packer
+from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.model import PolicyValueModel
-from llm_gym_agents.pack import Packer
-from llm_gym_agents.ppo import PPO
+from llm_gym_agents.learn import model as model_module
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
-from llm_gym_agents.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.trainer import PPOTrainer
 
 RESULT = Path(__file__).parent / "results" / "train_throughput.json"

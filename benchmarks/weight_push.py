@@ -30,7 +30,7 @@ from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import tiny_llama, tiny_tokenizer
 from llm_gym_agents.checkpoint import served_weights
 from llm_gym_agents.engines.probe import Probe, StaleWeightsError
-from llm_gym_agents.publish import PROBE_GAP, PUBLISH_SECONDS
+from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
 
 RESULTS = Path(__file__).parent / "results"
 ENV = "llm_gym/TextGameEasy-v0"

@@ -6,7 +6,7 @@ Importing it registers them: ``gym.make("llm_gym/TextGame-v0")``.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llm_gym.envs import register_envs
+from llm_gym.registry.suite import register_envs
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ __all__ = [
 # Where each of them lives. They are imported when first used: most programs import llm_gym only
 # to have its environments registered.
 _MODULES = {
-    "spaces": ("AnyText",),
+    "core.spaces": ("AnyText",),
     "legacy": (
         "BaseEnvironment",
         "EnvironmentConfig",
@@ -87,7 +87,7 @@ _MODULES = {
         "JSONActionParser",
         "ReActActionParser",
     ),
-    "outcome": (
+    "core.outcome": (
         "Outcome",
         "StopReason",
         "end",
@@ -96,31 +96,31 @@ _MODULES = {
         "reject",
         "win",
     ),
-    "text_env": ("TextEnv",),
+    "core.text_env": ("TextEnv",),
     "episodes": (
         "Trajectory",
         "play_episode",
         "read_episodes",
         "write_episodes",
     ),
-    "checker": ("check_text_env",),
+    "evaluate.checker": ("check_text_env",),
     "vector": ("make_vec",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
-    from llm_gym.checker import check_text_env
+    from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+    from llm_gym.core.spaces import AnyText
+    from llm_gym.core.text_env import TextEnv
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
+    from llm_gym.evaluate.checker import check_text_env
     from llm_gym.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym
-    from llm_gym.outcome import Outcome, StopReason, end, go_on, lose, reject, win
     from llm_gym.parsing import (
         ActionParser,
         FunctionCallingParser,
         JSONActionParser,
         ReActActionParser,
     )
-    from llm_gym.spaces import AnyText
-    from llm_gym.text_env import TextEnv
     from llm_gym.tools import (
         EnvironmentStepTool,
         MultiTurnManager,

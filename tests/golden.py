@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from llm_gym.envs import ENVS
+from llm_gym.registry.suite import ENVS
 
 FOLDER = Path(__file__).parent / "golden"
 

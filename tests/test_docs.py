@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import llm_gym
-from llm_gym.phrasebooks import registry
+from llm_gym.as_text.phrasebooks import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import llm_gym
-from llm_gym.checker import HOSTILE, INFO_KEYS, check_text_env
-from llm_gym.envs import ENVS
-from llm_gym.formats import FORMATS
-from llm_gym.outcome import StopReason, stop_reason
-from llm_gym.scores import published
-from llm_gym.splits import SPLITS, split_of
-from llm_gym.text_env import CommonArgs
+from llm_gym.core.formats import FORMATS
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.core.splits import SPLITS, split_of
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.evaluate.checker import HOSTILE, INFO_KEYS, check_text_env
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[1]
 HEADINGS = (
@@ -93,7 +93,7 @@ def test_asking_players_for_advice_does_not_change_the_episode(env):
 
 EPISODES_BY_HASH_SEED = """
 import gymnasium as gym, hashlib, json, sys
-from llm_gym.envs import ENVS
+from llm_gym.registry.suite import ENVS
 for row in ENVS:
     env = gym.make(row.id); text = []
     for seed in range(3):
@@ -272,7 +272,7 @@ def test_difficulty_changes_the_game_or_is_refused(env):
     assert again.reset(seed=0)[0] == easy.reset(seed=0)[0], "an option holds for one episode"
     for difficulty in (0.0, 0.25, 0.5, 0.75, 1.0):
         level = plain(difficulty=difficulty)
-        if level.oracle_value.__func__ is llm_gym.game.Game.oracle_value:
+        if level.oracle_value.__func__ is llm_gym.core.game.Game.oracle_value:
             assert play(level, oracle, seed=7)[-1][4]["success"], difficulty
 
 
@@ -290,7 +290,7 @@ def test_the_docstring_is_a_page(env):
 
 
 def test_common_arguments_are_documented_once():
-    doc = inspect.getdoc(llm_gym.text_env.TextEnv)
+    doc = inspect.getdoc(llm_gym.core.text_env.TextEnv)
     for name in CommonArgs.__annotations__:
         assert f"\n    {name}: " in doc, name
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.envs import ENVS
+from llm_gym.registry.suite import ENVS
 
 spec = importlib.util.spec_from_file_location("golden", Path(__file__).with_name("golden.py"))
 golden = importlib.util.module_from_spec(spec)

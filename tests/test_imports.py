@@ -83,7 +83,7 @@ def test_importing_loads_no_environment_and_nothing_heavy():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     loaded = done.stdout.split()
-    assert not [name for name in loaded if name.startswith("llm_gym.envs.")]
+    assert not [name for name in loaded if name.startswith("llm_gym.registry.suite.")]
     assert not set(HEAVY) & {name.split(".")[0] for name in loaded}
     assert "multiprocessing" not in loaded
 

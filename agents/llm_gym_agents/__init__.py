@@ -32,43 +32,43 @@ __all__ = [
 # seconds, which the command line's help and a config should not cost.
 _MODULES = {
     "config": ("ConfigStore",),
-    "evaluation": ("rollout",),
-    "inference": (
+    "rollouts.evaluation": ("rollout",),
+    "compat.inference": (
         "BaseInferenceEngine",
         "BatchInferenceManager",
         "SGLangInferenceEngine",
         "VLLMInferenceEngine",
         "create_inference_engine",
     ),
-    "model": ("PolicyValueModel",),
-    "multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
-    "policy": ("LLMPolicy",),
-    "pool": ("TextEnvPool",),
-    "ppo_batch": ("PPOBatch",),
-    "rewards": ("RewardManager",),
-    "rollout_data": ("RolloutData",),
+    "learn.model": ("PolicyValueModel",),
+    "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
+    "rollouts.policy": ("LLMPolicy",),
+    "rollouts.pool": ("TextEnvPool",),
+    "batch.ppo_batch": ("PPOBatch",),
+    "rollouts.rewards": ("RewardManager",),
+    "batch.rollout_data": ("RolloutData",),
     "trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from llm_gym_agents import algo
-    from llm_gym_agents.config import ConfigStore
-    from llm_gym_agents.evaluation import rollout
-    from llm_gym_agents.inference import (
+    from llm_gym_agents.batch.ppo_batch import PPOBatch
+    from llm_gym_agents.batch.rollout_data import RolloutData
+    from llm_gym_agents.compat.inference import (
         BaseInferenceEngine,
         BatchInferenceManager,
         SGLangInferenceEngine,
         VLLMInferenceEngine,
         create_inference_engine,
     )
-    from llm_gym_agents.model import PolicyValueModel
-    from llm_gym_agents.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
-    from llm_gym_agents.policy import LLMPolicy
-    from llm_gym_agents.pool import TextEnvPool
-    from llm_gym_agents.ppo_batch import PPOBatch
-    from llm_gym_agents.rewards import RewardManager
-    from llm_gym_agents.rollout_data import RolloutData
+    from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
+    from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.learn.model import PolicyValueModel
+    from llm_gym_agents.rollouts.evaluation import rollout
+    from llm_gym_agents.rollouts.policy import LLMPolicy
+    from llm_gym_agents.rollouts.pool import TextEnvPool
+    from llm_gym_agents.rollouts.rewards import RewardManager
     from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
 
 

@@ -16,14 +16,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from llm_gym.as_text import make_text
+from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
-from llm_gym.plugins import find_spec
-from llm_gym.text_env import TextEnv
+from llm_gym.registry.plugins import find_spec
 from llm_gym.wrappers import EpisodeLimits
-from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.algo import get_policy_loss
-from llm_gym_agents.chat import ChatFormat
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
@@ -33,12 +32,13 @@ from llm_gym_agents.engines.load import (
     load_model,
     load_tokenizer,
 )
-from llm_gym_agents.engines.transformers_engine import TransformersEngine
-from llm_gym_agents.packed_attention import read_again
-from llm_gym_agents.policy import LLMPolicy
-from llm_gym_agents.pool import TextEnvPool
-from llm_gym_agents.sources import EnvSource, env_source
-from llm_gym_agents.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm.packed_attention import read_again
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sources import EnvSource, env_source
+from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
 
 TINY = "tiny"
 
@@ -241,7 +241,7 @@ def dataset_env(
     config: ConfigStore, dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None
 ) -> EnvSource:
     """Return an environment that asks the questions of ``dataset``."""
-    from llm_gym.envs.dataset import as_dataset_env
+    from llm_gym.envs.answers.dataset import as_dataset_env
 
     made: EnvSource = as_dataset_env(
         dataset, collate_fn=collate_fn, **config.environment.env_kwargs

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents import algo, metrics
+from llm_gym_agents import algo
 from llm_gym_agents.build import (
     build_engine,
     build_lm,
@@ -34,18 +34,19 @@ from llm_gym_agents.build import (
     training_env,
 )
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, save_checkpoint
-from llm_gym_agents.collect import EpisodeCollector, Rollout
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.episode_metrics import episode_metrics
-from llm_gym_agents.evaluation import Evaluation, evaluate
-from llm_gym_agents.model import PolicyValueModel
-from llm_gym_agents.ppo import PPO, NotFiniteError
-from llm_gym_agents.publish import Publisher
-from llm_gym_agents.rewards import apply_reward_fn, reward_metrics
-from llm_gym_agents.run_state import handed_over, restore, state_of
-from llm_gym_agents.schedule import Curriculum, learning_rate_factor
-from llm_gym_agents.sources import EnvSource
-from llm_gym_agents.tasks import EpisodeTask, episode_seed
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.ppo import PPO, NotFiniteError
+from llm_gym_agents.learn.publish import Publisher
+from llm_gym_agents.learn.schedule import Curriculum, learning_rate_factor
+from llm_gym_agents.rollouts.collect import EpisodeCollector, Rollout
+from llm_gym_agents.rollouts.episode_metrics import episode_metrics
+from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
+from llm_gym_agents.rollouts.rewards import apply_reward_fn, reward_metrics
+from llm_gym_agents.rollouts.sources import EnvSource
+from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
+from llm_gym_agents.run import metrics
+from llm_gym_agents.run.run_state import handed_over, restore, state_of
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 EVAL_IDS, GREEDY_IDS = 2**40, 2**41

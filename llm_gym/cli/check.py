@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from llm_gym.checker import audit
 from llm_gym.cli.common import add_settings, make
+from llm_gym.evaluate.checker import audit
 
 HELP = "check that an environment keeps the contract"
 _MARKS = {True: "ok", False: "FAIL", None: "skip"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from llm_gym.tools.sandbox import Sandbox
-from llm_gym.tools.sandbox.check import try_escapes
-from llm_gym.tools.sandbox.sandbox import ISOLATIONS
+from llm_gym.sandbox import Sandbox
+from llm_gym.sandbox.check import try_escapes
+from llm_gym.sandbox.sandbox import ISOLATIONS
 
 HELP = "try every known way out of the sandbox"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.as_text import ensure_text, speaks_text, split_settings
 from llm_gym.errors import ConfigError
-from llm_gym.plugins import cannot_build, find_spec, load_plugins
-from llm_gym.wrappers.as_text import ensure_text, speaks_text, split_settings
+from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from llm_gym.cli.common import add_settings
 from llm_gym.endpoint import ServedEvaluation
-from llm_gym.envs import ENVS
 from llm_gym.errors import ConfigError
-from llm_gym.evaluation import Evaluation
+from llm_gym.evaluate.result import Evaluation
+from llm_gym.registry.suite import ENVS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

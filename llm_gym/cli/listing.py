@@ -10,10 +10,10 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli.common import add_imports, import_modules
-from llm_gym.envs import ENVS
 from llm_gym.errors import ConfigError
-from llm_gym.plugins import owner
-from llm_gym.scores import PLAYERS, Score, measure, published
+from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
+from llm_gym.registry.plugins import owner
+from llm_gym.registry.suite import ENVS
 
 _SUITE = frozenset(row.id for row in ENVS)
 HELP = "list the environments with turns and scores"

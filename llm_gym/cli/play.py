@@ -9,9 +9,9 @@ from collections.abc import Callable
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.core.outcome import stop_reason
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import stop_reason
-from llm_gym.scores import PLAYERS
+from llm_gym.evaluate.scores import PLAYERS
 
 HELP = "play an environment in the terminal"
 

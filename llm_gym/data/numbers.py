@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from itertools import islice
 
-from llm_gym.formats import parse_boxed
+from llm_gym.core.formats import parse_boxed
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
 MOST = 10 ** (_DIGITS // 2)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import NamedTuple
 
-from llm_gym.splits import digest
+from llm_gym.core.splits import digest
 
 ROWS_PER_FORM = 50
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym import splits
+from llm_gym.core import splits
+from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.data.columns import Columns, Row, read_row
+from llm_gym.data.files import open_source
 from llm_gym.data.graders import Grader
 from llm_gym.data.order import shuffled
-from llm_gym.data.readers import open_source
-from llm_gym.data.rows import Columns, Row, read_row
 from llm_gym.errors import ConfigError, RecordError
-from llm_gym.formats import drop_thinking, get_format
 
 _KEPT = 8  # tables of files kept open for the next environment
 

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
+from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.errors import ContextFullError
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import add_turn, begin_record
 from llm_gym.errors import ConfigError, LLMGymError
-from llm_gym.outcome import StopReason
 
 _log = logging.getLogger(__name__)
 Context = Literal["history", "observation"]

@@ -15,15 +15,15 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.as_text import ensure_text, make_text
 from llm_gym.endpoint.client import ChatClient
 from llm_gym.endpoint.conversation import Context, Conversation
 from llm_gym.endpoint.errors import EndpointError, Interrupted, StoppedError
 from llm_gym.endpoint.result import Prices, ServedEvaluation
 from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
 from llm_gym.errors import ConfigError
-from llm_gym.plugins import cannot_build
+from llm_gym.registry.plugins import cannot_build
 from llm_gym.wrappers import EpisodeLimits
-from llm_gym.wrappers.as_text import ensure_text, make_text
 
 _JOIN_S = 5.0
 EnvSource = str | Callable[[], gym.Env[str, str]]

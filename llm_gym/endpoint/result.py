@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.client import Usage
 from llm_gym.errors import ConfigError
-from llm_gym.evaluation import Evaluation
-from llm_gym.outcome import StopReason
+from llm_gym.evaluate.result import Evaluation
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.outcome import stop_reason as why_stopped
 from llm_gym.episodes import kinds
 from llm_gym.episodes.tokens import TOKENS, Tokens
 from llm_gym.errors import RecordError
-from llm_gym.outcome import StopReason
-from llm_gym.outcome import stop_reason as why_stopped
 
 SCHEMA = 1
 """Version of the written record. A reader refuses what is newer than itself."""

@@ -15,9 +15,9 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.episodes.record import Trajectory
 from llm_gym.errors import RecordError
-from llm_gym.outcome import TERMINAL, StopReason
 
 _MAX_SHOWN = 100
 # A file of episodes may come from anyone, and a spec names code to import and run. These are the
@@ -27,7 +27,7 @@ _HARMLESS = frozenset(
         "gymnasium.wrappers.common:OrderEnforcing",
         "gymnasium.wrappers.common:PassiveEnvChecker",
         "gymnasium.wrappers.common:TimeLimit",
-        "llm_gym.wrappers.as_text.wrapper:AsText",
+        "llm_gym.as_text.wrapper:AsText",
         "llm_gym.wrappers.limits:EpisodeLimits",
         "llm_gym.wrappers.max_invalid:MaxInvalid",
         "llm_gym.wrappers.token_budget:TokenBudget",

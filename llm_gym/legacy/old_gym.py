@@ -15,8 +15,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import Space, spaces
 
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError, ContractError
-from llm_gym.spaces import AnyText
 
 MAX_CHARS = 1_000_000
 _CUT = "TimeLimit.truncated"  # where gym's TimeLimit noted that it cut the episode

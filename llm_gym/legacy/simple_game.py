@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from llm_gym.formats import drop_thinking, parse_plain
+from llm_gym.core.formats import drop_thinking, parse_plain
 from llm_gym.legacy.base import BaseEnvironment
 
 SIZE = 3

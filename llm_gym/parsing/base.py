@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from llm_gym.core.formats import drop_thinking
 from llm_gym.errors import ConfigError
-from llm_gym.formats import drop_thinking
 
 if TYPE_CHECKING:
     from llm_gym.tools.definition import ToolDefinition

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from llm_gym.core.outcome import StopReason
 from llm_gym.legacy import BaseEnvironment, LegacyEnv, as_gym
-from llm_gym.outcome import StopReason
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
 
 

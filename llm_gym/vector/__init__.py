@@ -5,8 +5,8 @@
 what comes back into Gymnasium's layout.
 """
 
+from llm_gym.vector.local_rows import RowsError
 from llm_gym.vector.make import EnvSource, make_vec
-from llm_gym.vector.rows import RowsError
 from llm_gym.vector.text_vector_env import StepResult, TextVectorEnv
 
 __all__ = ["EnvSource", "RowsError", "StepResult", "TextVectorEnv", "make_vec"]

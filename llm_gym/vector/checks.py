@@ -11,8 +11,8 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError
-from llm_gym.spaces import AnyText
 
 
 def parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:

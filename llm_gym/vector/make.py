@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
-from llm_gym.vector.rows import TextualEnv
+from llm_gym.vector.local_rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv
 
 EnvSource = str | EnvSpec | Callable[..., TextualEnv]

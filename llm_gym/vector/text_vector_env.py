@@ -26,7 +26,15 @@ from llm_gym.vector.checks import (
     spread_seeds,
 )
 from llm_gym.vector.infos import Info, stack_infos
-from llm_gym.vector.rows import Factory, Job, LocalRows, Rows, RowsError, TextualEnv, rows_error
+from llm_gym.vector.local_rows import (
+    Factory,
+    Job,
+    LocalRows,
+    Rows,
+    RowsError,
+    TextualEnv,
+    rows_error,
+)
 
 StepResult = tuple[str, SupportsFloat, bool, bool, Info]
 Array = npt.NDArray[Any]
@@ -269,6 +277,6 @@ def _closed() -> ClosedEnvironmentError:
 def _start_rows(factories: Sequence[Factory], workers: int, timeout: float | None) -> Rows:
     if not workers:
         return LocalRows(factories)
-    from llm_gym.vector.pool import WorkerPool  # late: most uses need no processes
+    from llm_gym.vector.worker_pool import WorkerPool  # late: most uses need no processes
 
     return WorkerPool(factories, workers, timeout)

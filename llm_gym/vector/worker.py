@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from llm_gym.vector.rows import Failure, TextualEnv, build, close_all, run_jobs
+from llm_gym.vector.local_rows import Failure, TextualEnv, build, close_all, run_jobs
 
 CLOSE_SECONDS = 5.0
 """Time that environments get to close before their process is ended."""

@@ -9,8 +9,8 @@ import gymnasium as gym
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
-from llm_gym.spaces import AnyText
 
 MAX_CHARS = 1_000_000
 Messages = tuple[dict[str, str], ...]

@@ -9,8 +9,8 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
-from llm_gym.spaces import AnyText
 
 THINK = "think"
 _ASK = "Think first, between <think> and </think>, then give your reply."

@@ -8,9 +8,9 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import StopReason
-from llm_gym.spaces import AnyText
 
 _NOTE_CHARS = 60
 

@@ -9,10 +9,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.parsing.base import MAX_CALLS
-from llm_gym.spaces import AnyText
 from llm_gym.tools.calling import Ran, check_budget, feedback, is_call, run_calls
 from llm_gym.tools.named import ToolSource, as_registry
 from llm_gym.tools.registry import ToolRegistry

@@ -7,8 +7,8 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
-from llm_gym.spaces import AnyText
 
 MAX_CHARS = 32_768
 

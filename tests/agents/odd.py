@@ -5,7 +5,7 @@ import time
 
 import gymnasium as gym
 
-from llm_gym.spaces import AnyText
+from llm_gym.core.spaces import AnyText
 
 
 class Tagged(gym.Env):

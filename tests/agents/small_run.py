@@ -2,7 +2,7 @@
 
 import gymnasium as gym
 
-from llm_gym.spaces import AnyText
+from llm_gym.core.spaces import AnyText
 from llm_gym_agents import ConfigStore
 
 SMALL = {

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.auto.configuration_auto import AutoConfig
 
-from llm_gym_agents.tokenizers import byte_tokenizer
+from llm_gym_agents.text.tokenizers import byte_tokenizer
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from llm_gym.envs.guess_the_number import GuessTheNumberEnv
+from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 
 
 class StandIn(ThreadingHTTPServer):

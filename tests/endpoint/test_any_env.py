@@ -4,9 +4,9 @@ import gymnasium as gym
 import pytest
 
 from llm_gym import BaseEnvironment
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
 from llm_gym.endpoint import play
-from llm_gym.outcome import StopReason
-from llm_gym.spaces import AnyText
 from tests.endpoint.stand_in import StandIn
 
 

@@ -82,7 +82,7 @@ def test_every_option_reaches_the_server(server, here, capsys):
 def test_a_class_and_an_id_of_another_package_are_played(server, here, capsys):
     (here / "ours_here.py").write_text(
         "import gymnasium as gym\n"
-        "from llm_gym.envs.guess_the_number import GuessTheNumberEnv\n"
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class Ours(GuessTheNumberEnv): pass\n"
         "gym.register(id='OurGuess-v0', entry_point=GuessTheNumberEnv)\n"
     )

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from llm_gym.spaces import AnyText
+from llm_gym.core.spaces import AnyText
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 MODES = list(AutoresetMode)

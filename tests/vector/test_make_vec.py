@@ -91,7 +91,8 @@ def test_the_spec_makes_the_same_environments_here_and_in_gymnasium():
 def test_a_module_before_the_id_is_imported(tmp_path, monkeypatch):
     (tmp_path / "registers_it.py").write_text(
         "import gymnasium as gym\n"
-        "gym.register('theirs/Guess-v0', 'llm_gym.envs.guess_the_number:GuessTheNumberEnv')\n"
+        "gym.register('theirs/Guess-v0',\n"
+        "             'llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert make_vec("registers_it:theirs/Guess-v0", 2).num_envs == 2

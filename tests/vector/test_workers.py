@@ -16,7 +16,7 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.errors import WorkerError
-from llm_gym.vector import RowsError, make_vec, pool
+from llm_gym.vector import RowsError, make_vec, worker_pool
 from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause
 
 ROOT = Path(__file__).parents[2]
@@ -88,9 +88,11 @@ def test_a_call_sends_one_message_to_each_worker_it_needs(start, monkeypatch):
     assert pids == (pids[0], pids[1], pids[0], pids[1], pids[0])
     assert len({os.getpid(), *pids}) == 3
     sent = []
-    send = pool.Worker.send
+    send = worker_pool.Worker.send
     monkeypatch.setattr(
-        pool.Worker, "send", lambda self, jobs, m: (sent.append(len(jobs)), send(self, jobs, m))
+        worker_pool.Worker,
+        "send",
+        lambda self, jobs, m: (sent.append(len(jobs)), send(self, jobs, m)),
     )
     envs.reset(seed=0)
     envs.step(["a"] * 5)
@@ -120,7 +122,7 @@ def test_environments_of_a_closure_and_of_a_registered_module_are_found(
     start, tmp_path, monkeypatch
 ):
     (tmp_path / "their_env.py").write_text(
-        "from llm_gym.envs.guess_the_number import GuessTheNumberEnv\n"
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class Theirs(GuessTheNumberEnv): mark = 'theirs'\n"
     )
     (tmp_path / "their_registry.py").write_text(
@@ -288,10 +290,10 @@ def test_an_interrupted_call_is_not_answered_later(start, monkeypatch, moment):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    send = pool.Worker.send
+    send = worker_pool.Worker.send
     envs = start(Odd, 2, workers=2)
     envs.reset(seed=0)
-    monkeypatch.setattr(f"llm_gym.vector.pool.{moment}", interrupted)
+    monkeypatch.setattr(f"llm_gym.vector.worker_pool.{moment}", interrupted)
     with pytest.raises(KeyboardInterrupt):
         envs.step(["first", "first"])
     if moment != "dumps":
@@ -322,7 +324,7 @@ def test_close_waits_for_environments_to_close_but_not_for_ever(tmp_path, monkey
         def close(self):
             (tmp_path / "closed").touch()
 
-    monkeypatch.setattr(pool, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(worker_pool, "CLOSE_SECONDS", 0.5)
     envs = make_vec([Tidy, partial(Odd, "stuck")], workers=2)
     pids = envs.get_attr("pid")
     envs.close()

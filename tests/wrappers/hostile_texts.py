@@ -2,7 +2,7 @@
 
 import itertools
 
-from llm_gym.checker import HOSTILE
+from llm_gym.evaluate.checker import HOSTILE
 
 _PIECES = (
     "", "0", "1", "-1", "-0", "+1", "007", "1e400", "-1e400", "1e-400", "nan", "inf", "-inf", "0x1",

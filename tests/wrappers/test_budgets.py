@@ -7,9 +7,9 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError, ContractError
-from llm_gym.outcome import StopReason
-from llm_gym.spaces import AnyText
 from llm_gym.wrappers import FormatReward, MaxInvalid, TokenBudget
 
 GAME = "llm_gym/GuessTheNumber-v0"

@@ -12,8 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
-from llm_gym.outcome import StopReason
 from llm_gym.wrappers import EpisodeLimits
 
 GAME = "llm_gym/GuessTheNumber-v0"

@@ -7,10 +7,10 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.cli import main
+from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import play_episode, read_episodes, write_episodes
 from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.errors import ConfigError, RecordError
-from llm_gym.outcome import StopReason
 from llm_gym.wrappers import AsText, EpisodeLimits, RecordEpisodes, ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"
@@ -193,7 +193,7 @@ def test_only_as_many_as_asked_for(path, capsys):
 
 def hostile(spec, kind):
     wrapper = {"name": "x", "entry_point": "subprocess:Popen", "kwargs": {"args": ["true"]}}
-    as_text = {"name": "AsText", "entry_point": "llm_gym.wrappers.as_text.wrapper:AsText"}
+    as_text = {"name": "AsText", "entry_point": "llm_gym.as_text.wrapper:AsText"}
     as_text["kwargs"] = {"phrasebook": "os:system"}
 
     def using(*tools):
@@ -234,7 +234,7 @@ def test_a_file_from_a_stranger_runs_no_code_of_its_own(path, monkeypatch, kind)
 
 def test_a_trusted_file_may_name_environments_of_ones_own(path, monkeypatch, tmp_path, capsys):
     (tmp_path / "own_game.py").write_text(
-        "from llm_gym.envs.guess_the_number import GuessTheNumberEnv\n"
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class OwnEnv(GuessTheNumberEnv):\n"
         "    def rules_text(self):\n"
         "        return 'My own. ' + super().rules_text()\n"

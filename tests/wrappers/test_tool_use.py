@@ -11,9 +11,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import llm_gym
+from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ActionTypeError, ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
-from llm_gym.outcome import StopReason
 from llm_gym.parsing import PARSERS, ToolCall, get_parser
 from llm_gym.tools import Tool, ToolDefinition, ToolRegistry, tool
 from llm_gym.wrappers import ToolUse
@@ -223,7 +223,7 @@ def test_the_wrapped_environment_passes_gymnasiums_checker():
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_hostile_replies_do_not_take_the_episode_down(parser):
-    from llm_gym.checker import HOSTILE
+    from llm_gym.evaluate.checker import HOSTILE
 
     env = using(parser=parser, max_calls=3)
     over = True

@@ -5,28 +5,39 @@ result depends on padding, observations or how a batch is cut. Start with ``get_
 ``TokenObjective``; the ``compute_*`` functions are the same algorithms on padded rows.
 """
 
-from llm_gym_agents.algo.aggregate import (
+from llm_gym_agents.algo.advantages.gae import Discount, gae, gae_turn
+from llm_gym_agents.algo.advantages.groups import group_ids
+from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.losses.aggregate import (
     AGGREGATIONS,
     Aggregation,
     BatchCounts,
     aggregate_loss,
     token_weights,
 )
-from llm_gym_agents.algo.clip_ppo import TokenDistribution, make_clip_ppo_loss
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.gae import Discount, gae, gae_turn
-from llm_gym_agents.algo.groups import group_ids
-from llm_gym_agents.algo.kl import (
+from llm_gym_agents.algo.losses.clip_ppo import TokenDistribution, make_clip_ppo_loss
+from llm_gym_agents.algo.losses.kl import (
     KL_KINDS,
     KLKind,
     full_vocabulary_kl,
     kl_estimate,
     kl_in_rewards,
 )
-from llm_gym_agents.algo.kl_control import KLController, KLControllerState
+from llm_gym_agents.algo.losses.kl_control import KLController, KLControllerState
+from llm_gym_agents.algo.losses.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.losses.objective import TokenObjective
+from llm_gym_agents.algo.losses.policy_loss import (
+    POLICY_LOSSES,
+    PolicyInputs,
+    PolicyLossSpec,
+    TokenLoss,
+    get_policy_loss,
+    register_policy_loss,
+)
+from llm_gym_agents.algo.losses.ratio import ClipRange, ClipRatio
+from llm_gym_agents.algo.losses.value_loss import value_loss
 from llm_gym_agents.algo.masked import masked_mean, masked_sum, masked_var, masked_whiten
-from llm_gym_agents.algo.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
-from llm_gym_agents.algo.objective import TokenObjective
 from llm_gym_agents.algo.padded import (
     apply_kl_penalty,
     compute_advantage,
@@ -35,15 +46,7 @@ from llm_gym_agents.algo.padded import (
     compute_policy_loss,
     compute_value_loss,
 )
-from llm_gym_agents.algo.policy_loss import (
-    POLICY_LOSSES,
-    PolicyInputs,
-    PolicyLossSpec,
-    TokenLoss,
-    get_policy_loss,
-    register_policy_loss,
-)
-from llm_gym_agents.algo.ratio import ClipRange, ClipRatio
+from llm_gym_agents.algo.padded_rows import PaddedRows
 from llm_gym_agents.algo.registry import (
     ADVANTAGES,
     Advantages,
@@ -51,10 +54,7 @@ from llm_gym_agents.algo.registry import (
     get_advantage,
     register_advantage,
 )
-from llm_gym_agents.algo.reinforce import rewards_to_go
-from llm_gym_agents.algo.rows import PaddedRows
 from llm_gym_agents.algo.stream import TokenStream, turn_ends
-from llm_gym_agents.algo.value_loss import value_loss
 
 __all__ = [
     "ADVANTAGES",

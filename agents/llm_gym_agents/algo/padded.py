@@ -16,18 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_gym_agents.algo.aggregate import Aggregation, BatchCounts, token_weights
+from llm_gym_agents.algo.advantages.gae import Discount
+from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.algo.dtypes import result_dtype
-from llm_gym_agents.algo.gae import Discount
-from llm_gym_agents.algo.groups import group_ids
-from llm_gym_agents.algo.kl import KLKind, kl_in_rewards
-from llm_gym_agents.algo.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
-from llm_gym_agents.algo.policy_loss import PolicyInputs, TokenLoss, get_policy_loss
-from llm_gym_agents.algo.ratio import ClipRatio
+from llm_gym_agents.algo.losses.aggregate import Aggregation, BatchCounts, token_weights
+from llm_gym_agents.algo.losses.kl import KLKind, kl_in_rewards
+from llm_gym_agents.algo.losses.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.losses.policy_loss import PolicyInputs, TokenLoss, get_policy_loss
+from llm_gym_agents.algo.losses.ratio import ClipRatio
+from llm_gym_agents.algo.losses.value_loss import value_loss
+from llm_gym_agents.algo.padded_rows import PaddedRows
 from llm_gym_agents.algo.registry import get_advantage
-from llm_gym_agents.algo.rows import PaddedRows
 from llm_gym_agents.algo.stream import TokenStream
-from llm_gym_agents.algo.value_loss import value_loss
 
 
 def compute_advantage(

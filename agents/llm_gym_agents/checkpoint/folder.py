@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym import __version__
-from llm_gym_agents.atomic import sync_folder, umask
 from llm_gym_agents.checkpoint.part import CheckpointError
+from llm_gym_agents.run.atomic import sync_folder, umask
 
 FORMAT = "llm-gym checkpoint"
 SCHEMA = 1

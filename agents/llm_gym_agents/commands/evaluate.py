@@ -13,11 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from llm_gym.cli import served
 from llm_gym.cli.common import import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
-from llm_gym.plugins import find_spec
+from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
-from llm_gym_agents.evaluation import Evaluation, rollout
-from llm_gym_agents.policy import LLMPolicy
+from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
+from llm_gym_agents.rollouts.policy import LLMPolicy
 
 
 def main(argv: list[str]) -> int:

@@ -17,11 +17,11 @@ from typing import Any, TextIO
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.core.splits import SPLITS
 from llm_gym.episodes import Trajectory, play_episode, write_episodes
 from llm_gym.errors import ConfigError
+from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.legacy import as_gym
-from llm_gym.scores import PLAYERS
-from llm_gym.splits import SPLITS
 
 
 def main(argv: list[str]) -> int:
@@ -53,7 +53,7 @@ def chat_messages(episode: Trajectory) -> list[dict[str, Any]]:
 
     What the last move led to is left out: there is nothing to learn in answering it.
 
-    >>> from llm_gym.envs.guess_the_number import GuessTheNumberEnv
+    >>> from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
     >>> env = GuessTheNumberEnv(rules="system")
     >>> episode = play_episode(env, lambda _: env.oracle_action(), seed=0)
     >>> [message["role"] for message in chat_messages(episode)]

@@ -15,16 +15,16 @@ from rich.console import Console
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError
-from llm_gym.plugins import find_spec
-from llm_gym.scores import published
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.config import ConfigStore, parse_args
-from llm_gym_agents.evaluation import Evaluation
-from llm_gym_agents.metrics import read_metrics
-from llm_gym_agents.plots import draw_curve
-from llm_gym_agents.progress import TrainingProgress
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
+from llm_gym_agents.rollouts.evaluation import Evaluation
+from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.run.plots import draw_curve
+from llm_gym_agents.run.progress import TrainingProgress
 from llm_gym_agents.trainer import PPOTrainer
 
 _EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"

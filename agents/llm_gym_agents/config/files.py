@@ -14,7 +14,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.atomic import write_atomically
+from llm_gym_agents.run.atomic import write_atomically
 
 _YAML = (".yaml", ".yml")
 

@@ -21,7 +21,7 @@ from transformers import (
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine
-from llm_gym_agents.engines.transformers_engine import TransformersEngine
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
 
 Backend = Literal["transformers", "vllm", "sglang"]
 BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")
@@ -149,9 +149,9 @@ def _load_served(
 ) -> tuple[Engine, PreTrainedTokenizerBase]:
     # A package is missed before a model is: nothing needs to be read for that.
     if backend == "vllm":
-        from llm_gym_agents.engines.vllm_engine import VLLMEngine as ServedEngine
+        from llm_gym_agents.engines.vllm.engine import VLLMEngine as ServedEngine
     else:
-        from llm_gym_agents.engines.sglang_engine import SGLangEngine as ServedEngine
+        from llm_gym_agents.engines.sglang.engine import SGLangEngine as ServedEngine
     ServedEngine.need_package(settings)
     tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
     return ServedEngine(path, tokenizer=tokenizer, **settings), tokenizer

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from llm_gym_agents.engines.base import Engine, EngineError, Request, Sampling
-from llm_gym_agents.engines.causal import CausalModel
-from llm_gym_agents.engines.scoring import score
+from llm_gym_agents.engines.transformers.causal import CausalModel
+from llm_gym_agents.engines.transformers.scoring import score
 
 PROMPTS, PROMPT_TOKENS, REPLY_TOKENS = 4, 8, 8
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3}

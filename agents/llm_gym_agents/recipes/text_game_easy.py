@@ -11,14 +11,14 @@ from __future__ import annotations
 import gymnasium as gym
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from llm_gym.text_env import TextEnv
+from llm_gym.core.text_env import TextEnv
 from llm_gym_agents.build import tiny_llama
-from llm_gym_agents.chat import ChatFormat
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.model import PolicyValueModel
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.warm_start import examples, imitate
 from llm_gym_agents.recipes import Recipe
-from llm_gym_agents.tokenizers import collect_vocabulary, word_tokenizer
-from llm_gym_agents.warm_start import examples, imitate
+from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
 ENV_ID = "llm_gym/TextGameEasy-v0"
 WARM_TURNS, WARM_STEPS, WARM_BATCH = 20_000, 250, 96

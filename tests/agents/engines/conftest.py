@@ -2,8 +2,8 @@
 
 import pytest
 
-from llm_gym_agents.engines.sglang_engine import SGLangEngine
-from tests.agents.engines.sglang_stand_in import FixedSampler, StandIn, TinySampler
+from llm_gym_agents.engines.sglang.engine import SGLangEngine
+from tests.agents.engines.sglang.stand_in import FixedSampler, StandIn, TinySampler
 from tests.agents.tiny import save_tiny
 
 

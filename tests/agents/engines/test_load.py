@@ -10,9 +10,9 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.engines import load
 from llm_gym_agents.engines.base import MissingExtraError, Request, Sampling
 from llm_gym_agents.engines.load import load_engine, load_model, load_tokenizer
-from llm_gym_agents.engines.sglang_engine import SGLangEngine
-from llm_gym_agents.engines.transformers_engine import TransformersEngine
-from llm_gym_agents.engines.vllm_engine import VLLMEngine
+from llm_gym_agents.engines.sglang.engine import SGLangEngine
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from tests.agents.tiny import save_tiny
 
 

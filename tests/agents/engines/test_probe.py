@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from llm_gym_agents.engines.probe import COARSE, TOLERANCE, Probe, StaleWeightsError
-from llm_gym_agents.engines.transformers_engine import TransformersEngine
-from llm_gym_agents.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
 from tests.agents.tiny import FAMILIES, tiny_model
 
 

@@ -1,0 +1,1 @@
+"""Advantage estimators, on the flat stream of sampled tokens."""

@@ -1,0 +1,139 @@
+"""Generalised advantage estimation with a critic: per token and per turn.
+
+Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo.advantages.scan import scan_advantages
+from llm_gym_agents.algo.dtypes import result_dtype, widen
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.masked import masked_whiten
+from llm_gym_agents.algo.registry import Advantages, register_advantage
+from llm_gym_agents.algo.segments import segment_sum, spread
+from llm_gym_agents.algo.stream import TokenStream
+
+Discount = Literal["token", "turn"]
+
+
+@register_advantage("gae", needs_critic=True)
+def gae(
+    stream: TokenStream,
+    *,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    discount: Discount = "token",
+    whiten: bool = True,
+) -> Advantages:
+    """GAE over the sampled tokens: credit flows through turns, observations cost nothing.
+
+    Args:
+        stream: Needs ``values_T``, and ``bootstrap_E`` where an episode was truncated.
+        gamma: Discount of one step.
+        lam: GAE's lambda of one step.
+        discount: What a step is. "turn" applies ``gamma`` and ``lam`` only after a turn's last
+            token (both are 1 inside a turn), so that a longer answer is not discounted more.
+        whiten: Scale the advantages to mean 0 and variance 1 over the stream. The returns are
+            those of the unscaled advantages.
+    """
+    check_fraction("gamma", gamma)
+    check_fraction("lam", lam)
+    values_T = widen(_values(stream))
+    advantages_T = scan_advantages(
+        rewards_T=widen(stream.rewards_T),
+        values_T=values_T,
+        next_values_T=_next_values(stream, values_T),
+        terminated_T=stream.last_T & stream.on_tokens(_terminated(stream)),
+        lengths_E=stream.lengths_E,
+        gamma_T=step_factor(stream, gamma, discount),
+        lam_T=step_factor(stream, lam, discount),
+    )
+    returns_T = advantages_T + values_T
+    if whiten:
+        advantages_T = masked_whiten(advantages_T)
+    dtype = result_dtype(stream.rewards_T, stream.values_T)
+    return Advantages(advantages_T.to(dtype), returns_T.to(dtype))
+
+
+@register_advantage("gae_turn", needs_critic=True)
+def gae_turn(
+    stream: TokenStream, *, gamma: float = 1.0, lam: float = 0.95, whiten: bool = True
+) -> Advantages:
+    """GAE with one step per turn; every token of a turn gets the turn's advantage and return.
+
+    The value of a turn is the value at its first token, before anything of it was sampled; its
+    reward is the sum over its tokens. Only turn boundaries matter, so a turn whose reward is
+    exactly 0 is a turn like any other.
+
+    Args:
+        stream: Needs ``values_T`` and, unless each episode is one turn, ``turn_ends_T``.
+        gamma: Discount from one turn to the next.
+        lam: GAE's lambda from one turn to the next.
+        whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
+    """
+    turns = TokenStream(
+        rewards_T=segment_sum(widen(stream.rewards_T), stream.turn_lengths_K),
+        lengths_E=stream.turns_E,
+        values_T=widen(_values(stream))[stream.turn_starts_K],
+        terminated_E=stream.terminated_E,
+        bootstrap_E=stream.bootstrap_E,
+    )
+    advantages_K, returns_K = gae(turns, gamma=gamma, lam=lam, whiten=False)
+    advantages_T = spread(advantages_K, stream.turn_lengths_K)
+    if whiten:
+        advantages_T = masked_whiten(advantages_T)
+    dtype = result_dtype(stream.rewards_T, stream.values_T)
+    return Advantages(advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype))
+
+
+def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tensor:
+    """``factor`` for every token, or only for the last token of each turn and 1 elsewhere."""
+    if discount not in get_args(Discount):
+        raise ConfigError(
+            f"discount must be one of {', '.join(get_args(Discount))}, got {discount!r}"
+        )
+    every = widen(stream.rewards_T.new_ones(())) * factor
+    return every if discount == "token" else torch.where(stream.ends_turn_T, every, 1.0)
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise unless ``value`` is in [0, 1]."""
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(f"{name} must be in [0, 1], got {value}")
+
+
+def _values(stream: TokenStream) -> Tensor:
+    if stream.values_T is None:
+        raise StreamError("GAE needs values_T, the critic's value before each token, got None")
+    return stream.values_T
+
+
+def _terminated(stream: TokenStream) -> Tensor:
+    if stream.terminated_E is None:
+        return torch.ones_like(stream.lengths_E, dtype=torch.bool)
+    return stream.terminated_E.bool()
+
+
+def _next_values(stream: TokenStream, values_T: Tensor) -> Tensor:
+    next_T = torch.cat([values_T[1:], values_T[:1]])
+    return torch.where(stream.last_T, stream.on_tokens(_after_end(stream, values_T)), next_T)
+
+
+def _after_end(stream: TokenStream, values_T: Tensor) -> Tensor:
+    """The value after each episode's last token: 0 if it terminated, else the bootstrap."""
+    terminated_E = _terminated(stream)
+    if stream.bootstrap_E is None:
+        cut_E = ~terminated_E & (stream.lengths_E > 0)
+        if bool(cut_E.any()):
+            raise StreamError(
+                "a truncated episode needs bootstrap_E, the value after its final observation, "
+                f"got None although episode {int(cut_E.nonzero()[0])} did not terminate"
+            )
+        return values_T.new_zeros(terminated_E.shape)
+    return torch.where(terminated_E, 0.0, stream.bootstrap_E.to(values_T.dtype))

@@ -1,0 +1,70 @@
+"""Advantages from each token's own reward-to-go, without a critic.
+
+Without a critic nothing can stand for what a truncated episode would still have earned, so its
+return ends where it was cut.
+
+Shapes: T sampled tokens of all episodes, E episodes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from llm_gym_agents.algo.advantages.gae import Discount, check_fraction, step_factor
+from llm_gym_agents.algo.advantages.scan import scan_advantages
+from llm_gym_agents.algo.dtypes import result_dtype, widen
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.masked import masked_whiten
+from llm_gym_agents.algo.registry import Advantages, register_advantage
+from llm_gym_agents.algo.stream import TokenStream
+
+
+@register_advantage("reinforce_plus_plus")
+def reinforce_plus_plus(
+    stream: TokenStream,
+    *,
+    gamma: float = 1.0,
+    discount: Discount = "token",
+    whiten: bool = True,
+) -> Advantages:
+    """The discounted reward-to-go of each token, whitened over the batch.
+
+    Args:
+        stream: Needs only rewards.
+        gamma: Discount of one step.
+        discount: What a step is: every token, or only a turn's last token.
+        whiten: Scale to mean 0 and variance 1 over the tokens of the stream.
+    """
+    check_fraction("gamma", gamma)
+    returns_T = rewards_to_go(stream, step_factor(stream, gamma, discount))
+    advantages_T = masked_whiten(returns_T) if whiten else returns_T
+    dtype = result_dtype(stream.rewards_T)
+    return Advantages(advantages_T.to(dtype), returns_T.to(dtype))
+
+
+@register_advantage("remax", needs_greedy_rollout=True)
+def remax(stream: TokenStream) -> Advantages:
+    """The reward-to-go of each token minus the score of a greedy episode from the same start."""
+    if stream.greedy_scores_E is None:
+        raise StreamError("remax needs greedy_scores_E, the score of a greedy episode, got None")
+    returns_T = rewards_to_go(stream, widen(stream.rewards_T.new_ones(())))
+    baseline_T = stream.on_tokens(widen(stream.greedy_scores_E))
+    dtype = result_dtype(stream.rewards_T)
+    return Advantages((returns_T - baseline_T).to(dtype), returns_T.to(dtype))
+
+
+def rewards_to_go(stream: TokenStream, gamma_T: Tensor) -> Tensor:
+    """The sum of each token's reward and the discounted rewards after it in its episode."""
+    # GAE with values 0 and lam 1 is the reward-to-go, so one scan serves both.
+    rewards_T = widen(stream.rewards_T)
+    zeros_T = torch.zeros_like(rewards_T)
+    return scan_advantages(
+        rewards_T=rewards_T,
+        values_T=zeros_T,
+        next_values_T=zeros_T,
+        terminated_T=stream.last_T,
+        lengths_E=stream.lengths_E,
+        gamma_T=gamma_T,
+        lam_T=rewards_T.new_ones(()),
+    )

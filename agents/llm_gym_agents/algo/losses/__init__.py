@@ -1,0 +1,1 @@
+"""Policy and value losses, KL, importance weights."""

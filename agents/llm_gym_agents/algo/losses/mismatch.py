@@ -1,0 +1,92 @@
+"""The sampler is not quite the trainer: weigh its tokens and measure the gap.
+
+An inference engine computes the same weights with other kernels and precision, so a token that
+the sampler drew with probability mu has probability pi under the trainer's own no-grad pass. PPO
+clips the ratio of the new policy to *that* pass; the remaining factor pi / mu is an importance
+weight, truncated because one token in thousands can have a ratio in the hundreds.
+
+Shapes: T sampled tokens of all episodes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo.dtypes import at_least_float32
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
+from llm_gym_agents.algo.losses.ratio import LOG_RATIO_LIMIT
+from llm_gym_agents.algo.masked import masked_mean
+
+IMPORTANCE_CAP = 2.0
+
+
+@torch.no_grad()
+def importance_weights(
+    old_log_probs_T: Tensor, sampler_log_probs_T: Tensor, *, cap: float = IMPORTANCE_CAP
+) -> Tensor:
+    """min(exp(old - sampler), cap) per token, without a gradient.
+
+    Args:
+        old_log_probs_T: From the trainer's own no-grad pass before the update.
+        sampler_log_probs_T: Recorded by the engine when it sampled.
+        cap: The largest weight.
+
+    >>> importance_weights(torch.tensor([-1.0, -1.0]), torch.tensor([-1.0, -9.0]))
+    tensor([1., 2.])
+    """
+    if not cap > 0.0:
+        raise ConfigError(f"the importance cap must be above 0, got {cap}; None turns it off")
+    return _ratio(old_log_probs_T, sampler_log_probs_T).clamp(max=cap)
+
+
+@torch.no_grad()
+def mismatch_metrics(
+    old_log_probs_T: Tensor, sampler_log_probs_T: Tensor, *, cap: float = IMPORTANCE_CAP
+) -> dict[str, Tensor]:
+    """How far the sampler is from the trainer, over a whole batch.
+
+    ``mismatch/kl`` estimates KL(sampler || trainer) with k3, which is never negative and has
+    little variance; ``mismatch/log_prob_*`` are absolute differences of log-probabilities;
+    ``mismatch/ess`` is the effective share of the tokens under the weights that are used.
+    """
+    old_log_probs_T = at_least_float32(old_log_probs_T)
+    ratio_T = _ratio(old_log_probs_T, sampler_log_probs_T)
+    weights_T = ratio_T.clamp(max=cap)
+    log_ratio_T = _log_ratio(old_log_probs_T, sampler_log_probs_T)
+    gap_T = log_ratio_T.abs()
+    squares = masked_mean(weights_T.square())
+    zero = ratio_T.new_zeros(())
+    return {
+        "mismatch/kl": masked_mean(k3_of_log_ratio(log_ratio_T)),
+        "mismatch/log_prob_mean": masked_mean(gap_T),
+        "mismatch/log_prob_max": gap_T.max() if gap_T.numel() else zero,
+        "mismatch/ratio_mean": masked_mean(ratio_T),
+        "mismatch/ratio_max": ratio_T.max() if ratio_T.numel() else zero,
+        "mismatch/truncated": masked_mean((ratio_T > cap).to(ratio_T)),
+        "mismatch/ess": torch.where(
+            squares > 0, masked_mean(weights_T).square() / squares.clamp(min=1e-30), zero
+        ),
+    }
+
+
+def _ratio(old_log_probs_T: Tensor, sampler_log_probs_T: Tensor) -> Tensor:
+    return _log_ratio(old_log_probs_T, sampler_log_probs_T).exp()
+
+
+def _log_ratio(old_log_probs_T: Tensor, sampler_log_probs_T: Tensor) -> Tensor:
+    if old_log_probs_T.shape != sampler_log_probs_T.shape:
+        raise StreamError(
+            "the sampler's log-probs must match the trainer's, "
+            f"got {tuple(sampler_log_probs_T.shape)} for {tuple(old_log_probs_T.shape)}"
+        )
+    log_ratio_T = at_least_float32(old_log_probs_T) - at_least_float32(sampler_log_probs_T)
+    broken = int(log_ratio_T.isnan().sum())
+    if broken:
+        raise StreamError(
+            f"the sampler's log-probs must be numbers, got {broken} of {log_ratio_T.numel()} "
+            "without a ratio; ask the engine for the log-prob of every sampled token"
+        )
+    return log_ratio_T.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)

@@ -1,0 +1,175 @@
+"""One call from a packed batch to a loss: what the trainer's update runs.
+
+The model is read once (trunk, then critic), and every term is a loss per token: the policy's,
+the critic's, the entropy bonus and a KL to a reference. Each is multiplied by ``loss_weight``
+(see ``token_weights``) and added up, so micro-batches simply add their gradients.
+
+For ``ppo`` the policy, value and entropy terms are those of TorchRL's ``ClipPPOLoss``; other
+policy losses come from the registry.
+
+Shapes: T sampled tokens of all episodes, E episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModule, TensorDictModuleBase
+from torch import Tensor, nn
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo.dtypes import at_least_float32
+from llm_gym_agents.algo.errors import StreamError
+from llm_gym_agents.algo.losses.clip_ppo import make_clip_ppo_loss
+from llm_gym_agents.algo.losses.kl import KL_KINDS, KLKind, k3_of_log_ratio, kl_estimate
+from llm_gym_agents.algo.losses.policy_loss import PolicyInputs, get_policy_loss
+from llm_gym_agents.algo.losses.ratio import bound_negative
+from llm_gym_agents.algo.losses.value_loss import check_value_clip, value_loss
+
+Metrics = dict[str, Tensor]
+
+
+class TokenObjective(nn.Module):
+    """The loss of a packed batch, any registered policy loss, with or without a critic.
+
+    A batch is a TensorDict (of batch size ``[]`` or ``[T]``) with what the trunk reads and:
+
+    - ``action`` [T], ``sample_log_prob`` [T]: the old log-probs, from the trainer's own pass;
+    - ``advantage`` [T, 1] and ``loss_weight`` [T];
+    - with a critic ``value_target`` [T, 1] and the old ``state_value`` [T, 1];
+    - ``importance_weight`` [T] if the sampler's log-probs differ (see ``importance_weights``);
+    - ``ref_log_prob`` [T] if ``kl_coef`` is above 0;
+    - ``lengths`` [E] if the policy loss needs whole episodes.
+
+    Args:
+        trunk: Writes ``token_log_prob`` [T] and ``token_entropy`` [T].
+        critic: Writes ``state_value`` [T, 1] from what the trunk wrote; None for no critic.
+        policy_loss: The name of a registered policy loss.
+        policy_settings: Its settings, such as ``{"clip_ratio": (0.2, 0.28)}``.
+        cliprange_value: How far a value may move from the old one; None for no clip.
+        value_coef: Weight of ½ (V - R)².
+        entropy_coef: Weight of the entropy bonus.
+        kl_coef: Weight of the KL to the reference.
+        kl_kind: Its estimate. The default has the gradient of the true KL.
+    """
+
+    def __init__(
+        self,
+        trunk: TensorDictModuleBase,
+        critic: TensorDictModuleBase | None = None,
+        *,
+        policy_loss: str = "ppo",
+        policy_settings: Mapping[str, Any] | None = None,
+        cliprange_value: float | None = 0.5,
+        value_coef: float = 1.0,
+        entropy_coef: float = 0.0,
+        kl_coef: float = 0.0,
+        kl_kind: KLKind = "k3+",
+    ) -> None:
+        super().__init__()
+        check_value_clip(cliprange_value)
+        if kl_kind not in KL_KINDS:
+            raise ConfigError(f"kl_kind must be one of {', '.join(KL_KINDS)}, got {kl_kind!r}")
+        self.spec = get_policy_loss(policy_loss)
+        given = dict(policy_settings or {})
+        self.spec.check_settings(given)
+        self.policy_settings = {**self.spec.settings, **given}
+        self.trunk, self.critic = trunk, critic
+        self.cliprange_value, self.value_coef = cliprange_value, value_coef
+        self.entropy_coef, self.kl_coef, self.kl_kind = entropy_coef, kl_coef, kl_kind
+        self._clip_ppo = None
+        if policy_loss == "ppo":
+            # The critic has run by then; this only moves its output to where TorchRL looks.
+            moved = TensorDictModule(nn.Identity(), in_keys=["new_value"], out_keys=["state_value"])
+            self._clip_ppo = make_clip_ppo_loss(
+                None,
+                None if critic is None else moved,
+                clip_ratio=self.policy_settings["clip_ratio"],
+                cliprange_value=cliprange_value,
+                entropy_coef=entropy_coef,
+                value_coef=value_coef,
+            )
+
+    def forward(
+        self, batch: TensorDictBase, *, tokens: int | None = None
+    ) -> tuple[Tensor, Metrics]:
+        """The loss of ``batch`` and detached metrics.
+
+        Args:
+            batch: See the class. It is not changed.
+            tokens: Of the whole optimizer step. Metrics are sums divided by it, so those of the
+                micro-batches add up to means over the step. None takes the tokens of ``batch``.
+        """
+        data = self.trunk(batch.clone(recurse=False))
+        if self.critic is not None:
+            data["new_value"] = self.critic(data.clone(recurse=False))["state_value"]
+        terms, metrics_T = self._all_terms(data)
+        # Beside ``policy/kl`` one that is never negative, for those who stop at a threshold.
+        moved_T = (data["token_log_prob"] - data["sample_log_prob"]).detach()
+        metrics_T["policy/kl_k3"] = k3_of_log_ratio(at_least_float32(moved_T))
+        importance_T = data.get("importance_weight", None)
+        if importance_T is not None:
+            terms["loss/policy"] = terms["loss/policy"] * importance_T
+        if self.kl_coef:
+            kl_T = kl_estimate(data["token_log_prob"], data["ref_log_prob"], self.kl_kind)
+            terms["loss/kl"] = self.kl_coef * kl_T
+            metrics_T["policy/ref_kl"] = kl_T.detach()
+        weights_T = data["loss_weight"]
+        losses = {name: (weights_T * term_T).sum() for name, term_T in terms.items()}
+        loss = torch.stack(list(losses.values())).sum()
+        metrics = {name: term.detach() for name, term in losses.items()}
+        share = 1.0 / max(tokens or weights_T.numel(), 1)
+        metrics |= {name: values_T.sum() * share for name, values_T in metrics_T.items()}
+        return loss, metrics
+
+    def _all_terms(self, data: TensorDictBase) -> tuple[dict[str, Tensor], Metrics]:
+        if self._clip_ppo is None:
+            return self._terms(data)
+        out = self._clip_ppo(data)
+        objective_T, _ = bound_negative(
+            out["loss_objective"], data["advantage"].squeeze(-1), self.policy_settings["dual_clip"]
+        )
+        terms = {"loss/policy": objective_T, "loss/entropy": out["loss_entropy"]}
+        if self.critic is not None:
+            terms["loss/value"] = out["loss_critic"]
+        # TorchRL's clip fraction counts every ratio outside the range; ours those that it stops.
+        with torch.no_grad():
+            _, metrics_T = self._terms(data)
+        return terms, metrics_T
+
+    def _terms(self, data: TensorDictBase) -> tuple[dict[str, Tensor], Metrics]:
+        inputs = PolicyInputs(
+            log_probs_T=data["token_log_prob"],
+            old_log_probs_T=data["sample_log_prob"],
+            advantages_T=data["advantage"].squeeze(-1),
+            lengths_E=self._lengths(data),
+        )
+        policy = self.spec(inputs, **self.policy_settings)
+        entropy_T = data["token_entropy"]
+        terms = {"loss/policy": policy.loss_T, "loss/entropy": -self.entropy_coef * entropy_T}
+        metrics_T = dict(policy.metrics_T) | {"policy/entropy": entropy_T.detach()}
+        if self.critic is not None:
+            value = value_loss(
+                data["new_value"].squeeze(-1),
+                data["value_target"].squeeze(-1),
+                data["state_value"].squeeze(-1),
+                cliprange_value=self.cliprange_value,
+            )
+            terms["loss/value"] = self.value_coef * value.loss_T
+            metrics_T |= value.metrics_T
+        return terms, metrics_T
+
+    def _lengths(self, data: TensorDictBase) -> Tensor:
+        lengths_E: Tensor | None = data.get("lengths", None)
+        if lengths_E is not None:
+            return lengths_E
+        if self.spec.needs_whole_episodes:
+            raise StreamError(
+                f"{self.spec.name!r} needs lengths, the sampled tokens of each whole episode, "
+                f"got a batch with {', '.join(sorted(map(str, data.keys())))}"
+            )
+        tokens = data["sample_log_prob"].numel()
+        return torch.tensor([tokens], device=data["sample_log_prob"].device)

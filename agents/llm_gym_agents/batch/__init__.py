@@ -1,0 +1,1 @@
+"""Episodes become packed tensors."""

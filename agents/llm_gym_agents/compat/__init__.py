@@ -1,0 +1,1 @@
+"""The older public names, thin over the real implementation."""

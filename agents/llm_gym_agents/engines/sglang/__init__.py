@@ -1,0 +1,1 @@
+"""SGLang, through its server."""

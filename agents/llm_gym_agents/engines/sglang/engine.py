@@ -1,0 +1,283 @@
+"""SGLang as an engine, over its native HTTP interface: token ids in, token ids and log-probs out.
+
+Every running request waits for its answer in a thread of its own, so the server batches as it
+likes and environments move meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import (
+    Completion,
+    Engine,
+    EngineError,
+    FinishReason,
+    Request,
+    check_prompt,
+    end_ids_of,
+    portable_pattern,
+)
+from llm_gym_agents.engines.load import load_generation_config
+from llm_gym_agents.engines.sglang.http_calls import Calls
+from llm_gym_agents.engines.sglang.server import SGLangServer, need_sglang
+from llm_gym_agents.engines.weight_push import shared_memory
+
+ABORT_S = 10.0
+"""Seconds in which the server must have dropped what was cancelled."""
+_PAUSE_S = 0.05
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+
+class SGLangEngine(Engine):
+    """Samples with an SGLang server.
+
+    Log-probs are those of ``softmax(logits / temperature)`` over the whole vocabulary. A server
+    heeds the seed of a request only with ``--enable-deterministic-inference`` among its
+    ``arguments``; without, two runs sample differently.
+
+    Args:
+        path: The model: a folder or a hub name.
+        tokenizer: For the ids that end a reply, besides those that the model's folder names.
+        url: Of a server that runs already and serves ``path``; None starts one.
+        arguments: More of SGLang's own command line, for a server that is started.
+        dtype: float32, bfloat16, float16 or auto (as saved).
+        max_model_len: Most tokens of prompt and reply; by default what the model allows.
+        tensor_parallel_size: GPUs to spread the model over.
+        max_rows: Most replies that run at once; others wait.
+        patterns: Start so that ``Sampling.pattern`` can be used. A server at a ``url`` must have
+            a tokenizer for that.
+        stall_s: Seconds without any reply after which the server is given up.
+        trust_remote_code: Whether to run Python code that comes with the model.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        url: str | None = None,
+        arguments: Sequence[str] = (),
+        dtype: str = "auto",
+        max_model_len: int | None = None,
+        tensor_parallel_size: int = 1,
+        max_rows: int = 256,
+        patterns: bool = False,
+        stall_s: float = 600.0,
+        trust_remote_code: bool = False,
+    ) -> None:
+        if stall_s <= 0 or max_rows < 1:
+            raise ConfigError(
+                f"stall_s must be above 0 and max_rows at least 1, got {stall_s} and {max_rows}"
+            )
+        if url and arguments:
+            raise ConfigError(
+                f"arguments are for a server that is started here, got some for the one at {url}"
+            )
+        own = ["--dtype", dtype, "--tp-size", str(tensor_parallel_size)]
+        own += ["--max-running-requests", str(max_rows)]
+        own += [] if patterns else ["--skip-tokenizer-init"]
+        own += ["--context-length", str(max_model_len)] if max_model_len else []
+        own += ["--trust-remote-code"] if trust_remote_code else []
+        self._config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        self.path, self.tokenizer, self.stall_s = path, tokenizer, stall_s
+        owners = (self._config, load_generation_config(path), tokenizer)
+        self.end_ids = frozenset(end_ids_of(*owners))
+        self._patterns = patterns or url is not None
+        self._requests: dict[int, Request] = {}
+        self._closed = False
+        self._server = SGLangServer(url, path, [*own, *arguments])
+        self._calls = Calls(self._server.http, "/generate", max_rows)
+        try:
+            about = self._server.about()
+        except BaseException:
+            self.close()
+            raise
+        self.context_length = int(
+            max_model_len or about.get("context_length") or self._config.max_position_embeddings
+        )
+        self.dtype = _dtype(str(about.get("dtype")), self._config)
+
+    @staticmethod
+    def need_package(settings: Mapping[str, Any]) -> None:
+        """Raise ``MissingExtraError`` if a server has to be started and cannot be."""
+        if not settings.get("url"):
+            need_sglang()
+
+    # --- sampling ------------------------------------------------------------------------
+
+    def submit(self, requests: Iterable[Request]) -> None:
+        """Send requests: all of them, or none if one is refused."""
+        self._need_open()
+        bodies = [(request, self._body(request)) for request in requests]
+        for request, body in bodies:
+            self._requests[self._calls.begin(body)] = request
+
+    def poll(self, timeout: float | None = None) -> list[Completion]:
+        """Wait for a reply; return all that are there. See ``Engine.poll``."""
+        self._need_open()
+        finished: list[Completion] = []
+        patience = self.stall_s if timeout is None else max(0.0, timeout)
+        while self._requests:
+            found = self._calls.take(0.0 if finished else patience)
+            if found is None:
+                if not finished and timeout is None:
+                    self._fail(f"it has said nothing for {self.stall_s:g} s")
+                break
+            name, answer = found
+            finished.append(self._completion(self._requests.pop(name), answer))
+        return finished
+
+    @property
+    def running(self) -> int:
+        """Requests that were submitted and not yet returned."""
+        return len(self._requests)
+
+    def cancel(self) -> list[Completion]:
+        """Drop whatever is running. What was sampled so far stays with the server.
+
+        One that does not let go of it is given up: nobody could tell what it works on.
+        """
+        dropped, self._requests = self._requests, {}
+        self._calls.drop()
+        deadline = time.monotonic() + ABORT_S
+        try:
+            while self._calls.busy and not self._closed:
+                # Again and again: a request may still have been on its way there.
+                self._server.ask("abort_request", ABORT_S, rid="", abort_all=True)
+                if time.monotonic() > deadline:
+                    self.close()
+                time.sleep(_PAUSE_S)
+        except EngineError:
+            self.close()
+        return [
+            Completion([], [], FinishReason.CANCELLED, self.version, request.key)
+            for request in dropped.values()
+        ]
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        sampling = request.sampling
+        room = check_prompt(request.prompt, self.context_length, int(self._config.vocab_size))
+        if sampling.stop_strings:
+            raise ConfigError("SGLang is asked with token ids and knows no stop_strings")
+        if sampling.pattern is not None and not self._patterns:
+            raise ConfigError("a pattern needs an engine that was started with patterns=True")
+        parameters = {
+            "max_new_tokens": min(sampling.max_tokens, room),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or -1,
+            "min_p": sampling.min_p,
+            "stop_token_ids": sorted(self.end_ids.union(sampling.stop_ids)),
+            "ignore_eos": True,  # the list before says it all
+            "sampling_seed": request.seed & 0x7FFFFFFF,
+            "regex": None if sampling.pattern is None else portable_pattern(sampling.pattern),
+        }
+        return {
+            "input_ids": [int(id) for id in request.prompt],
+            "sampling_params": {
+                name: value for name, value in parameters.items() if value is not None
+            },
+            "return_logprob": True,
+        }
+
+    def _completion(self, request: Request, answer: Any) -> Completion:
+        if isinstance(answer, Exception):
+            self._fail(answer)
+        about = answer["meta_info"]
+        finish = about["finish_reason"]["type"]
+        if finish not in _FINISH:
+            self._fail(f"it ended a reply with {finish!r}: {about['finish_reason'].get('message')}")
+        pairs = about["output_token_logprobs"]
+        return Completion(
+            [int(id) for _, id, *_ in pairs],
+            [float(log_prob) for log_prob, *_ in pairs],
+            _FINISH[finish],
+            self.version,
+            request.key,
+        )
+
+    # --- scoring -------------------------------------------------------------------------
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[list[float]]:
+        """Return the log-prob of every token of each sequence but the first."""
+        self._need_open()
+        if temperature != 1.0:
+            raise ConfigError(f"SGLang scores at temperature 1 only, got {temperature}")
+        scores = []
+        for ids in sequences:
+            check_prompt(ids, self.context_length, int(self._config.vocab_size))
+            answer = self._server.ask(
+                "generate",
+                input_ids=[int(id) for id in ids],
+                sampling_params={"max_new_tokens": 1, "temperature": 1.0},
+                return_logprob=True,
+                logprob_start_len=0,
+            )
+            pairs = answer["meta_info"]["input_token_logprobs"]
+            scores.append([float(log_prob) for log_prob, *_ in pairs[1:]])
+        return scores
+
+    # --- weights -------------------------------------------------------------------------
+
+    def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Have the server read new weights, and forget what it has cached of the old ones.
+
+        They go through a folder in shared memory, so the server must be on this machine.
+        """
+        self._need_open()
+        if self.running:
+            raise EngineError(
+                f"weights cannot change while {self.running} replies are running; take them with "
+                "poll, or drop them with cancel"
+            )
+        with tempfile.TemporaryDirectory(dir=shared_memory(), prefix="llm-gym-") as place:
+            tensors = {
+                name: tensor.to(self.dtype).cpu().contiguous() for name, tensor in named_tensors
+            }
+            save_file(tensors, f"{place}/model.safetensors")
+            self._config.save_pretrained(place)
+            answer = self._server.ask("update_weights_from_disk", model_path=place, timeout=600.0)
+        if not answer.get("success"):
+            raise EngineError(f"SGLang did not take the weights: {answer.get('message')}")
+        self._server.ask("flush_cache")
+        self.version = version
+
+    # --- life and death ------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Drop what is running and end the server, if it is ours. Safe to call twice."""
+        self._closed = True
+        self._requests.clear()
+        self._calls.close()
+        self._server.close()
+
+    def _fail(self, what: object) -> NoReturn:
+        lost, why = len(self._requests), self._server.reason(what)
+        self.close()
+        raise EngineError(
+            f"SGLang failed: {why}; {lost} more replies were running; build a new engine to go on"
+        )
+
+    def _need_open(self) -> None:
+        if self._closed:
+            raise EngineError("the engine is closed")
+
+
+def _dtype(said: str, config: Any) -> torch.dtype:
+    """Return the precision that a server works in, which may call it "auto"."""
+    if said == "auto":
+        own = config.dtype or torch.float32
+        return torch.float16 if own == torch.float32 else own
+    return getattr(torch, said, torch.float32)

@@ -1,0 +1,1 @@
+"""Continuous batching on a transformers model, in this process."""

@@ -1,0 +1,235 @@
+"""The engine that needs nothing but transformers: it samples with the very model that is trained.
+
+Replies run in one batch that others may join at any time (``decode``). Everything happens in the
+calling thread, while ``poll`` waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import (
+    Completion,
+    Engine,
+    EngineError,
+    Request,
+    check_ids,
+    check_prompt,
+    end_ids_of,
+)
+from llm_gym_agents.engines.replies import Row, StopStrings
+from llm_gym_agents.engines.transformers.causal import CausalModel
+from llm_gym_agents.engines.transformers.decode import Decoder
+from llm_gym_agents.engines.transformers.scoring import score
+from llm_gym_agents.engines.transformers.self_check import check_decoding
+from llm_gym_agents.engines.transformers.weights import fingerprint, load_in_place
+
+
+class TransformersEngine(Engine):
+    """Samples with a transformers causal language model, on the device that it is on.
+
+    The model is shared, not copied: after a training step the engine samples with the new
+    weights, and ``update_weights`` with the model's own tensors only sets the version. While it
+    generates, the model is in eval mode and without gradient; afterwards it is as it was.
+
+    What is sampled depends on the prompt, the settings and the seed, up to rounding: a batch of
+    another size may change the last bits of a log-prob, and about one token in a million.
+
+    Args:
+        model: Any transformers causal language model that takes positions and a cache. One whose
+            decoding does not agree with its own forward is refused.
+        tokenizer: Needed for stop strings only.
+        end_ids: Ids that end a reply; by default what model and tokenizer say.
+        context_length: Most tokens of prompt and reply; by default what the model allows.
+        max_rows: Most replies that run at once; others wait. Bounds the memory of the cache.
+        prefix_cache: Keep keys and values, so that a prompt is read only from where it differs
+            from earlier ones. ``update_weights`` empties it, and so does a training step.
+    """
+
+    shares_model = True
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        tokenizer: Any = None,
+        end_ids: Iterable[int] | None = None,
+        context_length: int | None = None,
+        max_rows: int = 256,
+        prefix_cache: bool = True,
+    ) -> None:
+        if max_rows < 1:
+            raise ConfigError(f"max_rows must be at least 1, got {max_rows}")
+        self.model, self.tokenizer = model, tokenizer
+        self._causal = CausalModel(model, context_length)
+        self.context_length = self._causal.context_length
+        owners = (self._causal.config, getattr(model, "generation_config", None), tokenizer)
+        self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
+        self._waiting: deque[Row] = deque()
+        self._closed = False
+        self._decoder = Decoder(self._causal, max_rows, prefix_cache)
+        check_decoding(self._causal)
+        self._weights = fingerprint(model)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str,
+        *,
+        dtype: str | None = None,
+        device: str | None = None,
+        attn_implementation: str | None = None,
+        trust_remote_code: bool = False,
+        **kwargs: Any,
+    ) -> TransformersEngine:
+        """Return an engine for a model folder or a hub name; its tokenizer is loaded, too.
+
+        Args:
+            path: Where the model is.
+            dtype: float32, bfloat16, float16 or auto (as saved): by default float32 on a CPU and
+                auto elsewhere.
+            device: By default cuda if there is one, else cpu.
+            attn_implementation: As in transformers, which chooses one by itself. Where it is
+                neither sdpa nor eager, one of these is used to generate.
+            trust_remote_code: Whether to run Python code that comes with the model.
+            **kwargs: Those of ``TransformersEngine``.
+        """
+        from llm_gym_agents.engines.load import load_model, load_tokenizer
+
+        model = load_model(
+            path,
+            dtype=dtype,
+            device=device,
+            attn_implementation=attn_implementation,
+            trust_remote_code=trust_remote_code,
+        )
+        tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code)
+        return cls(model, tokenizer=tokenizer, **kwargs)
+
+    # --- sampling ------------------------------------------------------------------------
+
+    def submit(self, requests: Iterable[Request]) -> None:
+        """Queue requests: all of them, or none if one is refused."""
+        self._need_open()
+        self._waiting.extend([self._row(request) for request in requests])
+
+    def poll(self, timeout: float | None = None) -> list[Completion]:
+        """Work until a reply has finished; return all that have. See ``Engine.poll``."""
+        self._need_open()
+        if not self.running:
+            return []
+        self._notice_new_weights()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        finished: list[Row] = []
+        with self._causal.reading():
+            while not finished and self.running:
+                if self._waiting and self._decoder.room:
+                    finished = self._admit()
+                else:
+                    finished = self._decoder.step()
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
+        return [row.completion() for row in finished]
+
+    @property
+    def running(self) -> int:
+        """Requests that were submitted and not yet returned."""
+        return len(self._waiting) + len(self._decoder)
+
+    def cancel(self) -> list[Completion]:
+        """Drop whatever is running, and return it as far as it got."""
+        dropped = [*self._decoder.cancel(), *self._waiting]
+        self._waiting.clear()
+        return [row.completion() for row in dropped]
+
+    def _admit(self) -> list[Row]:
+        count = min(len(self._waiting), self._decoder.room)
+        finished = self._decoder.join([self._waiting[at] for at in range(count)])
+        for _ in range(count):
+            self._waiting.popleft()
+        return finished
+
+    def _row(self, request: Request) -> Row:
+        prompt, sampling = list(request.prompt), request.sampling
+        room = check_prompt(prompt, self.context_length, self._causal.vocabulary)
+        if sampling.pattern is not None:
+            raise ConfigError("replies held to a pattern need backend='vllm' or 'sglang'")
+        strings = None
+        if sampling.stop_strings:
+            if self.tokenizer is None:
+                raise ConfigError("stop_strings need a tokenizer; pass one to TransformersEngine")
+            strings = StopStrings(self.tokenizer, sampling.stop_strings)
+        ends = self.end_ids.union(sampling.stop_ids) if sampling.stop_ids else self.end_ids
+        return Row(request, prompt, min(sampling.max_tokens, room), ends, strings, self.version)
+
+    # --- scoring -------------------------------------------------------------------------
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[list[float]]:
+        """Return the log-prob of every token of each sequence but the first."""
+        self._need_open()
+        if not temperature > 0:
+            raise ConfigError(f"temperature must be above 0 to score, got {temperature}")
+        for sequence in sequences:
+            if len(sequence) > self.context_length:
+                raise ConfigError(
+                    f"a sequence must have at most {self.context_length} tokens, "
+                    f"got {len(sequence)}"
+                )
+            check_ids(sequence, self._causal.vocabulary)
+        return score(self._causal, sequences, temperature)
+
+    # --- weights -------------------------------------------------------------------------
+
+    def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Copy weights in place, or only take the version where they are the model's own.
+
+        Raises ``ConfigError`` and changes nothing if a name or a shape is wrong or missing.
+        """
+        self._need_open()
+        if self.running:
+            raise EngineError(
+                f"weights cannot change while {self.running} replies are running; take them with "
+                "poll, or drop them with cancel"
+            )
+        load_in_place(self.model, named_tensors)
+        self.version = version
+        self._forget()
+
+    def free_cache(self) -> None:
+        """Give the memory of keys and values back, for a trainer on the same GPU."""
+        if len(self._decoder):
+            raise EngineError(f"the cache is in use by {len(self._decoder)} running replies")
+        self._decoder.free()
+
+    def close(self) -> None:
+        """Drop what is running and free the cache. The model is the caller's."""
+        self.cancel()
+        self._decoder.free()
+        self._closed = True
+
+    def _notice_new_weights(self) -> None:
+        """Empty the prefix cache if somebody trained the model since it was filled."""
+        if fingerprint(self.model) == self._weights:
+            return
+        if len(self._decoder):
+            raise EngineError(
+                f"the model's weights were changed while {len(self._decoder)} replies were "
+                "running; take them with poll, or drop them with cancel, before training"
+            )
+        self._forget()
+
+    def _forget(self) -> None:
+        self._decoder.forget()
+        self._weights = fingerprint(self.model)
+
+    def _need_open(self) -> None:
+        if self._closed:
+            raise EngineError("the engine is closed")

@@ -1,0 +1,1 @@
+"""vLLM, in this process or its own."""

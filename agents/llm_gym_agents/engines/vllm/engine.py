@@ -1,0 +1,383 @@
+"""vLLM as an engine: token ids in, token ids and log-probs out, weights pushed in place."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing import active_children
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym_agents.engines.base import (
+    Completion,
+    Engine,
+    EngineError,
+    FinishReason,
+    Request,
+    check_prompt,
+    end_ids_of,
+)
+from llm_gym_agents.engines.load import load_generation_config
+from llm_gym_agents.engines.replies import Row, StopStrings
+from llm_gym_agents.engines.vllm import runtime as vllm_runtime
+from llm_gym_agents.engines.vllm import waiting
+from llm_gym_agents.engines.weight_push import buckets, send
+
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+
+class _Running(NamedTuple):
+    request: Request
+    row: Row | None
+    """Only for stop strings, which are looked for token by token."""
+
+
+class VLLMEngine(Engine):
+    """Samples with vLLM.
+
+    Log-probs are those of ``softmax(logits / temperature)``, as everywhere; with ``top_p``,
+    ``top_k``, ``min_p`` or a pattern vLLM gives them among the tokens that these leave, so train
+    without them.
+
+    Args:
+        path: A model folder or a hub name.
+        tokenizer: For stop strings and patterns only.
+        end_ids: Ids that end a reply; by default what the folder and the tokenizer say.
+        separate: Run vLLM in a process of its own, which works while environments move, instead
+            of in this one, which starts faster and has less to send around.
+        dtype: float32, bfloat16, float16 or auto (as saved).
+        max_model_len: Most tokens of prompt and reply; by default what the model allows.
+        tensor_parallel_size: GPUs to spread the model over.
+        gpu_memory_utilization: Share of a GPU that vLLM takes for weights and cache.
+        cache_gb: Memory of the key-value cache on a CPU, in whole GiB.
+        max_rows: Most replies that run at once; others wait.
+        sleeps: Start so that ``sleep`` can give the GPU's memory to a trainer.
+        patterns: Start so that ``Sampling.pattern`` can be used.
+        eager: No CUDA graphs: starts sooner, decodes slower.
+        stall_s: Seconds after which a process that says nothing is given up.
+        trust_remote_code: Whether to run Python code that comes with the model.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        end_ids: Iterable[int] | None = None,
+        separate: bool = False,
+        dtype: str = "auto",
+        max_model_len: int | None = None,
+        tensor_parallel_size: int = 1,
+        gpu_memory_utilization: float = 0.9,
+        cache_gb: int = 1,
+        max_rows: int = 256,
+        sleeps: bool = False,
+        patterns: bool = False,
+        eager: bool = False,
+        stall_s: float = 600.0,
+        trust_remote_code: bool = False,
+    ) -> None:
+        counts = {"cache_gb": cache_gb, "max_rows": max_rows, "max_model_len": max_model_len}
+        for name, count in (counts | {"tensor_parallel_size": tensor_parallel_size}).items():
+            if count is not None and (count < 1 or count != int(count)):
+                raise ConfigError(f"{name} must be a whole number, at least 1, got {count}")
+        if stall_s <= 0 or not 0 < gpu_memory_utilization <= 1:
+            raise ConfigError(
+                "stall_s must be above 0 and gpu_memory_utilization in (0, 1], got "
+                f"{stall_s} and {gpu_memory_utilization}"
+            )
+        self.tokenizer, self.path, self.stall_s = tokenizer, path, stall_s
+        self.separate, self.patterns, self.sleeps = separate, patterns, sleeps
+        self._direct = not separate and tensor_parallel_size == 1
+        self._names = itertools.count()
+        self._requests: dict[str, _Running] = {}
+        self._asleep = False
+        others = set(active_children())
+        self._llm: Any = vllm_runtime.start(
+            path,
+            separate=separate,
+            cache_gb=int(cache_gb),
+            dtype=dtype,
+            max_model_len=max_model_len,
+            tensor_parallel_size=tensor_parallel_size,
+            gpu_memory_utilization=gpu_memory_utilization,
+            max_num_seqs=max_rows,
+            enable_sleep_mode=sleeps,
+            enable_prefix_caching=True,
+            enforce_eager=eager,
+            trust_remote_code=trust_remote_code,
+            tokenizer_inside=patterns,
+        )
+        self._children = set(active_children()) - others
+        try:
+            self._look_around(trust_remote_code, end_ids)
+        except BaseException:
+            self.close()
+            raise
+
+    def _look_around(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
+        """Note what vLLM has made of its settings, and tell its processes whose they are."""
+        found = self._engine.model_config
+        self.context_length, self.dtype = int(found.max_model_len), found.dtype
+        self._vocabulary = int(found.get_vocab_size())
+        own = AutoConfig.from_pretrained(self.path, trust_remote_code=trust_remote_code)
+        owners = (own, load_generation_config(self.path), self.tokenizer)
+        self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
+        if self.separate:
+            vllm_runtime.watch(self._llm, self._look)
+        if not self._direct:
+            self._ask("collective_rpc", "llm_gym_follow", args=(os.getpid(),))
+
+    @staticmethod
+    def need_package(settings: Mapping[str, Any]) -> None:
+        """Raise ``MissingExtraError`` if vLLM is not installed."""
+        vllm_runtime.need_vllm()
+
+    # --- sampling ------------------------------------------------------------------------
+
+    def submit(self, requests: Iterable[Request]) -> None:
+        """Queue requests: all of them, or none if one is refused."""
+        self._need_open()
+        ready = [self._prepare(request) for request in requests]
+        names = [str(next(self._names)) for _ in ready]
+        for name, (running, parameters) in zip(names, ready, strict=True):
+            self._requests[name] = running  # before vLLM has it: an interrupt must find it here
+            parameters.seed = running.request.seed  # vLLM copies them before it returns
+            try:
+                self._guard(self._add, name, running.request.prompt, parameters)
+            except ConfigError:
+                self._drop(names)
+                raise
+
+    def poll(self, timeout: float | None = None) -> list[Completion]:
+        """Work until a reply has finished; return all that have. See ``Engine.poll``."""
+        self._need_open()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        finished: list[Completion] = []
+        while self._requests and not finished:
+            for output in self._guard(self._engine.step):
+                if (done := self._take(output)) is not None:
+                    finished.append(done)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return finished
+
+    @property
+    def running(self) -> int:
+        """Requests that were submitted and not yet returned."""
+        return len(self._requests)
+
+    def cancel(self) -> list[Completion]:
+        """Drop whatever is running. vLLM keeps what was sampled so far to itself."""
+        dropped = self._drop(list(self._requests))
+        if dropped and self._llm is not None and not self.separate:
+            # vLLM notes a block as cached before it computes it, and an interrupt may have come
+            # in between.
+            with suppress(EngineError):
+                self._forget()
+        return [
+            Completion([], [], FinishReason.CANCELLED, self.version, running.request.key)
+            for running in dropped
+        ]
+
+    def _drop(self, names: list[str]) -> list[_Running]:
+        dropped = [self._requests.pop(name) for name in names if name in self._requests]
+        if dropped and self._llm is not None:
+            with suppress(EngineError):  # one that is dead has dropped them as well
+                self._guard(self._engine.abort_request, names)
+        return dropped
+
+    def _add(self, name: str, prompt: Sequence[int], parameters: Any) -> None:
+        try:
+            self._engine.add_request(name, {"prompt_token_ids": list(prompt)}, parameters)
+        except vllm_runtime.refusals() as error:
+            raise ConfigError(f"vLLM refuses a request: {vllm_runtime.reason(error)}") from error
+
+    def _prepare(self, request: Request) -> tuple[_Running, Any]:
+        sampling = request.sampling
+        room = check_prompt(request.prompt, self.context_length, self._vocabulary)
+        if sampling.pattern is not None and not self.patterns:
+            raise ConfigError("a pattern needs an engine that was started with patterns=True")
+        limit = min(sampling.max_tokens, room)
+        ends = self.end_ids.union(sampling.stop_ids)
+        row = None
+        if sampling.stop_strings:
+            if self.tokenizer is None:
+                raise ConfigError("stop_strings need a tokenizer; pass one to VLLMEngine")
+            strings = StopStrings(self.tokenizer, sampling.stop_strings)
+            row = Row(request, list(request.prompt), limit, ends, strings, self.version)
+        parameters = vllm_runtime.parameters(
+            sampling, limit=limit, ends=ends, streamed=row is not None
+        )
+        return _Running(request, row), parameters
+
+    def _take(self, output: Any) -> Completion | None:
+        """Return the reply that ``output`` completes, if it does."""
+        running = self._requests.get(output.request_id)
+        if running is None:  # cancelled, and this was still on its way
+            return None
+        reply = output.outputs[0]
+        finish = self._finish_of(reply) if output.finished else None
+        if running.row is not None:
+            return self._take_streamed(output.request_id, running.row, reply)
+        if finish is None:
+            return None
+        del self._requests[output.request_id]
+        key = running.request.key
+        ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
+        return Completion(ids, log_probs, finish, self.version, key)
+
+    def _take_streamed(self, name: str, row: Row, reply: Any) -> Completion | None:
+        for token, log_prob in zip(reply.token_ids, reply.logprobs.logprobs, strict=True):
+            if row.take(token, log_prob):
+                del self._requests[name]
+                if reply.finish_reason is None:
+                    self._guard(self._engine.abort_request, [name])
+                return row.completion()
+        return None
+
+    def _finish_of(self, reply: Any) -> FinishReason:
+        if reply.finish_reason not in _FINISH:
+            raise EngineError(
+                f"vLLM ended a reply with {reply.finish_reason!r}: it ran out of memory for keys "
+                "and values, or failed; fewer max_rows or a smaller max_model_len need less"
+            )
+        return _FINISH[reply.finish_reason]
+
+    # --- scoring -------------------------------------------------------------------------
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[list[float]]:
+        """Return the log-prob of every token of each sequence but the first.
+
+        This reads every prompt anew: vLLM cannot score what it has in its prefix cache.
+        """
+        self._need_open()
+        if temperature != 1.0:
+            raise ConfigError(f"vLLM scores at temperature 1 only, got {temperature}")
+        if self.running:
+            raise EngineError(f"score needs an idle engine, got {self.running} running")
+        for ids in sequences:
+            check_prompt(ids, self.context_length, self._vocabulary)
+        names = [str(next(self._names)) for _ in sequences]
+        scores: dict[str, list[float]] = {}
+        try:
+            for name, ids in zip(names, sequences, strict=True):
+                self._guard(self._add, name, ids, vllm_runtime.scoring_parameters())
+            while len(scores) < len(names):
+                for output in self._guard(self._engine.step):
+                    if output.finished:
+                        pairs = zip(output.prompt_token_ids, output.prompt_logprobs, strict=True)
+                        scores[output.request_id] = [at[id].logprob for id, at in pairs if at]
+        except BaseException:
+            if self._llm is not None:
+                self._engine.abort_request(names)
+            raise
+        return [scores[name] for name in names]
+
+    # --- weights -------------------------------------------------------------------------
+
+    def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Write weights, named as Hugging Face names them, into vLLM's model, in place."""
+        self._need_open()
+        if self.running:
+            raise EngineError(
+                f"weights cannot change while {self.running} replies are running; take them with "
+                "poll, or drop them with cancel"
+            )
+        reached: set[str] = set()
+        for bucket in buckets(named_tensors):
+            reached.update(self._load(bucket) if self._direct else send(bucket, self._load))
+        wanted = self._ask("collective_rpc", "llm_gym_parameters")[0]
+        if missing := sorted(set(wanted) - reached):
+            raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")
+        self._forget()
+        self.version = version
+
+    def _load(self, bucket: Any) -> list[str]:
+        written: list[list[str]] = self._ask("collective_rpc", "llm_gym_load", args=(bucket,))
+        return written[0]
+
+    def _forget(self) -> None:
+        """Empty the prefix cache; vLLM keeps it, and only logs that, if a request still runs."""
+        if not self._ask("reset_prefix_cache"):
+            self._give_up("did not empty its prefix cache")
+
+    def sleep(self) -> None:
+        """Give the GPU's memory back until ``wake``; the weights wait in the host's."""
+        self._need_open()
+        if self.sleeps and not self._asleep:
+            if self.running:
+                raise EngineError(f"vLLM cannot sleep with {self.running} replies running")
+            self._ask("sleep", level=1)
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Take the memory again."""
+        if self._asleep:
+            self._asleep = False
+            self._need_open()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # torch keeps what the trainer has freed to itself
+            self._ask("wake_up")
+
+    # --- life and death ------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Drop what is running, end vLLM and free its memory. Safe to call twice."""
+        llm, self._llm = self._llm, None
+        self._requests.clear()
+        if llm is not None:
+            inside = vllm_runtime.stop(llm)
+            del llm  # it holds on to the memory
+            if inside:
+                vllm_runtime.free()
+
+    @property
+    def _engine(self) -> Any:
+        return self._llm.llm_engine
+
+    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Have vLLM do something, and do not wait for a process that never will."""
+        work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
+        if self.separate:
+            return self._guard(waiting.call, work, self._look)
+        return self._guard(work)
+
+    def _look(self, since: float) -> None:
+        """Give vLLM up if its process is gone, or has been asked too long ago."""
+        if not all(child.is_alive() for child in self._children):
+            self._give_up("lost its process")
+        if time.monotonic() - since >= self.stall_s:
+            self._give_up(f"has said nothing for {self.stall_s:g} s")
+
+    def _guard(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call into vLLM; whatever fails there ends the engine with one sentence."""
+        try:
+            return call(*args)
+        except LLMGymError:
+            raise
+        except Exception as error:  # noqa: BLE001 - vLLM raises what it likes
+            self._give_up(f"failed: {vllm_runtime.reason(error)}", error)
+
+    def _give_up(self, what: str, cause: Exception | None = None) -> NoReturn:
+        lost = len(self._requests)
+        self.close()
+        raise EngineError(
+            f"vLLM {what}; it was ended with {lost} replies running, build a new engine to go on"
+        ) from cause
+
+    def _need_open(self) -> None:
+        if self._llm is None:
+            raise EngineError("the engine is closed")
+        if self._asleep:
+            raise EngineError("the engine is asleep; call wake() first")

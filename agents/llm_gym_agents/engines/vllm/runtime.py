@@ -1,0 +1,254 @@
+"""The one door to vLLM: how it is started, asked and stopped.
+
+Works with vLLM 0.26 (torch 2.11) to 0.32 (torch 2.13). Everything that depends on a version or on
+an internal of vLLM is in this file.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.util
+import logging
+import os
+import signal
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from llm_gym_agents.engines.base import (
+    EngineError,
+    MissingExtraError,
+    Sampling,
+    portable_pattern,
+)
+from llm_gym_agents.engines.vllm import waiting
+
+_WORKER_SIDE = "llm_gym_agents.engines.vllm.worker.WorkerSide"
+_USUAL = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "PYTHONWARNINGS": "ignore",  # for processes of its own; it warns of its own code
+}
+_KINDS = 1024
+
+_inside: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Engines that live in this process."""
+
+
+def need_vllm() -> None:
+    """Raise ``MissingExtraError`` if vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise MissingExtraError(
+            "backend='vllm' needs vllm. Install it with: pip install \"llm-gym[vllm]\""
+        )
+
+
+def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
+    """Return a running ``vllm.LLM``; every failure is an ``EngineError`` of one sentence."""
+    need_vllm()
+    if not separate and _inside:
+        # They would share vLLM's process groups, and the first to end takes them from the other.
+        raise EngineError(
+            "one vLLM engine lives in this process already; close it first, or pass separate=True"
+        )
+    environment = {
+        **{name: os.environ.get(name, value) for name, value in _USUAL.items()},
+        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
+        "VLLM_CPU_KVCACHE_SPACE": str(cache_gb),
+    }
+    with (
+        _environment(environment),
+        _interruptible(),
+        _interrupts_are_ours(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        logging.getLogger("vllm").setLevel(environment["VLLM_LOGGING_LEVEL"].upper())
+        import vllm
+        from vllm.platforms import current_platform
+
+        if current_platform.is_cpu():
+            # Reading a prompt in pieces rewinds the request's own generator after each, and one
+            # on a CPU cannot be rewound: "CPU Generator does not use offset".
+            settings["enable_chunked_prefill"] = False
+        try:
+            llm = vllm.LLM(
+                path,
+                skip_tokenizer_init=not settings.pop("tokenizer_inside", False),
+                logprobs_mode="processed_logprobs",
+                worker_extension_cls=_WORKER_SIDE,
+                disable_log_stats=True,
+                use_tqdm_on_load=False,
+                seed=0,
+                **settings,
+            )
+        except BaseException as error:
+            if not separate:
+                free()
+            if not isinstance(error, Exception):
+                raise
+            raise EngineError(f"vLLM could not start with {path!r}: {reason(error)}") from error
+        if not separate:
+            _inside.add(llm)
+        return llm
+
+
+def watch(llm: Any, look: waiting.Look) -> None:
+    """Call ``look``, a method, now and then while vLLM waits for its process to say something."""
+    found = weakref.WeakMethod(look)  # a thread of vLLM's holds on to the queue
+
+    def look_if_alive(since: float) -> None:
+        if (alive := found()) is not None:
+            alive(since)
+
+    waiting.watch(llm.llm_engine.engine_core.outputs_queue, look_if_alive)
+
+
+def stop(llm: Any) -> bool:
+    """End vLLM and its processes; return whether something of it is to be freed in this one."""
+    llm.llm_engine.engine_core.shutdown()
+    inside = llm in _inside
+    _inside.discard(llm)
+    return inside
+
+
+def free() -> None:
+    """Free what nobody holds on to any more, and vLLM's process groups."""
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    gc.collect()
+    cleanup_dist_env_and_memory()
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """Return what vLLM raises if it finds fault with a request, and is well itself."""
+    from vllm.exceptions import VLLMValidationError
+
+    return ValueError, VLLMValidationError
+
+
+def keep_weights_in_place() -> None:
+    """Keep a CPU model's linear weights where a push can reach them.
+
+    vLLM hands them to oneDNN and removes them from the module. A later ``load_weights`` then
+    raises, and ``reload_weights`` returns without a word and leaves the old ones in use.
+    """
+    import vllm._custom_ops as ops
+
+    ops._supports_onednn = False
+
+
+@functools.lru_cache(_KINDS)
+def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed: bool) -> Any:
+    """Return vLLM's words for ``sampling``; making them costs as much as a turn of a game.
+
+    ``logprobs=0`` is the log-prob of the sampled token alone. Text is never made inside vLLM.
+    """
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+    regex = None if sampling.pattern is None else portable_pattern(sampling.pattern)
+    return SamplingParams(
+        max_tokens=limit,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        logprobs=0,
+        flat_logprobs=True,
+        detokenize=False,
+        ignore_eos=True,  # vLLM has no tokenizer to know it from; ``ends`` has it
+        stop_token_ids=sorted(ends),
+        output_kind=RequestOutputKind.DELTA if streamed else RequestOutputKind.FINAL_ONLY,
+        structured_outputs=None if regex is None else StructuredOutputsParams(regex=regex),
+    )
+
+
+def scoring_parameters() -> Any:
+    """Return the parameters of a request that only scores its prompt."""
+    from vllm import SamplingParams
+
+    return SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, ignore_eos=True)
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of the innermost cause that says something."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = str(error).strip() or type(error).__name__
+    if hasattr(error, "errors"):  # pydantic's, whose first line only counts the faults
+        fault = error.errors()[0]
+        said = ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
+    return said.split("\n", 1)[0]
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables within this block; vLLM has no other way to be told these."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_are_ours() -> Iterator[None]:
+    """Have processes that are started within this block leave interrupts to this one.
+
+    A terminal sends an interrupt to all of them, and vLLM's would end of it. What is blocked when
+    a process is started stays blocked in it, and in those that it starts.
+    """
+    resource_tracker.ensure_running()  # starting it would unblock them
+    usual = BaseProcess.start
+
+    def start(process: BaseProcess) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            usual(process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    BaseProcess.start = start  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        BaseProcess.start = usual  # type: ignore[method-assign]
+
+
+class _InterruptedError(BaseException):
+    """An interrupt that nobody takes for one."""
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let an interrupt end this block; vLLM catches a ``KeyboardInterrupt`` and waits on."""
+    usual = signal.getsignal(signal.SIGINT)
+    if (
+        usual is not signal.default_int_handler
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise _InterruptedError
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    except _InterruptedError:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, usual)

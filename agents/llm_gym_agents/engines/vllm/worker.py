@@ -1,0 +1,73 @@
+"""What of ours runs inside vLLM's workers: putting new weights into the model.
+
+vLLM imports this module by name in the process of each worker, before it builds the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from llm_gym_agents.engines.vllm.runtime import keep_weights_in_place
+
+_LOOK_EVERY_S = 1.0
+if "vllm" in sys.modules:  # else somebody is only looking
+    # Here, because a worker's process runs nothing else of ours in time.
+    keep_weights_in_place()
+
+
+class WorkerSide:
+    """What is mixed into vLLM's worker class, in whichever process that lives."""
+
+    def llm_gym_load(self, bucket: Any) -> list[str]:
+        """Put weights into the model, in place; return the names of what was written."""
+        model = self.model_runner.model  # type: ignore[attr-defined]
+        written = model.load_weights(_tensors(bucket, self.device))  # type: ignore[attr-defined]
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the sender frees its buffer when this returns
+        return sorted(written)
+
+    def llm_gym_parameters(self) -> list[str]:
+        """Return the names of all that a push has to reach."""
+        model = self.model_runner.model  # type: ignore[attr-defined]
+        return [name for name, _ in model.named_parameters()]
+
+    def llm_gym_follow(self, owner: int) -> None:
+        """End, and with it all of vLLM, when the process that started it is gone."""
+        if os.getpid() != owner:
+            threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
+
+
+def _end_with(owner: int) -> None:
+    """End this process soon after ``owner``: one that is killed cannot end it any more."""
+    parent = os.getppid()
+    with contextlib.suppress(ProcessLookupError):
+        while os.getppid() == parent:
+            os.kill(owner, 0)
+            time.sleep(_LOOK_EVERY_S)
+    os._exit(1)
+
+
+def _tensors(bucket: Any, device: torch.device) -> Iterator[tuple[str, Tensor]]:
+    """Return the tensors of a bucket: a list of them, a file, or a handle to GPU memory."""
+    if isinstance(bucket, list):
+        yield from bucket
+    elif isinstance(bucket, str):
+        with safe_open(bucket, framework="pt", device=str(device)) as file:
+            for name in file.keys():  # noqa: SIM118 - it is no dictionary
+                yield name, file.get_tensor(name)
+    else:
+        rebuild, arguments, places = pickle.loads(bucket)
+        flat: Tensor = rebuild(*arguments)
+        for name, dtype, shape, begin, end in places:
+            yield name, flat[begin:end].view(dtype).view(shape)

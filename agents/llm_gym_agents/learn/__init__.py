@@ -1,0 +1,1 @@
+"""Tensors become weights, and weights reach the engines."""

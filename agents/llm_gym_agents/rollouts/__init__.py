@@ -1,0 +1,1 @@
+"""Environments times policy: named tasks become episodes."""

@@ -1,0 +1,132 @@
+"""Collecting named episodes with TorchRL's ``Collector``.
+
+``EpisodeCollector.collect(tasks)`` plays exactly those episodes and returns them in id order,
+however long each took. The collector moves all rows of the pool; rows that have no episode left
+are idle, rows whose reply is not there yet stay where they are, and both are dropped here.
+Nothing of one batch reaches into the next, so every token was sampled by the weights that were
+current when ``collect`` was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tensordict import TensorDictBase
+from torchrl.collectors import Collector
+
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
+from llm_gym_agents.batch.rollout_data import RolloutData, assemble
+from llm_gym_agents.rollouts.policy import LLMPolicy, Turn
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask
+
+TURNS_PER_POLL = 4
+"""Steps of the whole pool between two looks at what has ended."""
+
+
+class Rollout(NamedTuple):
+    """A batch of complete episodes: as tensors for a trainer, as text for people."""
+
+    data: RolloutData
+    episodes: list[Trajectory]
+    """Those of ``data``, in the same order."""
+    unplayed: list[Trajectory]
+    """Named episodes without a single sampled turn: their environment failed at once, or the
+    first prompt did not fit."""
+
+
+class EpisodeCollector:
+    """Plays named episodes.
+
+    Args:
+        pool: The environments.
+        policy: The model; it is given the pool's table of texts.
+        on_end: Called with the number of episodes that have ended, now and then.
+    """
+
+    def __init__(
+        self,
+        pool: TextEnvPool,
+        policy: LLMPolicy,
+        on_end: Callable[[int], None] | None = None,
+    ) -> None:
+        self.pool, self.policy, self._on_end = pool, policy, on_end
+        policy.texts = pool.texts
+        pool.assign(())
+        self._collector = Collector(
+            pool,
+            policy,
+            frames_per_batch=pool.batch_size[0] * TURNS_PER_POLL,
+            total_frames=-1,
+            # The policy must not run to find out its keys: that would play a turn of nobody's.
+            use_buffers=False,
+            trust_policy=True,
+            auto_register_policy_transforms=False,
+        )
+        self._batches: Iterator[TensorDictBase] | None = iter(self._collector)
+        """None after a batch that was broken off."""
+
+    def collect(self, tasks: Sequence[EpisodeTask]) -> Rollout:
+        """Play ``tasks`` to their ends and return them with their tokens."""
+        turns, episodes = self._play(tasks)
+        played = [episode for episode in episodes if turns[_id(episode)]]
+        return Rollout(
+            data=assemble([turns[_id(episode)] for episode in played], played, self.policy),
+            episodes=played,
+            unplayed=[episode for episode in episodes if not turns[_id(episode)]],
+        )
+
+    def play(self, tasks: Sequence[EpisodeTask]) -> tuple[list[Trajectory], int]:
+        """Play ``tasks`` to their ends; return the episodes and how many tokens were sampled."""
+        turns, episodes = self._play(tasks)
+        tokens = sum(len(turn.reply_ids) for own in turns.values() for turn in own)
+        return episodes, tokens
+
+    def _play(self, tasks: Sequence[EpisodeTask]) -> tuple[dict[int, list[Turn]], list[Trajectory]]:
+        ids = [task.id for task in tasks]
+        if len(set(ids)) < len(ids) or IDLE in ids:
+            raise ConfigError("every episode of a batch must have an id of its own, from 0 on")
+        self.policy.texts = self.pool.texts  # another collector may share the policy
+        self.pool.texts.clear()
+        self.policy.turns.clear()
+        batches = self._begin()
+        self.pool.assign(tasks)
+        turns: dict[int, list[Turn]] = {id: [] for id in ids}
+        finished: dict[int, Trajectory] = {}
+        try:
+            while len(finished) < len(ids):
+                self._gather(next(batches), turns)
+                finished |= self.pool.take_finished()
+                if self._on_end:
+                    self._on_end(len(finished))
+        except BaseException:
+            self._batches = None
+            raise
+        finally:  # nobody will take replies that are on their way, or go on with what was said
+            self.policy.abandon()
+        return turns, [finished[id] for id in sorted(ids)]
+
+    def _begin(self) -> Iterator[TensorDictBase]:
+        """Return the collector's batches; begin anew if the last one was broken off."""
+        if self._batches is None:
+            self.pool.abandon()
+            self._collector.reset()
+            self._batches = iter(self._collector)
+        return self._batches
+
+    def _gather(self, batch: TensorDictBase, turns: dict[int, list[Turn]]) -> None:
+        """Sort what moved into its episode; rows run down ``batch``, time along it."""
+        handles = batch["turn"].T.reshape(-1)
+        for turn in self.policy.turns.read(handles[handles > 0].tolist()):
+            turns[turn.episode].append(turn)
+
+    def close(self) -> None:
+        """End the collector, the pool and its workers."""
+        self._collector.shutdown()
+
+
+def _id(episode: Trajectory) -> int:
+    assert isinstance(episode.episode_id, int)
+    return episode.episode_id

@@ -1,0 +1,85 @@
+"""Letting a model play: ``rollout`` plays named episodes and says how it went.
+
+result = rollout("llm_gym/TextGame-v0", "path/to/model", episodes=100)
+print(result)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any
+
+from llm_gym.episodes import write_episodes
+from llm_gym.evaluate.result import Evaluation
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sources import EnvSource
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+
+__all__ = ["Evaluation", "evaluate", "rollout", "tasks"]
+
+
+def rollout(
+    env: EnvSource,
+    model: str | LLMPolicy,
+    episodes: int = 100,
+    *,
+    num_envs: int = 64,
+    seed: int = 0,
+    split: str | None = None,
+    records: str | None = None,
+    on_end: Callable[[int], None] | None = None,
+    workers: int = 0,
+    env_kwargs: dict[str, Any] | None = None,
+    constrained: bool = False,
+    **policy_kwargs: Any,
+) -> Evaluation:
+    """Play ``episodes`` episodes of ``env`` and return how it went.
+
+    Args:
+        env: An id, a spec, a factory or an environment.
+        model: A policy, or the path of a model for ``LLMPolicy.from_pretrained``.
+        episodes: Episode ``i`` has the seed ``seed + i``.
+        num_envs: Environments that are played side by side.
+        seed: Seed of the first episode.
+        split: Play instances of this split only.
+        records: A file to write the episodes to.
+        on_end: Called with the number of episodes that have ended, for a progress bar.
+        workers: Processes for slow environments.
+        env_kwargs: Settings of the environment.
+        constrained: Hold the model to moves that the environment can use; needs an engine that
+            was started with ``patterns=True``.
+        **policy_kwargs: For ``LLMPolicy.from_pretrained``.
+    """
+    with ExitStack() as ends:
+        if isinstance(model, LLMPolicy):
+            policy = model
+        else:
+            policy = LLMPolicy.from_pretrained(model, **policy_kwargs)
+            ends.callback(policy.engine.close)
+        rows = min(num_envs, episodes)
+        pool = TextEnvPool(env, rows, workers=workers, patterns=constrained, **(env_kwargs or {}))
+        collector = EpisodeCollector(pool, policy, on_end)
+        ends.callback(collector.close)
+        return evaluate(collector, tasks(episodes, seed, split), records)
+
+
+def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:
+    """Return named episodes with consecutive ids and seeds."""
+    options = {"split": split} if split else None
+    return [EpisodeTask(at, seed + at, at, options) for at in range(episodes)]
+
+
+def evaluate(
+    collector: EpisodeCollector, todo: Sequence[EpisodeTask], records: str | None = None
+) -> Evaluation:
+    """Play ``todo`` and return how it went."""
+    start = perf_counter()
+    episodes, tokens = collector.play(todo)
+    result = Evaluation(collector.pool.env_id, episodes, tokens, perf_counter() - start)
+    if records:
+        write_episodes(records, episodes)
+    return result

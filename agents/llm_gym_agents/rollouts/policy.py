@@ -1,0 +1,297 @@
+"""``LLMPolicy``: a language model as a batched policy.
+
+Per episode it keeps the token ids of the conversation so far. A turn tokenises only the new
+observation, appends it, asks the engine for a reply and appends that reply's ids verbatim: what
+was sampled is what is trained on. What each turn added lies in ``turns`` behind a handle.
+
+``context`` decides what the model reads: the whole ``history``, or only the current
+``observation``, which is right for games whose observation says all, and cheaper.
+
+Shapes: N rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import (
+    Completion,
+    Engine,
+    EngineError,
+    Request,
+    Sampling,
+    request_seed,
+)
+from llm_gym_agents.rollouts.handles import Table
+from llm_gym_agents.rollouts.tasks import IDLE, Cut
+from llm_gym_agents.text.chat import ChatFormat
+
+Context = Literal["history", "observation"]
+READY_SHARE = 8
+READY_WAIT_S = 0.005
+"""Without a barrier the environments move when one in ``READY_SHARE`` of the replies is there, or
+this long after the first: moving a few rows costs as much as moving many."""
+
+
+class Turn(NamedTuple):
+    """What one turn added to an episode."""
+
+    episode: int
+    number: int
+    """Counted from 0."""
+    prompt_ids: list[int]
+    """New ids that the model read before replying: all of them in observation context."""
+    reply_ids: list[int]
+    log_probs: list[float]
+    finish: str
+    version: int
+
+
+_NO_TURN = Turn(IDLE, 0, [], [], [], "", 0)
+
+
+@dataclass(slots=True)
+class _Conversation:
+    ids: list[int] = field(default_factory=list)
+    reply_ids: list[int] = field(default_factory=list)
+    turns: int = 0
+
+
+class LLMPolicy(TensorDictModuleBase):
+    """Replies to observations with an engine.
+
+    Args:
+        engine: Samples the replies.
+        chat: How a conversation becomes token ids.
+        sampling: How to sample; the chat format's own end-of-turn ids are added.
+        context: What the model reads: ``history`` or ``observation``.
+        system_prompt: Told instead of what the environment says; "" tells nothing, which suits a
+            model that is trained on one game from nothing.
+        run_seed: With an episode's id and a turn's number it decides what is sampled.
+        barrier: Wait for every reply before any environment moves, so that the engine's batches,
+            and with them the last bits of a log-prob, are the same in every run. Without it an
+            environment moves as soon as its reply is there, and nobody waits for the slowest.
+        texts: The table that observation and action handles refer to: the pool's.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        chat: ChatFormat,
+        *,
+        sampling: Sampling | None = None,
+        context: Context = "history",
+        run_seed: int = 0,
+        system_prompt: str | None = None,
+        barrier: bool = True,
+        texts: Table[str] | None = None,
+    ) -> None:
+        super().__init__()
+        if context not in ("history", "observation"):
+            raise ConfigError(f"context must be 'history' or 'observation', got {context!r}")
+        self.in_keys = ["observation", "episode", "system"]
+        self.out_keys = ["action", "cut", "turn"]
+        self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
+        self.sampling, self.system_prompt = sampling or Sampling(), system_prompt
+        self.barrier = barrier
+        self.texts: Table[str] = Table("") if texts is None else texts
+        self.turns: Table[Turn] = Table(_NO_TURN)
+        self._open: dict[int, _Conversation] = {}
+        self._asked: dict[int, list[int]] = {}
+        """Episodes that are being answered, and the ids that their observation added."""
+        self._rows: dict[int, int] = {}
+
+    @classmethod
+    def from_pretrained(
+        cls, path: str, *, engine: str = "transformers", config: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> LLMPolicy:  # fmt: skip
+        """Return a policy that plays with the model at ``path``.
+
+        ``config`` holds the settings of the engine. A served one plays without a barrier, unless
+        it is told to.
+        """
+        from llm_gym_agents.engines.load import load_engine
+
+        made, tokenizer = load_engine(path, engine, config or {})
+        kwargs.setdefault("barrier", engine == "transformers")
+        try:
+            return cls(made, ChatFormat.from_tokenizer(tokenizer), **kwargs)
+        except BaseException:
+            made.close()
+            raise
+
+    @classmethod
+    def from_vllm(
+        cls, path: str, *, config: dict[str, Any] | None = None, **kwargs: Any
+    ) -> LLMPolicy:
+        """Return a policy that plays with the model at ``path``, served by vLLM.
+
+        ``config`` holds the settings of ``VLLMEngine``, ``kwargs`` those of ``LLMPolicy``.
+        """
+        return cls.from_pretrained(path, engine="vllm", config=config, **kwargs)
+
+    # --- TorchRL -------------------------------------------------------------------------
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the action, whether the episode must be cut or wait, and the turn's record."""
+        return self._reply(tensordict, self.barrier)
+
+    def _reply(self, tensordict: TensorDictBase, barrier: bool) -> TensorDictBase:
+        episodes = tensordict["episode"].tolist()
+        rows = {episode: row for row, episode in enumerate(episodes) if episode != IDLE}
+        self._open = {episode: self._open.get(episode) or _Conversation() for episode in rows}
+        action, cut, turn = ([0] * len(episodes) for _ in range(3))
+        try:
+            for episode in self._ask(rows, tensordict):
+                cut[rows[episode]] = Cut.CONTEXT
+            for episode, done in self._replies(barrier).items():
+                row = rows[episode]
+                turn[row] = self.turns.add(self._note(episode, self._asked.pop(episode), done))
+                action[row] = self.texts.add(self.chat.text_of(done.ids))
+        except BaseException:  # also an interrupt must leave an engine that can be used again
+            self.abandon()
+            raise
+        for episode in self._asked:
+            cut[rows[episode]] = Cut.WAIT
+        tensordict["action"], tensordict["cut"] = torch.tensor(action), torch.tensor(cut)
+        tensordict["turn"] = torch.tensor(turn)
+        return tensordict
+
+    def _ask(self, rows: dict[int, int], tensordict: TensorDictBase) -> list[int]:
+        """Hand in a request for each row that has none; return episodes without room for one."""
+        self._asked = {episode: ids for episode, ids in self._asked.items() if episode in rows}
+        observations, systems = tensordict["observation"].tolist(), tensordict["system"].tolist()
+        given = tensordict.get("pattern", None)
+        patterns = [0] * len(observations) if given is None else given.tolist()
+        requests: list[Request] = []
+        full: list[int] = []
+        for episode, row in rows.items():
+            if episode in self._asked:
+                continue
+            system, observation = self.texts[systems[row]], self.texts[observations[row]]
+            prompt_ids = self._read(episode, system, observation)
+            request = self._request(episode, self.texts[patterns[row]] or None)
+            if request is None:
+                full.append(episode)
+                continue
+            self._asked[episode] = prompt_ids
+            requests.append(request)
+        self.engine.submit(requests)
+        return full
+
+    def _replies(self, barrier: bool) -> dict[int, Completion]:
+        """Return replies: all of them, or as many as are worth a step of the environments."""
+        enough = len(self._asked) if barrier else -(-len(self._asked) // READY_SHARE)
+        found: dict[int, Completion] = {}
+        deadline = None
+        while len(found) < enough:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            more = self.engine.poll(left)
+            if not more and not self.engine.running:
+                lost = len(self._asked) - len(found)
+                raise EngineError(f"the engine lost {lost} of its requests")
+            # Others were given up while they were being answered.
+            found |= {done.key: done for done in more if done.key in self._asked}
+            if found and deadline is None and not barrier:
+                deadline = time.monotonic() + READY_WAIT_S
+        return found
+
+    def abandon(self) -> None:
+        """Drop every conversation and whatever the engine is still sampling for it."""
+        self._asked.clear()
+        self._open.clear()
+        self.engine.cancel()
+
+    def _read(self, episode: int, system: str, observation: str) -> list[int]:
+        """Append the observation to the conversation; return the ids this added."""
+        talk = self._open[episode]
+        system = self.rules_for(system)
+        if self.context == "observation" or not talk.turns:
+            talk.ids = self.chat.opening(system, observation)
+            return talk.ids
+        prompt_ids = self.chat.following(talk.reply_ids, observation)
+        talk.ids = talk.ids + prompt_ids
+        return prompt_ids
+
+    def _request(self, episode: int, pattern: str | None) -> Request | None:
+        """Return the request for a reply, or None where the context has no room for one."""
+        talk = self._open[episode]
+        room = self.engine.context_length - len(talk.ids)
+        if room < 1:
+            return None
+        seed = request_seed(self.run_seed, episode, talk.turns)
+        sampling = self._sampling(min(room, self.sampling.max_tokens), pattern)
+        return Request(talk.ids, sampling, seed, key=episode)
+
+    def _sampling(self, max_tokens: int, pattern: str | None) -> Sampling:
+        stop_ids = tuple(dict.fromkeys((*self.sampling.stop_ids, *self.chat.stop_ids)))
+        pattern = pattern or self.sampling.pattern
+        return replace(self.sampling, max_tokens=max_tokens, stop_ids=stop_ids, pattern=pattern)
+
+    def _note(self, episode: int, prompt_ids: list[int], done: Completion) -> Turn:
+        talk = self._open[episode]
+        number = talk.turns
+        talk.ids = talk.ids + done.ids
+        talk.reply_ids = done.ids
+        talk.turns += 1
+        return Turn(
+            episode, number, prompt_ids, done.ids, done.log_probs, str(done.finish), done.version
+        )
+
+    def rules_for(self, system: str) -> str:
+        """Return the system prompt of an episode whose environment says ``system``."""
+        return system if self.system_prompt is None else self.system_prompt
+
+    @contextmanager
+    def greedily(self) -> Iterator[None]:
+        """Take the most likely token within this block."""
+        usual = self.sampling
+        self.sampling = replace(usual, temperature=0.0)
+        try:
+            yield
+        finally:
+            self.sampling = usual
+
+    # --- without TorchRL -----------------------------------------------------------------
+
+    def act(
+        self,
+        observations: Sequence[str],
+        *,
+        new: Sequence[bool] | None = None,
+        system_prompt: str = "",
+    ) -> list[str]:
+        """Reply to one observation per row.
+
+        Row ``i`` goes on with the conversation of row ``i`` unless ``new`` says that its episode
+        has just begun. A conversation that has outgrown the context is answered with "".
+        """
+        fresh = [True] * len(observations) if new is None and not self._rows else new
+        for row in range(len(observations)):
+            if row not in self._rows or (fresh is not None and fresh[row]):
+                self._rows[row] = max(self._rows.values(), default=-1) + 1
+        data = TensorDict(
+            {
+                "observation": torch.tensor([self.texts.add(text) for text in observations]),
+                "episode": torch.tensor([self._rows[row] for row in range(len(observations))]),
+                "system": torch.full((len(observations),), self.texts.add(system_prompt)),
+            },
+            [len(observations)],
+        )
+        handles = self._reply(data, barrier=True)["action"].tolist()
+        replies = self.texts.read(handles)
+        self.texts.clear()
+        self.turns.clear()
+        return replies

@@ -1,0 +1,341 @@
+"""``TextEnvPool``: many text environments as one batched TorchRL environment.
+
+Which episodes are played is decided before they begin: ``assign`` queues named tasks (id, seed,
+group), and each row takes the next one when it is reset. So a batch holds exactly the episodes
+that were asked for, whichever ended first, and groups keep their members. A row without a task
+is idle: its episode is -1, it is done at once, and it moves nothing. A row whose reply is not
+there yet (``Cut.WAIT``) stays where it is while others move.
+
+Text travels as handles into ``texts``; everything an episode said ends up in its ``Trajectory``.
+
+Shapes: N rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Binary, Composite, Unbounded
+from torchrl.envs import EnvBase
+
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
+from llm_gym.vector import RowsError, make_vec
+from llm_gym_agents.rollouts.handles import Table
+from llm_gym_agents.rollouts.sources import EnvSource, text_source
+from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options
+
+_log = logging.getLogger(__name__)
+
+
+_CUT_REASONS: dict[int, StopReason] = {
+    Cut.CONTEXT: StopReason.CONTEXT,
+    Cut.TOKENS: StopReason.TOKENS,
+}
+
+
+class TextEnvPool(EnvBase):
+    """N text environments behind one ``EnvBase``.
+
+    Args:
+        env: A registered id, an ``EnvSpec``, a factory, or an environment, which is built again
+            from its spec, or else copied. One that does not speak text is put into ``AsText``.
+        n: Rows.
+        workers: Processes to spread the rows over, for slow environments; 0 for none.
+        timeout: Seconds that a row may take in its worker before its episode is given up.
+        patterns: Hand out each row's ``action_pattern()`` too, for constrained decoding.
+        **kwargs: Settings of the environment.
+    """
+
+    def __init__(
+        self,
+        env: EnvSource,
+        n: int,
+        *,
+        workers: int = 0,
+        timeout: float | None = None,
+        patterns: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(device=None, batch_size=torch.Size([n]))
+        mode = AutoresetMode.DISABLED
+        source, kwargs = text_source(env, kwargs)
+        self._rows = make_vec(
+            source, n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
+        )
+        self.env_id = self._rows.spec.id if self._rows.spec else None
+        self.has_splits = self._ask_for_splits()
+        self.texts: Table[str] = Table("")
+        self.failures: list[str] = []
+        """What went wrong in environments, one sentence each."""
+        self._agenda: Iterator[EpisodeTask] = map(_endless_task, itertools.count())
+        self._queue: deque[EpisodeTask] = deque()
+        self._playing: list[Trajectory | None] = [None] * n
+        self._finished: dict[int, Trajectory] = {}
+        self._episode_N = np.full(n, IDLE, dtype=np.int64)
+        self._observation_N = np.zeros(n, dtype=np.int64)
+        self._system_N = np.zeros(n, dtype=np.int64)
+        self._patterns = patterns
+        self._make_specs(n)
+
+    def _ask_for_splits(self) -> bool:
+        try:
+            return all(self._rows.get_attr("has_splits"))
+        except RowsError:  # somebody else's environment, which has never heard of them
+            return False
+
+    def _make_specs(self, n: int) -> None:
+        def number() -> Unbounded:
+            return Unbounded(shape=(n,), dtype=torch.int64)
+
+        def flag() -> Binary:
+            return Binary(shape=(n, 1), n=None, dtype=torch.bool)
+
+        seen = {name: number() for name in ("observation", "episode", "system")}
+        if self._patterns:
+            seen["pattern"] = number()
+        self.observation_spec = Composite(seen, shape=(n,))
+        self.full_action_spec = Composite(action=number(), cut=number(), shape=(n,))
+        self.reward_spec = Unbounded(shape=(n, 1))
+        self.full_done_spec = Composite(
+            done=flag(), terminated=flag(), truncated=flag(), shape=(n,)
+        )
+
+    # --- which episodes ------------------------------------------------------------------
+
+    def assign(self, tasks: Iterable[EpisodeTask]) -> None:
+        """Queue episodes and play nothing else; without a call the pool plays for ever."""
+        self._agenda = iter(())
+        self._queue.extend(tasks)
+
+    def abandon(self) -> None:
+        """Drop the episodes that are waiting, being played or finished; ``reset`` is next."""
+        self._queue.clear()
+        self._finished.clear()
+        self._playing = [None] * len(self._playing)
+
+    @property
+    def unfinished(self) -> int:
+        """Assigned episodes that are waiting or being played."""
+        return len(self._queue) + sum(episode is not None for episode in self._playing)
+
+    def take_finished(self) -> dict[int, Trajectory]:
+        """Return the episodes that have ended since the last call, by id."""
+        finished, self._finished = self._finished, {}
+        return finished
+
+    def _next_task(self) -> EpisodeTask | None:
+        return self._queue.popleft() if self._queue else next(self._agenda, None)
+
+    # --- TorchRL -------------------------------------------------------------------------
+
+    def _set_seed(self, seed: int | None) -> None:
+        first = seed or 0
+        self._agenda = (EpisodeTask(at, first + at) for at in itertools.count())
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDict:
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        rows = (
+            range(len(self._playing)) if mask is None else mask.view(-1).nonzero().view(-1).tolist()
+        )
+        waiting = list(rows)
+        self._episode_N[waiting] = IDLE
+        self._observation_N[waiting] = self._system_N[waiting] = 0
+        for row in waiting:
+            self._playing[row] = None
+        while waiting and (tasks := self._give_tasks(waiting)):
+            waiting = self._begin(tasks)
+        flags = {name: torch.zeros(len(self._playing), 1, dtype=torch.bool) for name in _FLAGS}
+        return TensorDict({**self._state(), **flags}, self.batch_size)
+
+    def _give_tasks(self, rows: Sequence[int]) -> dict[int, EpisodeTask]:
+        given = {}
+        for row in rows:
+            task = self._next_task()
+            if task is None:
+                break
+            given[row] = task
+        return given
+
+    def _begin(self, tasks: Mapping[int, EpisodeTask]) -> list[int]:
+        """Begin episodes; return the rows whose environment failed and which need another."""
+        failed: list[int] = []
+        for options, rows in by_options(tasks):
+            try:
+                begun = self._rows.reset_rows({row: tasks[row].seed for row in rows}, options)
+            except RowsError as error:
+                begun = dict(error.results)
+                for row, what in error.rows.items():
+                    self._report(tasks[row].id, what)
+                    self._finish(self._new_episode(tasks[row]), StopReason.ERROR)
+                    failed.append(row)
+            for row, (observation, info) in begun.items():
+                self._enter(row, tasks[row], observation, info)
+        return failed
+
+    def _enter(self, row: int, task: EpisodeTask, observation: str, info: dict[str, Any]) -> None:
+        episode = self._playing[row] = self._new_episode(task)
+        episode.states.append(observation)
+        episode.reset_info = info
+        system = info.get("system_prompt", "")
+        self._episode_N[row] = task.id
+        self._observation_N[row] = self.texts.add(observation)
+        self._system_N[row] = self.texts.add(system) if system else 0
+
+    def _new_episode(self, task: EpisodeTask) -> Trajectory:
+        return Trajectory(
+            episode_id=task.id,
+            group=task.group,
+            seed=task.seed,
+            options=task.options,
+            env_id=self.env_id,
+        )
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDict:
+        actions, cuts = tensordict["action"].tolist(), tensordict["cut"].tolist()
+        n = len(self._playing)
+        reward_N = np.zeros(n, dtype=np.float32)
+        terminated_N, truncated_N = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+        live = [row for row in range(n) if self._playing[row] is not None]
+        idle_N = self._episode_N == IDLE
+        moves = {row: self.texts[actions[row]] for row in live if cuts[row] == Cut.NO}
+        try:
+            results = self._rows.step_rows(moves)
+        except RowsError as error:
+            results = dict(error.results)
+            for row, what in error.rows.items():
+                self._fail(row, moves[row], what)
+                truncated_N[row] = True
+        for row, result in results.items():
+            reward_N[row], terminated_N[row], truncated_N[row] = self._advance(
+                row, moves[row], *result
+            )
+        for row in live:
+            if reason := _CUT_REASONS.get(cuts[row]):
+                self._end(row, reason)
+                truncated_N[row] = True
+        terminated_N |= idle_N
+        return TensorDict(
+            {
+                **self._state(),
+                "reward": torch.from_numpy(reward_N).unsqueeze(-1),
+                "terminated": torch.from_numpy(terminated_N).unsqueeze(-1),
+                "truncated": torch.from_numpy(truncated_N).unsqueeze(-1),
+                "done": torch.from_numpy(terminated_N | truncated_N).unsqueeze(-1),
+            },
+            self.batch_size,
+        )
+
+    def _advance(
+        self,
+        row: int,
+        action: str,
+        observation: str,
+        reward: Any,
+        terminated: bool,
+        truncated: bool,
+        info: dict[str, Any],
+    ) -> tuple[float, bool, bool]:
+        """Note one step of one row; return what the TensorDict says about it."""
+        episode = self._playing[row]
+        assert episode is not None
+        # A step that ends the game is not cut as well, whatever a wrapper of somebody's says.
+        truncated = bool(truncated) and not terminated
+        episode.actions.append(action)
+        episode.states.append(observation)
+        episode.rewards.append(float(reward))
+        episode.terminated.append(bool(terminated))
+        episode.truncated.append(truncated)
+        episode.dones.append(bool(terminated) or truncated)
+        episode.infos.append(info)
+        self._observation_N[row] = self.texts.add(observation)
+        if terminated or truncated:
+            self._end(row, stop_reason(bool(terminated), truncated, info))
+        return float(reward), bool(terminated), truncated
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        state = {
+            "observation": torch.from_numpy(self._observation_N.copy()),
+            "episode": torch.from_numpy(self._episode_N.copy()),
+            "system": torch.from_numpy(self._system_N.copy()),
+        }
+        return state | {"pattern": self._pattern_N()} if self._patterns else state
+
+    def _pattern_N(self) -> torch.Tensor:
+        try:
+            found: Mapping[int, str] = dict(enumerate(self._rows.call("action_pattern")))
+        except RowsError as error:  # rows that play nothing, or environments without patterns
+            found = error.results
+        live = [row for row, episode in enumerate(self._playing) if episode is not None]
+        if missing := [row for row in live if row not in found]:
+            raise ConfigError(
+                f"patterns=True needs environments with action_pattern(), which row {missing[0]} "
+                "does not have"
+            )
+        handles = [0] * len(self._playing)
+        for row in live:
+            handles[row] = self.texts.add(found[row])
+        return torch.tensor(handles)
+
+    # --- the end of an episode -----------------------------------------------------------
+
+    def _fail(self, row: int, action: str, what: str) -> None:
+        """Note a step whose environment failed: no reward, cut, the same observation again."""
+        self._report(int(self._episode_N[row]), what)
+        episode = self._playing[row]
+        assert episode is not None
+        info = {"stop_reason": StopReason.ERROR, "error": what}
+        self._advance(row, action, episode.states[-1], 0.0, False, True, info)
+
+    def _report(self, episode: int, what: str) -> None:
+        sentence = f"episode {episode}: its environment {what}"
+        self.failures.append(sentence)
+        _log.warning("%s", sentence)
+
+    def _end(self, row: int, reason: StopReason) -> None:
+        episode = self._playing[row]
+        assert episode is not None
+        self._finish(episode, reason)
+        self._playing[row] = None
+
+    def _finish(self, episode: Trajectory, reason: StopReason) -> None:
+        if reason not in (StopReason.WON, StopReason.LOST):
+            episode.stop_reason = reason
+        if episode.dones and not episode.dones[-1]:  # cut between two turns
+            episode.dones[-1] = episode.truncated[-1] = True
+        assert isinstance(episode.episode_id, int)
+        self._finished[episode.episode_id] = episode
+
+    # --- for people ----------------------------------------------------------------------
+
+    def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
+        """Write random actions: legal ones where the environment has them, else sampled ones."""
+        data = TensorDict({}, self.batch_size) if tensordict is None else tensordict
+        try:
+            actions = self._rows.call("random_action")
+        except RowsError:
+            actions = tuple(self._rows.single_action_space.sample() for _ in self._playing)
+        data["action"] = torch.tensor([self.texts.add(action) for action in actions])
+        data["cut"] = torch.zeros(len(self._playing), dtype=torch.int64)
+        return data
+
+    def close(self, *, raise_if_closed: bool = True) -> None:
+        """Close every environment and end the workers."""
+        self._rows.close()
+        super().close(raise_if_closed=raise_if_closed)
+
+
+_FLAGS = ("done", "terminated", "truncated")
+
+
+def _endless_task(at: int) -> EpisodeTask:
+    return EpisodeTask(at, at)

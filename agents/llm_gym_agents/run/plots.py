@@ -1,0 +1,111 @@
+"""``draw_curve``: how a run went, as one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.run.metrics import (
+    ELAPSED,
+    EVAL_RETURN,
+    EVAL_SUCCESS,
+    ITERATION,
+    RETURN,
+    TRAIN_SUCCESS,
+    Row,
+    read_metrics,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CURVE = "curve.png"
+_UNITS = ((3600, "hours"), (60, "minutes"), (1, "seconds"))
+_TRAIN, _EVAL, _REFERENCE, _INK = "#9ec3e6", "#1f5fa8", "#8a8a8a", "#333333"
+
+
+def draw_curve(
+    folder: str | Path,
+    *,
+    title: str | None = None,
+    references: Mapping[str, float] | None = None,
+) -> Path:
+    """Draw success and return of a run over iterations and time; return the picture's path.
+
+    Args:
+        folder: The run's folder, with its metrics.
+        title: Above the picture.
+        references: Success of others, drawn as lines: ``{"chance": 0.07, "solver": 0.99}``.
+    """
+    from matplotlib.figure import Figure
+
+    rows = read_metrics(folder)
+    if not rows:
+        raise ConfigError(f"there is nothing to draw: {folder} has no metrics")
+    times = [name for name in (ITERATION, ELAPSED) if any(name in row for row in rows)]
+    rows, unit = _in_readable_time(rows)
+    figure = Figure(figsize=(4.6 * len(times), 5.4), dpi=140, layout="constrained")
+    axes = figure.subplots(2, len(times), sharex="col", sharey="row", squeeze=False)
+    for column, time in enumerate(times):
+        _draw(axes[0][column], rows, time, TRAIN_SUCCESS, EVAL_SUCCESS)
+        _draw(axes[1][column], rows, time, RETURN, EVAL_RETURN)
+        _draw_references(axes[0][column], references or {}, named=column == len(times) - 1)
+        axes[0][column].set_ylim(-0.02, 1.02)
+        axes[1][column].set_xlabel("iteration" if time == ITERATION else unit)
+    axes[0][0].set_ylabel("success")
+    axes[1][0].set_ylabel("return")
+    figure.align_ylabels()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    if handles:
+        axes[0][0].legend(handles, labels, frameon=False, loc="best", fontsize=9)
+    if title:
+        figure.suptitle(title, x=0.02, ha="left", fontsize=11, color=_INK)
+    path = Path(folder) / CURVE
+    figure.savefig(path)
+    return path
+
+
+def _in_readable_time(rows: list[Row]) -> tuple[list[Row], str]:
+    """Return rows with the elapsed time in a unit that suits how long the run took."""
+    longest = max((row[ELAPSED] for row in rows if ELAPSED in row), default=0.0)
+    seconds, unit = next(each for each in _UNITS if longest >= 10 * each[0] or each[0] == 1)
+    return [
+        row | {ELAPSED: row[ELAPSED] / seconds} if ELAPSED in row else row for row in rows
+    ], unit
+
+
+def _draw(axes: Axes, rows: list[Row], time: str, train: str, held_out: str) -> None:
+    lines: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        (train, "training", {"color": _TRAIN, "linewidth": 1.4}),
+        (held_out, "held out", {"color": _EVAL, "linewidth": 2.0, "marker": "o", "markersize": 3}),
+    )
+    for name, label, style in lines:
+        points = [(row[time], row[name]) for row in rows if name in row and time in row]
+        if len(points) == 1:  # a line through one point cannot be seen
+            style = style | {"marker": "o"}
+        if points:
+            axes.plot(*zip(*points, strict=True), label=label, **style)
+    axes.grid(color="#e8e8e8", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#bbbbbb")
+    axes.tick_params(colors=_INK, labelsize=9)
+    axes.set_axisbelow(True)
+
+
+def _draw_references(axes: Axes, references: Mapping[str, float], *, named: bool) -> None:
+    for name, success in references.items():
+        axes.axhline(success, color=_REFERENCE, linewidth=1.0, linestyle=(0, (4, 3)))
+        if named:
+            axes.annotate(
+                name,
+                (1.0, success),
+                xycoords=("axes fraction", "data"),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+                color=_REFERENCE,
+                annotation_clip=False,
+            )

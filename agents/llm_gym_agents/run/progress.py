@@ -1,0 +1,194 @@
+"""``TrainingProgress``: how training goes, live on a terminal, as plain lines anywhere else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from llm_gym_agents.run.metrics import (
+    ENTROPY,
+    EVAL_SUCCESS,
+    EXPLAINED_VARIANCE,
+    ITERATION,
+    KL,
+    RETURN,
+    TOKENS_PER_SECOND,
+    TRAIN_SUCCESS,
+)
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 40
+_REFRESHES_PER_SECOND = 4
+
+
+class _Column(NamedTuple):
+    """One number of the display."""
+
+    label: str
+    metric: str
+    form: str
+
+
+_COLUMNS = (
+    _Column("held-out success", EVAL_SUCCESS, ".1%"),
+    _Column("success", TRAIN_SUCCESS, ".1%"),
+    _Column("return", RETURN, ".3f"),
+    _Column("KL", KL, ".4f"),
+    _Column("entropy", ENTROPY, ".3f"),
+    _Column("explained variance", EXPLAINED_VARIANCE, ".2f"),
+    _Column("tokens/s", TOKENS_PER_SECOND, ",.0f"),
+)
+
+
+class TrainingProgress:
+    """Shows iteration, metrics and the time left.
+
+    Args:
+        console: Where to; the standard output by default.
+        clock: Counts seconds.
+    """
+
+    def __init__(
+        self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console or Console()
+        self._clock = clock
+        self._live: Live | None = None
+        self._total = self._done = self._first = 0
+        self._began = 0.0
+        self._seen: dict[str, float] = {}
+        self._successes: list[float] = []
+        self._doing = ""
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Begin to show a run of ``total`` iterations, of which ``done`` were done before."""
+        self.stop()
+        self._total, self._done, self._first = total, done, done
+        self._began = self._clock()
+        self._seen, self._successes, self._doing = {}, [], ""
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._render,
+                refresh_per_second=_REFRESHES_PER_SECOND,
+            )
+            self._live.start()
+
+    def note(self, doing: str) -> None:
+        """Show what is being done just now; plain output leaves it out."""
+        self._doing = doing
+
+    def update(self, metrics: Mapping[str, float]) -> None:
+        """Show the metrics of an iteration that is done.
+
+        A metric that is missing keeps its last value: an evaluation stays in view until the next.
+        """
+        self._done = int(metrics.get(ITERATION, self._done + 1))
+        self._seen.update(metrics)
+        success = self._seen.get(EVAL_SUCCESS, self._seen.get(TRAIN_SUCCESS))
+        if success is not None and math.isfinite(success):
+            self._successes.append(success)
+        self._doing = ""
+        if self._live is None:
+            self._console.print(self._line(), highlight=False, soft_wrap=True, markup=False)
+        else:
+            self._live.refresh()
+
+    def stop(self) -> None:
+        """Leave the last state on the screen and give the terminal back. Safe to call twice."""
+        if self._live is not None:
+            self._doing = ""
+            self._live.stop()
+            self._live = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def seconds_left(self) -> float | None:
+        """Return the time that the other iterations will take at the pace so far."""
+        done = self._done - self._first
+        if done < 1:
+            return None
+        return (self._clock() - self._began) / done * max(self._total - self._done, 0)
+
+    def _shown(self) -> list[tuple[str, str]]:
+        return [
+            (column.label, format(self._seen[column.metric], column.form))
+            for column in _COLUMNS
+            if column.metric in self._seen
+        ]
+
+    def _line(self) -> str:
+        numbers = [f"{label} {value}" for label, value in self._shown()]
+        left = self.seconds_left()
+        time_left = [] if left is None else [f"{_clock_text(left)} left"]
+        return "  ".join([f"iteration {self._done}/{self._total}", *numbers, *time_left])
+
+    def _render(self) -> RenderableType:
+        left = self.seconds_left()
+        head = Table.grid(padding=(0, 2), expand=True)
+        head.add_column(no_wrap=True)
+        head.add_column(ratio=1)
+        head.add_column(no_wrap=True, justify="right")
+        head.add_row(
+            Text(f"iteration {self._done}/{self._total}", style="bold"),
+            ProgressBar(total=max(self._total, 1), completed=self._done),
+            Text(
+                f"{_clock_text(self._clock() - self._began)} gone, "
+                f"{'?' if left is None else _clock_text(left)} left"
+            ),
+        )
+        numbers = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(4):
+            numbers.add_column(ratio=1)
+        cells = [
+            Text.assemble((label, "dim"), "\n", (value, "bold cyan"))
+            for label, value in self._shown()
+        ]
+        for at in range(0, len(cells), 4):
+            numbers.add_row(*cells[at : at + 4])
+        rest = [Text(_spark(self._successes), style="green")] if len(self._successes) > 1 else []
+        doing = [Text(self._doing, style="dim")] if self._doing else []
+        return Panel(Group(head, numbers, *rest, *doing), title="training", border_style="blue")
+
+
+def _clock_text(seconds: float) -> str:
+    """Return seconds as minutes and seconds, or hours.
+
+    >>> _clock_text(75), _clock_text(3675)
+    ('1:15', '1:01:15')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _spark(values: list[float]) -> str:
+    """Return the last values of a share from 0 to 1 as a row of bars.
+
+    >>> _spark([0.0, 0.5, 1.0])
+    '▁▅█'
+    """
+    top = len(_BLOCKS) - 1
+    return "".join(
+        _BLOCKS[math.floor(min(max(value, 0.0), 1.0) * top + 0.5)]
+        for value in values[-_SPARK_WIDTH:]
+    )

@@ -1,0 +1,228 @@
+"""Episodes as token ids, a turn at a time: token in, token out.
+
+``ChatFormat`` knows how one tokenizer writes a conversation. ``opening`` gives the ids of the
+first prompt; ``following`` gives the ids to append to a sampled reply, so that the next prompt is
+``[*prompt, *reply_ids, *following(reply_ids, observation)]``. What was sampled is kept verbatim and
+never tokenised again, also where the template would drop the reasoning of earlier turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.text.codec import Codec, Writer
+from llm_gym_agents.text.template import Piece, cut_template, find_token
+
+_PROMPT = "\n>"  # no space behind it: a word token of most vocabularies begins with its own
+
+
+class _Stretch(NamedTuple):
+    """Part of a conversation, cut at control tokens: only the body is tokenised every turn."""
+
+    head: Writer
+    body: Writer
+    tail: Writer
+
+    def ids(self, *contents: str) -> list[int]:
+        at = len(self.head)
+        head = self.head.ids(*contents[:at])
+        return [*head, *self.body.ids(*contents[at:]), *self.tail.ids()]
+
+
+class ChatFormat:
+    """How one tokenizer writes an episode; build it with ``from_tokenizer``.
+
+    With the whole history as context, a prompt begins with ``opening`` and grows by replies and
+    ``following``. With the current observation alone as context, every turn is an ``opening``.
+
+    Whatever an observation or a system prompt says stays text: a control token typed there is
+    tokenised as the characters it is made of. (What a format writes in plain characters, such as
+    ``[INST]`` or the ``>`` of a plain transcript, anyone can write.)
+    """
+
+    kind: Literal["chat", "plain"]
+    stop_ids: tuple[int, ...]
+    """Ids that end a reply, for ``Sampling.stop_ids``. The reply keeps the one it ends in."""
+
+    def __init__(
+        self,
+        kind: Literal["chat", "plain"],
+        codec: Codec,
+        *,
+        first: Sequence[int],
+        opening: _Stretch,
+        prompted: _Stretch | None,
+        close: Sequence[int],
+        closed_by: Iterable[int],
+        next_turn: _Stretch,
+        stop_ids: Iterable[int],
+        cut_at: Iterable[int],
+    ) -> None:
+        self.kind = kind
+        self.stop_ids = tuple(dict.fromkeys(stop_ids))
+        self._codec = codec
+        self._first = list(first)
+        self._opening, self._prompted, self._next = opening, prompted, next_turn
+        self._close, self._closed_by = list(close), frozenset(closed_by)
+        self._cut_at = frozenset(cut_at)
+
+    @classmethod
+    def from_tokenizer(
+        cls,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        kind: Literal["auto", "chat", "plain"] = "auto",
+        template_options: Mapping[str, Any] | None = None,
+    ) -> ChatFormat:
+        """Return the format of ``tokenizer``: its chat template, or a plain transcript.
+
+        A plain transcript is for models that were never taught to chat: the observation, a line
+        that begins with ``>``, and the reply to the end of that line. Where the tokenizer has no
+        token for a line break, its end-of-text token ends the reply.
+
+        Args:
+            tokenizer: Any transformers tokenizer; it is copied, not changed.
+            kind: ``chat`` needs a chat template, ``plain`` ignores it, ``auto`` takes it if any.
+            template_options: Variables of the chat template, as ``{"enable_thinking": False}``.
+                What the template reads from elsewhere, such as the date, is fixed here.
+        """
+        if kind not in ("auto", "chat", "plain"):
+            raise ConfigError(f"kind must be 'auto', 'chat' or 'plain', got {kind!r}")
+        has_template = tokenizer.chat_template is not None
+        if kind == "chat" and not has_template:
+            raise ConfigError(
+                "kind='chat' needs a tokenizer with a chat_template, and this one has none; "
+                "pass kind='plain' for a plain transcript"
+            )
+        if kind == "plain" or not has_template:
+            if template_options:
+                raise ConfigError(
+                    f"template_options need a chat template, got {dict(template_options)} for a "
+                    "plain transcript"
+                )
+            return cls._plain(tokenizer)
+        return cls._chat(tokenizer, template_options or {})
+
+    def opening(self, system_prompt: str, observation: str) -> list[int]:
+        """Return the ids of a conversation's first prompt, ready for the first reply.
+
+        An empty ``system_prompt`` leaves the template's own default in place. A template without
+        a system role gets it at the head of the first user turn.
+        """
+        if not system_prompt:
+            return [*self._first, *self._opening.ids(observation)]
+        if self._prompted is None:
+            return [*self._first, *self._opening.ids(f"{system_prompt}\n\n{observation}")]
+        return [*self._first, *self._prompted.ids(system_prompt, observation)]
+
+    def following(self, reply_ids: Sequence[int], observation: str) -> list[int]:
+        """Return the ids to append after ``reply_ids``, ready for the next reply.
+
+        They close the reply's turn, as far as the reply has not done it itself, and open the next.
+        """
+        return [*self._missing_close(reply_ids), *self._next.ids(observation)]
+
+    def reply(self, text: str) -> list[int]:
+        """Return the ids that a model would sample to say ``text``, for imitation."""
+        written = f" {text}" if self.kind == "plain" and self._close != list(self._cut_at) else text
+        return [*self._codec.encode(written), *(self._close or self.stop_ids[:1])]
+
+    def text_of(self, reply_ids: Sequence[int]) -> str:
+        """Return the action that a reply says.
+
+        That is its text up to the token that ends it, without special tokens and without white
+        space around it. Ids that make no text give U+FFFD.
+        """
+        cut_at = self._cut_at
+        end = next((at for at, token in enumerate(reply_ids) if token in cut_at), len(reply_ids))
+        return self._codec.decode(reply_ids[:end]).strip()
+
+    def _missing_close(self, reply_ids: Sequence[int]) -> Sequence[int]:
+        if reply_ids and reply_ids[-1] in self._closed_by:
+            return ()
+        close = self._close
+        for done in range(len(close) - 1, 0, -1):
+            if list(reply_ids[-done:]) == close[:done]:
+                return close[done:]
+        return close
+
+    @classmethod
+    def _plain(cls, tokenizer: PreTrainedTokenizerBase) -> ChatFormat:
+        codec = Codec(tokenizer, ())
+        eos = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        newline = codec.encode("\n")
+        if "\n" not in codec.decode(newline):  # a tokenizer of words: lines are only separators
+            newline = []
+        if not (newline or eos):
+            raise ConfigError(
+                "a plain transcript needs an end of the reply, and this tokenizer has neither a "
+                "token for a line break nor an eos_token; set tokenizer.eos_token"
+            )
+        texts = [codec.decode([at]) for at in range(len(tokenizer))] if newline else []
+        turn = Writer(codec, Piece(("", _PROMPT), (str,)))
+        rules = Writer(codec, Piece(("", "\n\n"), (str,)))
+        later = Writer(codec, Piece(("", _PROMPT), (str,), codec.anchor))
+        none = Writer(codec, Piece())
+        return cls(
+            "plain",
+            codec,
+            first=_first_ids(tokenizer),
+            opening=_Stretch(none, turn, none),
+            prompted=_Stretch(rules, later, none),
+            close=newline or eos,
+            closed_by=[at for at, text in enumerate(texts) if text.endswith("\n")] or eos,
+            next_turn=_Stretch(none, later, none),
+            stop_ids=[*eos, *(at for at, text in enumerate(texts) if "\n" in text)],
+            cut_at=eos,
+        )
+
+    @classmethod
+    def _chat(cls, tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> ChatFormat:
+        template = cut_template(tokenizer, options)
+        pieces = (template.opening, template.prompted or Piece(), template.after_reply)
+        fixed = [text for piece in pieces for text in piece.fixed]
+        codec = Codec(tokenizer, [*fixed, template.after_last])
+        writers: dict[Piece, Writer] = {}
+
+        def stretch(piece: Piece) -> _Stretch:
+            parts = piece.split(codec.cuts)
+            return _Stretch(*(writers.setdefault(part, Writer(codec, part)) for part in parts))
+
+        after, tail = template.after_reply.fixed
+        end = find_token(after, codec.tokens)
+        last_end = find_token(template.after_last, codec.tokens) or end
+        eos = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        if end is None and not eos:
+            raise ConfigError(
+                "the chat template ends a reply with no token, and the tokenizer has no eos_token; "
+                "set tokenizer.eos_token or pass kind='plain'"
+            )
+        anchor = end[0] if end else codec.anchor
+        rest = after[end.end() :] if end else after
+        next_turn = stretch(Piece((rest, tail), template.after_reply.trims, anchor))
+        stops = [codec.tokens[found[0]] for found in (end, last_end) if found]
+        opening = stretch(template.opening)
+        first = _first_ids(tokenizer)
+        return cls(
+            "chat",
+            codec,
+            first=[] if opening.ids("x")[: len(first)] == first else first,
+            opening=opening,
+            prompted=stretch(template.prompted) if template.prompted else None,
+            close=codec.encode(after[: end.end()]) if end else [],
+            closed_by=stops,
+            next_turn=next_turn,
+            stop_ids=[*stops[-1:], *eos],
+            cut_at=[*stops[-1:], *eos],
+        )
+
+
+def _first_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return what the tokenizer puts in front of every text: a BOS, or nothing."""
+    bare, dressed = tokenizer.encode("x", add_special_tokens=False), tokenizer.encode("x")
+    at = next((at for at in range(len(dressed)) if dressed[at : at + len(bare)] == bare), 0)
+    return list(dressed[:at])

@@ -1,0 +1,151 @@
+"""Text to token ids for chat: what a template writes is control, what people write never is.
+
+A ``Writer`` tokenises one piece of a conversation in one go, as the model saw it in training, and
+then looks whether a content has produced a control token. If so (somebody typed ``<|im_end|>``),
+it tokenises again with such words cut in two, so that they stay mere text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import chain, pairwise, zip_longest
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
+
+from llm_gym_agents.text.template import Piece
+
+CACHED_CONTENTS = 1024
+"""Contents whose ids a ``Writer`` remembers: groups of episodes begin alike."""
+
+
+class Codec:
+    """A copy of a tokenizer, out of reach of the settings that others make on theirs.
+
+    Args:
+        tokenizer: What to copy. One that is not of the Rust kind is used as it is.
+        fixed: Every fixed text of the conversation. The added tokens in it are control tokens, as
+            are all special ones.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, fixed: Iterable[str]) -> None:
+        self._backend: Tokenizer | PreTrainedTokenizerBase = tokenizer
+        if tokenizer.is_fast:
+            self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            self._backend.no_truncation()
+            self._backend.no_padding()
+            self._backend.encode_special_tokens = False
+        # Some vocabularies add runs of spaces and line breaks, which are mere text.
+        added = {at: t for at, t in tokenizer.added_tokens_decoder.items() if t.content.strip()}
+        self.tokens: dict[str, int] = {token.content: at for at, token in added.items()}
+        """Added tokens, special or not."""
+        self.cuts = [
+            token.content for token in added.values() if not (token.lstrip or token.single_word)
+        ]
+        """Tokens in front of which a text can be cut without changing its ids."""
+        text = "\0".join(fixed)
+        ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        unknown = tokenizer.unk_token_id  # any strange word gives it, so it proves nothing
+        special = {at for at, token in added.items() if token.special} - {unknown}
+        self.control = frozenset(
+            {at for token, at in self.tokens.items() if token in text}
+            | special
+            | {at for at in ends if at is not None}
+        )
+        """Ids that a content must never produce."""
+        self.unknown = tokenizer.unk_token if unknown not in self.control else None
+        """The unknown token where it is not control; typed as a word it is kept from being one."""
+        words = [word for word, at in self.tokens.items() if at in {*self.control, unknown}]
+        pattern = "|".join(map(re.escape, words))
+        self._lookalike = re.compile(f"(?={pattern})" if pattern else r"(?!)")
+        plain = [
+            token.content
+            for at, token in added.items()
+            if at in self.control and not (token.lstrip or token.rstrip or token.single_word)
+        ]
+        self.anchor = next((word for word in plain if len(self.encode(word)) == 1), "")
+        """A control token that takes no white space with it, if there is one."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of ``text``, control tokens and all, with nothing added around it."""
+        if not isinstance(self._backend, Tokenizer):
+            ids: list[int] = self._backend.encode(whole(text), add_special_tokens=False)
+            return ids
+        try:
+            return self._backend.encode(text, add_special_tokens=False).ids
+        except (TypeError, UnicodeEncodeError):  # half a surrogate pair has no utf-8 bytes
+            return self._backend.encode(whole(text), add_special_tokens=False).ids
+
+    def encode_inert(self, text: str) -> list[int]:
+        """Return the ids of ``text`` in the middle of a text, without any control token."""
+        cuts = [found.start() + 1 for found in self._lookalike.finditer(text)]
+        ids: list[int] = []
+        for start, end in pairwise([0, *cuts, len(text)]):
+            ids += self.encode(self.anchor + text[start:end])[bool(self.anchor) :]
+        return [at for at in ids if at not in self.control]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ``ids`` without special tokens; bytes of no text become U+FFFD."""
+        if isinstance(self._backend, Tokenizer):
+            return self._backend.decode(ids, skip_special_tokens=True)
+        text = self._backend.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        assert isinstance(text, str)
+        return text
+
+
+class Writer:
+    """Gives the ids of one piece for any contents."""
+
+    def __init__(self, codec: Codec, piece: Piece) -> None:
+        self._codec, self._piece = codec, piece
+        self._skip = bool(piece.anchor)
+        self._expected = self._controls(codec.encode(self._join(["x"] * len(piece))))
+        self.ids = lru_cache(CACHED_CONTENTS)(self._write)
+        """Gives the ids for contents. They stay the writer's own: do not change them."""
+
+    def __reduce__(self) -> tuple[type[Writer], tuple[Codec, Piece]]:
+        return Writer, (self._codec, self._piece)
+
+    def __len__(self) -> int:
+        """How many contents the piece takes."""
+        return len(self._piece)
+
+    def _write(self, *contents: str) -> list[int]:
+        trimmed = [trim(text) for trim, text in zip(self._piece.trims, contents, strict=True)]
+        ids = self._codec.encode(self._join(trimmed))
+        unknown = self._codec.unknown
+        if self._controls(ids) != self._expected or (
+            unknown and any(unknown in text for text in trimmed)
+        ):
+            return self._write_inert(trimmed)
+        return ids[self._skip :]
+
+    def _write_inert(self, contents: Sequence[str]) -> list[int]:
+        first, *rest = self._piece.fixed
+        anchor = self._codec.anchor
+        ids = self._codec.encode(self._piece.anchor + first)[self._skip :]
+        for content, fixed in zip(contents, rest, strict=True):
+            ids += self._codec.encode_inert(content)
+            ids += self._codec.encode(anchor + fixed)[bool(anchor) :]
+        return ids
+
+    def _join(self, contents: Iterable[str]) -> str:
+        parts = zip_longest(self._piece.fixed, contents, fillvalue="")
+        return self._piece.anchor + "".join(chain.from_iterable(parts))
+
+    def _controls(self, ids: Iterable[int]) -> list[int]:
+        control = self._codec.control
+        return [at for at in ids if at in control]
+
+
+def whole(text: str) -> str:
+    r"""Return ``text`` with surrogate pairs joined and lone halves replaced by U+FFFD.
+
+    >>> whole("a\ud83d\ude00b\ud83d")
+    'a😀b�'
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,150 @@
+"""Tokenizers made on the spot, for models that are trained from nothing.
+
+``word_tokenizer`` gives one token per word, so that a small model on a laptop reads a game in a
+few dozen tokens; ``byte_tokenizer`` reads and writes any text at one token per byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from llm_gym.core.text_env import TextEnv
+from llm_gym.errors import ConfigError
+
+PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
+PROMPT = ">"
+"""What a plain transcript writes in front of a reply; always a word of the vocabulary."""
+_MAX_TURNS = 1_000  # for environments without an end
+_NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
+
+
+def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    r"""Return a tokenizer whose tokens are the words of ``texts``; other words become ``<unk>``.
+
+    Spaces and line breaks separate words and cost nothing. A full stop, comma, colon, semicolon,
+    question or exclamation mark at the end of a word is a token of its own, so that the word is the
+    same one in a sentence and in a move. Decoding puts a space between each two tokens.
+
+    >>> tokenizer = word_tokenizer(["in hall", "Say north.", "go north"])
+    >>> tokenizer.tokenize("in hall\nSay north.")
+    ['in', 'hall', 'Say', 'north', '.']
+    >>> tokenizer.decode(tokenizer("go \n north").input_ids, skip_special_tokens=True)
+    'go north'
+    """
+    split = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Split(Regex(r"[.,:;!?]+$"), behavior="isolated"),
+        ]
+    )
+    words = {word for text in texts for word, _ in split.pre_tokenize_str(text)}
+    special = [PAD, BOS, EOS, UNK]
+    vocabulary = [*special, PROMPT, *sorted(words - {*special, PROMPT})]
+    tokenizer = Tokenizer(
+        models.WordLevel({word: at for at, word in enumerate(vocabulary)}, unk_token=UNK)
+    )
+    tokenizer.pre_tokenizer = split
+    return _dress(tokenizer, unk_token=UNK)
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    r"""Return a tokenizer whose ids 0 to 255 are the bytes of utf-8, then ``<pad>, <bos>, <eos>``.
+
+    Every text comes back as it was; ids that are no utf-8 come back as U+FFFD.
+
+    >>> tokenizer = byte_tokenizer()
+    >>> tokenizer("go\n", add_special_tokens=False).input_ids
+    [103, 111, 10]
+    """
+    tokenizer = Tokenizer(models.BPE(vocab=_byte_letters(), merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([PAD, BOS, EOS])
+    return _dress(tokenizer)
+
+
+def collect_vocabulary(
+    env_ids: Iterable[str | EnvSpec], episodes: int = 100, *, rules: bool = False, seed: int = 0
+) -> list[str]:
+    """Return the texts that environments show and understand, each once, for ``word_tokenizer``.
+
+    They come from ``episodes`` episodes of each environment, seeded ``seed``, ``seed + 1`` and so
+    on: every other one is played at random with an unusable move now and then, the others by the
+    oracle where there is one, so that the end of a game is read too.
+
+    Args:
+        env_ids: Environments to play, or their specs. Those of the suite are made with
+            ``rules="system"``.
+        episodes: Episodes of each.
+        rules: Include the rules, for a model that is given them as a system prompt.
+        seed: Seed of the first episode.
+    """
+    if episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    texts: dict[str, None] = {}
+    for env_id in env_ids:
+        env = gym.make(env_id)
+        if isinstance(env.unwrapped, TextEnv):
+            env.close()
+            env = gym.make(env_id, rules="system")
+        for episode in range(seed, seed + episodes):
+            for text in _play(env, episode):
+                texts[text] = None
+        if rules:
+            texts[getattr(env.unwrapped, "system_prompt", "")] = None
+        env.close()
+    return list(texts)
+
+
+def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
+    rng = np.random.default_rng(seed)
+    game = env.unwrapped
+    sample: Callable[[], str] = getattr(game, "random_action", env.action_space.sample)
+    oracle: Callable[[], str] | None = getattr(game, "oracle_action", None)
+    legal: Callable[[], list[str] | None] = getattr(game, "legal_actions", lambda: None)
+    env.action_space.seed(seed)
+    observation, _ = env.reset(seed=seed)
+    yield observation
+    misplaced = list(_NONSENSE)  # what was a move once may be unusable later
+    for _ in range(_MAX_TURNS):
+        action = oracle() if oracle and seed % 2 else sample()
+        actions = [*(legal() or ()), action]
+        yield from actions
+        misplaced += actions
+        if isinstance(game, TextEnv) and seed % 2 == 0 and rng.random() < 0.2:
+            action = misplaced[rng.integers(len(misplaced))]
+        observation, _, terminated, truncated, _ = env.step(action)
+        yield observation
+        if terminated or truncated:
+            break
+
+
+def _dress(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:
+    """Return ``tokenizer`` for transformers; it begins every text with ``<bos>``."""
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, tokenizer.token_to_id(BOS))]
+    )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        bos_token=BOS,
+        eos_token=EOS,
+        clean_up_tokenization_spaces=False,
+        **special,
+    )
+
+
+def _byte_letters() -> dict[str, int]:
+    """Return the letter that stands for each byte in byte-level tokenizers, with the byte."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = (byte for byte in range(256) if byte not in shown)
+    letters = {byte: chr(byte) for byte in shown}
+    letters.update((byte, chr(256 + at)) for at, byte in enumerate(hidden))
+    return {letters[byte]: byte for byte in range(256)}

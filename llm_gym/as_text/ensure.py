@@ -1,0 +1,101 @@
+"""Text, whatever was handed over: ``ensure_text`` for an environment, ``make_text`` for an id."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+from gymnasium import Space, spaces
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from llm_gym.as_text.wrapper import SETTINGS, AsText
+from llm_gym.core.text_env import TextEnv
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import as_gym
+from llm_gym.registry.plugins import find_spec
+
+
+def speaks_text(env: gym.Env[Any, Any]) -> bool:
+    """Return whether actions and observations of ``env`` are text already.
+
+    >>> speaks_text(gym.make("CartPole-v1"))
+    False
+    """
+    return _is_text(env.action_space) and _is_text(env.observation_space)
+
+
+def _is_text(space: Space[Any]) -> bool:
+    # A space that is not Gymnasium's may well be a string space of somebody else's.
+    known = type(space).__module__.startswith("gymnasium.")
+    return isinstance(space, spaces.Text) or not known
+
+
+def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
+    """Return ``env`` as it is if it speaks text, and in ``AsText`` if it does not.
+
+    Args:
+        env: An environment; one that ``as_gym`` adapts will do.
+        **settings: Of ``AsText``. An environment that speaks text can honour none of them, so
+            they are refused, but for ``rules``, which is no more than a wish then.
+
+    >>> ensure_text(gym.make("CartPole-v1"))
+    <AsText<TimeLimit<OrderEnforcing<PassiveEnvChecker<CartPoleEnv<CartPole-v1>>>>>>
+    """
+    made = as_gym(env)
+    if not speaks_text(made):
+        return AsText(made, **settings)
+    if refused := settings.keys() - {"rules"}:
+        raise ConfigError(f"{made} speaks text already and takes no {', '.join(sorted(refused))}")
+    return made
+
+
+def make_text(env_id: str, **settings: Any) -> gym.Env[str, str]:
+    """Return the environment ``env_id``, in text.
+
+    ``settings`` are the environment's own, or those of ``AsText``: see ``split_settings``.
+    """
+    spec = find_spec(env_id)
+    own, words = split_settings(spec, settings)
+    return ensure_text(gym.make(spec, **own), **words)
+
+
+def split_settings(
+    source: Any, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return which settings belong to the environment, and which to ``AsText`` around it.
+
+    A setting that ``AsText`` has goes there, unless the environment is one of text, or what makes
+    it takes an argument of that name.
+
+    >>> split_settings("CartPole-v1", {"action_format": "tag", "sutton_barto_reward": True})
+    ({'sutton_barto_reward': True}, {'action_format': 'tag'})
+    """
+    words: dict[str, Any] = {}
+    if (taken := _arguments(source)) is not None:
+        words = {n: settings[n] for n in settings if n in SETTINGS and n not in taken}
+    own = {name: value for name, value in settings.items() if name not in words}
+    return own, words
+
+
+def _arguments(source: Any) -> Mapping[str, Any] | None:
+    """Return the arguments of what makes the environment; None where it takes those of text."""
+    if isinstance(source, str):
+        source = find_spec(source)
+    if isinstance(source, EnvSpec):
+        entry = source.entry_point
+        source = load_env_creator(entry) if isinstance(entry, str) else entry
+    while isinstance(source, functools.partial):
+        source = source.func
+    is_class = isinstance(source, type)
+    if is_class and (issubclass(source, TextEnv) or getattr(source, "takes_text_settings", False)):
+        return None
+    try:
+        taken = inspect.signature(source).parameters if callable(source) else {}
+    except (TypeError, ValueError):
+        return {}
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
+    # A function that takes anything passes it on to it knows what; a class passes it to its base.
+    return None if takes_all and not is_class else taken

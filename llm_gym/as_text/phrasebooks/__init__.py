@@ -1,0 +1,18 @@
+"""Phrasebooks: the words with which ``llm_gym.wrappers.AsText`` speaks for an environment.
+
+``register_phrasebook`` adds one of your own::
+
+    class MazeWords(Phrasebook):
+        names = ("north", "east", "south", "west")
+
+        def describe(self, observation, info):
+            return f"You are in room {observation}."
+
+    register_phrasebook(MazeEnv, MazeWords)
+"""
+
+from llm_gym.as_text.phrasebooks.book import Phrasebook
+from llm_gym.as_text.phrasebooks.reader import Unusable
+from llm_gym.as_text.phrasebooks.registry import find_phrasebook, register_phrasebook
+
+__all__ = ["Phrasebook", "Unusable", "find_phrasebook", "register_phrasebook"]

@@ -1,0 +1,197 @@
+"""``Phrasebook``: the words for one kind of environment.
+
+The base class finds words for any environment in its spaces, its spec and its docstring. A
+subclass that knows its environment replaces what it can say better, and nothing else. Its methods
+have the names and the meaning of those of ``llm_gym.core.game.Game``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from llm_gym.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
+from llm_gym.as_text.phrasebooks.docstring import numbered, prose, sections
+from llm_gym.as_text.phrasebooks.observations import FEW, say
+from llm_gym.as_text.phrasebooks.reader import Reader
+from llm_gym.legacy.old_gym import inside
+
+_STORY, _REWARDS = 700, 400  # characters taken from a docstring
+_MASK = "action_mask"
+
+
+class Phrasebook:
+    """Words for an environment, found in its spaces, its spec and its docstring.
+
+    A subclass may set ``names`` and ``aliases`` and override any method; ``self.env`` is the
+    environment with its wrappers, ``self.game`` the one inside.
+
+    Args:
+        env: The environment to find words for.
+        reads_actions: False where a function of the user's reads the actions, so that their
+            space may be any.
+    """
+
+    names: Sequence[str] | None = None
+    """Of the choices of a Discrete action space, in their order; a smaller space has the first."""
+    aliases: Mapping[str, int] = {}
+    """Further words for these choices."""
+    labels: Sequence[str] | None = None
+    """Of the numbers of a Box of observations."""
+
+    def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
+        self.env = env
+        self.game: Any = inside(env)
+        self._doc = sections(type(self.game).__doc__ or "")
+        self.reader: Reader | None = None
+        if reads_actions:
+            self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
+        self._labels = self.labels or self._observation_labels()
+        self._legal_lines: dict[bytes, str] = {}
+
+    # --- what the player is told ---------------------------------------------------------
+
+    def rules_text(self) -> str:
+        """Return what the game is about; how to write a move is added to it."""
+        spec = self.env.spec
+        told = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
+        story = prose(self._doc.get("description") or self._doc[""], _STORY)
+        told.append(story)
+        for heading in ("rewards", "reward", "reward function"):
+            if rewards := prose(self._doc.get(heading, ""), _REWARDS):
+                told.append(f"Rewards: {rewards}")
+                break
+        told.append(self.limit_text())
+        return " ".join(filter(None, told))
+
+    def limit_text(self) -> str:
+        """Return what the spec says about the length of an episode."""
+        spec = self.env.spec
+        limit = None if spec is None else spec.max_episode_steps
+        return f"The episode is cut after {limit} moves." if limit else ""
+
+    def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return what the player sees."""
+        told = say(self.env.observation_space, observation, self._labels)
+        return f"{told}\n{line}" if (line := self.legal_line(info)) else told
+
+    def legal_line(self, info: Mapping[str, Any]) -> str:
+        """Return which moves the action mask allows, where there is one."""
+        mask = info.get(_MASK)
+        if mask is None:
+            return ""
+        # Building the line costs more than all the rest of a step, and masks come back.
+        key = mask.tobytes() if isinstance(mask, np.ndarray) else repr(mask).encode()
+        if key not in self._legal_lines:
+            moves = self.reader.allowed(mask) if self.reader is not None else None
+            if len(self._legal_lines) >= FEW:
+                self._legal_lines.clear()
+            self._legal_lines[key] = f"Legal moves: {', '.join(moves)}." if moves else ""
+        return self._legal_lines[key]
+
+    def ending(self, reward: float) -> str:
+        """Return what is said at the end of a game, after the description of its last state."""
+        return "The episode is over."
+
+    # --- moves ---------------------------------------------------------------------------
+
+    def parse(self, move: str) -> Any:
+        """Return the action that ``move`` means, or raise ``Unusable`` with the reason."""
+        assert self.reader is not None, "only a user's own function reads these actions"
+        return self.reader.read(move)
+
+    def how(self) -> str:
+        """Return how a move is written, as a sentence."""
+        return "" if self.reader is None else f"Your move is {self.reader.how()}."
+
+    def example_moves(self) -> Sequence[str]:
+        """Return a few typical moves; the first one illustrates the format in the rules."""
+        return ["your move"] if self.reader is None else self.reader.examples()
+
+    def legal_moves(self, info: Mapping[str, Any]) -> Sequence[str] | None:
+        """Return the moves that the action mask allows, or all, or None where they are many."""
+        if self.reader is None:
+            return None
+        allowed = None if (mask := info.get(_MASK)) is None else self.reader.allowed(mask)
+        return allowed or self.reader.moves()
+
+    def random_move(self, info: Mapping[str, Any], rng: np.random.Generator) -> str:
+        """Return a random usable move."""
+        if moves := self.legal_moves(info):
+            return moves[int(rng.integers(len(moves)))]
+        if self.reader is None:
+            raise NotImplementedError("with a parse function of your own there is no random move")
+        return self.reader.write(self.reader.draw(rng))
+
+    def move_pattern(self) -> str | None:
+        """Return a regex of the moves, where ``legal_moves`` cannot list them."""
+        return None if self.reader is None else self.reader.pattern()
+
+    def oracle_move(self) -> str:
+        """Return a move of a best player who sees everything."""
+        raise NotImplementedError(f"{type(self).__name__} does not define oracle_move()")
+
+    def played(self, action: Any) -> None:
+        """Note what was played, for an oracle that has to know; called only where overridden."""
+        return
+
+    # --- the result ----------------------------------------------------------------------
+
+    def success(
+        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
+    ) -> bool | None:
+        """Return whether an episode that is over was a success, or None if nobody can say.
+
+        By default the environment says so itself (``info["is_success"]``), or its spec has the
+        return from which on it counts as solved.
+        """
+        if "is_success" in info:
+            return bool(info["is_success"])
+        threshold = None if self.env.spec is None else self.env.spec.reward_threshold
+        return None if threshold is None else total >= threshold
+
+    # --- from the docstring --------------------------------------------------------------
+
+    def _action_names(self) -> Sequence[str] | None:
+        space = self.env.action_space
+        if isinstance(space, spaces.Discrete):
+            if self.names is not None and space.n <= len(self.names):
+                return self.names[: int(space.n)]
+            return self._choice_names(int(space.n)) if space.start == 0 else None
+        return self._listed("action", _length(space)) if _length(space) else None
+
+    def _choice_names(self, count: int) -> Sequence[str] | None:
+        if count > FEW:
+            return None
+        meanings = getattr(self.game, "get_action_meanings", None)  # as Atari games have it
+        if callable(meanings):
+            found = [str(name).lower() for name in meanings()]
+            return found if len(set(found)) == count else None
+        names = self._listed("action", count)
+        lowered = [name.lower() for name in names or ()]
+        return lowered if len(set(lowered)) == count else None
+
+    def _observation_labels(self) -> Sequence[str]:
+        count = _length(self.env.observation_space)
+        return (self._listed("observation", count) or ()) if count else ()
+
+    def _listed(self, what: str, count: int) -> list[str] | None:
+        for heading, text in self._doc.items():
+            if heading.startswith(what):
+                return numbered(text, count)
+        return None
+
+
+def _length(space: gym.Space[Any]) -> int:
+    """Return how many numbers stand in a row in ``space``; 0 where they do not."""
+    in_a_row = isinstance(space, (spaces.Box, spaces.MultiDiscrete))
+    return space.shape[0] if in_a_row and space.shape and len(space.shape) == 1 else 0
+
+
+def named_choices(book: Phrasebook) -> Mapping[str, Any]:
+    """Return the moves that need no reading: from text to action."""
+    return book.reader.table if isinstance(book.reader, ChoiceReader) else {}

@@ -1,0 +1,318 @@
+"""``AsText``: any Gymnasium environment, played in words.
+
+Read ``step`` first: find the move in the model's text, find the action that the move means, let
+the environment play it, and say what it shows. The words come from a phrasebook or from the
+functions given. Reward, flags and info are the environment's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
+from llm_gym.as_text.phrasebooks.observations import clip
+from llm_gym.as_text.phrasebooks.reader import Unusable
+from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
+from llm_gym.as_text.players import TextPlayers
+from llm_gym.as_text.settings import check_settings, numbers_in, path_of
+from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.core.spaces import AnyText
+from llm_gym.core.text_env import MAX_ACTION_CHARS
+from llm_gym.errors import ActionTypeError, ContractError
+
+_PLAYING = StopReason.PLAYING
+_Step = tuple[str, SupportsFloat, bool, bool, dict[str, Any]]
+
+
+class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
+    r"""Play any environment in text.
+
+    The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of
+    these. Actions are named and observations described by the environment's phrasebook, or else
+    from its spaces, its spec and its docstring. Reward, flags and the keys of ``info`` that the
+    environment sets are passed on untouched; to ``info`` are added, where they are free:
+    ``move``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
+    ``reward_terms``, ``turn`` and ``invalid_actions``.
+
+    A text that means no action is answered in text and never reaches the environment: the reward
+    is 0, less the penalty. After ``max_invalid`` of them the episode is truncated, as by a limit
+    on its steps: a game that takes points at every step must not be left by writing nonsense.
+
+    Args:
+        env: The environment to play.
+        phrasebook: The words, instead of those registered for the environment: a subclass of
+            ``Phrasebook`` or its name, ``module:Class``. ``Phrasebook`` itself uses only spaces,
+            spec and docstring.
+        system_prompt: Told instead of the rules, word for word.
+        describe: From observation and info to what the player sees.
+        parse: From the text of a move to the action. None, or any exception, means that the text
+            cannot be used; the player is told the exception's message.
+        action_format: How a move is written: plain, tag, boxed, json or react.
+        rules: Where the rules go: into the first observation, or into ``system_prompt``, which
+            is the default where a ``system_prompt`` is given.
+        invalid: What an unusable text does: ``feedback`` says why, ``terminate`` ends the episode.
+        penalty: Taken from the reward at every unusable text, at least 0.
+        retries: Unusable texts per turn that do not count.
+        max_invalid: Unusable texts that count, after which the episode is truncated.
+        masked: What an action does that ``info["action_mask"]`` excludes: ``play`` passes it on,
+            ``refuse`` makes it an unusable one.
+        max_observation_chars: Longer descriptions are cut.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> env = AsText(gym.make("FrozenLake-v1", is_slippery=False), rules="system")
+        >>> print(env.reset(seed=0)[0])
+        P . . .
+        . H . H
+        . . . H
+        H . . G
+        >>> observation, reward, terminated, truncated, info = env.step("Hm.\nright")
+        >>> info["move"], info["valid_action"], info["prob"]
+        ('right', True, 1.0)
+    """
+
+    has_splits = False
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        phrasebook: str | type[Phrasebook] | None = None,
+        system_prompt: str | None = None,
+        describe: Callable[[Any, dict[str, Any]], str] | None = None,
+        parse: Callable[[str], Any] | None = None,
+        action_format: str = "plain",
+        rules: Literal["observation", "system"] | None = None,
+        invalid: Literal["feedback", "terminate"] = "feedback",
+        penalty: float = 0.0,
+        retries: int = 0,
+        max_invalid: int = 20,
+        masked: Literal["play", "refuse"] = "play",
+        max_observation_chars: int = 8192,
+    ) -> None:
+        settings = {
+            "phrasebook": path_of(phrasebook),
+            "system_prompt": system_prompt,
+            "describe": describe,
+            "parse": parse,
+            "action_format": action_format,
+            "rules": rules,
+            "invalid": invalid,
+            "penalty": penalty,
+            "retries": retries,
+            "max_invalid": max_invalid,
+            "masked": masked,
+            "max_observation_chars": max_observation_chars,
+        }
+        check_settings(settings)
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **settings)
+        gym.Wrapper.__init__(self, env)
+        kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
+        self.book = kind(env, reads_actions=parse is None)
+        self._format = get_format(action_format)
+        self._own_describe = describe
+        self.rules = rules or ("observation" if system_prompt is None else "system")
+        self.invalid, self.penalty, self.retries = invalid, penalty, retries
+        self.max_invalid, self.masked = max_invalid, masked
+        self.max_observation_chars = max_observation_chars
+        self._describe = describe or self.book.describe
+        # Moves that are found at once; what is not among them is read by ``_read``.
+        self._own_parse = parse or (None if kind.parse is Phrasebook.parse else self.book.parse)
+        quick = self._own_parse is None and masked == "play"
+        self._quick: Mapping[str, Any] = named_choices(self.book) if quick else {}
+        self._played = None if kind.played is Phrasebook.played else self.book.played
+        self.observation_space = AnyText(max_observation_chars)
+        examples = [self._format.render(move) for move in self.book.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._longest_move = 1000 + 40 * numbers_in(env.action_space)
+        self._told = self._write_rules() if system_prompt is None else system_prompt
+        self._player_seed = self._player_rng = None
+        self._clear(None)
+
+    def _clear(self, stop: StopReason | None) -> None:
+        """Forget the last episode."""
+        self._stop = stop
+        self._state, self._total = "", 0.0
+        self._last_info: dict[str, Any] = {}
+        self._turn = self._misses = self._charged = self._invalid_actions = 0
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode; seed and options are the environment's."""
+        if seed is not None:
+            self._player_seed, self._player_rng = seed, None
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._clear(_PLAYING)
+        self._last_info = info
+        self._state = text = self._words(observation, info)
+        ours = self._info(True, None, {})
+        if self.rules == "system":
+            ours["system_prompt"] = self._told  # for players at the other end of a process
+        else:
+            text = clip(f"{self._told}\n\n{text}", self.max_observation_chars)
+        return text, {**ours, **info}
+
+    def step(self, action: str) -> _Step:
+        """Play the action that the move in ``action`` means."""
+        if self._stop is not _PLAYING or not isinstance(action, str):
+            raise self._refusal(action)
+        move = self._format.parse(drop_thinking(action) if "think>" in action else action)
+        chosen = self._quick.get(move) if move is not None else None
+        if chosen is None:
+            try:
+                chosen = self._read(move)
+            except Unusable as reason:
+                return self._answer(move, str(reason))
+        observation, reward, terminated, truncated, info = self.env.step(chosen)
+        if self._played is not None:
+            self._played(chosen)
+        self._turn += 1
+        self._misses = 0
+        self._last_info = info
+        points = float(reward)
+        self._total += points
+        self._state = text = self._words(observation, info)
+        ours = self._info(True, move, {"reward": points})
+        if terminated or truncated:
+            self._finish(ours, terminated, truncated, points, info)
+            if terminated and self._own_describe is None:
+                text = f"{text}\n{self.book.ending(points)}".strip()
+                text = clip(text, self.max_observation_chars)
+        return text, reward, terminated, truncated, {**ours, **info}
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def _read(self, move: str | None) -> Any:
+        if move is None:
+            raise Unusable(f"I found no move in your reply. {self._how()}")
+        if len(move) > self._longest_move:
+            raise Unusable(f"A move has at most {self._longest_move} characters.")
+        if self._own_parse is None:
+            chosen = self.book.parse(move)
+        else:
+            chosen = self._read_by_function(self._own_parse, move)
+        if self.masked == "refuse":
+            legal, reader = self.book.legal_moves(self._last_info), self.book.reader
+            if legal is not None and reader is not None and reader.write(chosen) not in legal:
+                raise Unusable(f"That is not possible now. Legal moves: {', '.join(legal)}.")
+        return chosen
+
+    def _read_by_function(self, parse: Callable[[str], Any], move: str) -> Any:
+        try:
+            chosen = parse(move)
+            usable = chosen is not None and self.env.action_space.contains(chosen)
+        except Unusable:
+            raise
+        except Exception as error:  # it reads what a model wrote, and may trip over anything
+            raise Unusable(f"I cannot use that move: {clip(str(error), 200)}") from error
+        if not usable:
+            raise Unusable("I cannot use that move.")
+        return chosen
+
+    def _answer(self, move: str | None, reason: str) -> _Step:
+        """Answer an unusable text; the environment stays as it is."""
+        self._invalid_actions += 1
+        self._misses += 1
+        if self._misses > self.retries:
+            self._misses = 0
+            self._charged += 1
+            self._turn += 1
+            if self.invalid == "terminate":
+                self._stop = StopReason.INVALID
+            elif self._charged >= self.max_invalid:
+                self._stop = StopReason.MAX_STEPS
+        terminated = self._stop is StopReason.INVALID
+        info = self._info(False, move, {"invalid": -self.penalty} if self.penalty else {})
+        if "action_mask" in self._last_info:
+            info["action_mask"] = self._last_info["action_mask"]  # it still holds
+        text = reason if terminated else f"{reason}\n{self._state}"
+        reward = -self.penalty if self.penalty else 0.0
+        cut = self._stop is StopReason.MAX_STEPS
+        return clip(text, self.max_observation_chars), reward, terminated, cut, info
+
+    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+        return {
+            "move": move,
+            "valid_action": valid,
+            "success": False,
+            "stop_reason": self._stop,
+            "reward_terms": terms,
+            "turn": self._turn,
+            "invalid_actions": self._invalid_actions,
+        }
+
+    def _finish(
+        self,
+        ours: dict[str, Any],
+        terminated: bool,
+        truncated: bool,
+        points: float,
+        info: Mapping[str, Any],
+    ) -> None:
+        """Note how the episode ended, where that can be known."""
+        success = info.get("success")
+        if not isinstance(success, (bool, int, float, np.generic)):
+            success = self.book.success(self._total, terminated, points, info)
+        known: dict[str, Any] = {"stop_reason": info.get("stop_reason")}
+        if success is None:
+            del ours["success"]
+        else:
+            ours["success"] = known["success"] = bool(success)
+        self._stop = ours["stop_reason"] = stop_reason(terminated, truncated, known)
+
+    def _refusal(self, action: object) -> Exception:
+        if not isinstance(action, str):
+            return ActionTypeError(
+                f"AsText takes a str action, got {type(action).__name__}; decode token ids before "
+                "calling step"
+            )
+        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
+        return ResetNeeded(f"the episode {why}; call reset() before step()")
+
+    # --- text ----------------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
+        return self._told if self.rules == "system" else ""
+
+    def _words(self, observation: Any, info: dict[str, Any]) -> str:
+        text = self._describe(observation, info)
+        if not isinstance(text, str):
+            raise ContractError(f"describe must return a str, got {type(text).__name__}")
+        longest = self.max_observation_chars
+        return text if len(text) <= longest else clip(text, longest)
+
+    def _write_rules(self) -> str:
+        parts = [self.book.rules_text(), self.book.how()]
+        if self.retries:
+            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
+        if self.invalid == "terminate":
+            parts.append("An unusable reply ends the episode.")
+        else:
+            parts.append(f"After {self.max_invalid} unusable replies the episode is cut.")
+        if self.penalty:
+            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
+        return f"{' '.join(filter(None, parts))}\n{self._how()}"
+
+    def _how(self) -> str:
+        return self._format.how.format(self._format.render(self.book.example_moves()[0]))
+
+
+SETTINGS: Mapping[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(AsText.__init__).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+}
+"""The settings of ``AsText`` and their defaults."""

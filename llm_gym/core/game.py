@@ -1,0 +1,128 @@
+"""What an author writes: the game, and nothing else.
+
+Five methods make a playable environment (``new_game``, ``apply``, ``describe``, ``rules_text``,
+``example_moves``). The rest is optional and earns more: an oracle proves instances solvable, a
+solver gives the score a good player reaches, ``legal_moves`` gives random play and constrained
+decoding, ``potential`` gives shaping. Everything here speaks in *moves*; ``TextEnv`` turns them
+into actions, rewards, flags and ``info``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome
+
+
+class Game(ABC):
+    """The author's side of a text environment."""
+
+    max_turns: int | None = None
+    """Turns after which the game is lost. Stated in the rules, so it terminates."""
+    max_observation_chars: int = 8192
+    max_move_chars: int = 1000
+    """Longer moves are answered as unusable, which bounds what ``apply`` has to read."""
+    has_splits: bool = True
+    """False for a game with too few instances to keep some of them unseen."""
+
+    # --- the game ------------------------------------------------------------------------
+
+    @abstractmethod
+    def new_game(self, rng: np.random.Generator) -> None:
+        """Set up a new instance, drawing only from ``rng``."""
+
+    @abstractmethod
+    def apply(self, move: str) -> Outcome:
+        """Play ``move`` and say what happened.
+
+        ``move`` is stripped, not empty, at most ``max_move_chars`` long and otherwise anything:
+        answer what cannot be used with ``reject("why")`` and leave the state alone.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return what the player may see of the current state. Must not change anything."""
+
+    @abstractmethod
+    def rules_text(self) -> str:
+        """Return the rules. Turn limit, invalid moves and format are added by the base."""
+
+    @abstractmethod
+    def example_moves(self) -> Sequence[str]:
+        """Return a few typical moves; the first one illustrates the format in the rules."""
+
+    # --- optional: settings --------------------------------------------------------------
+
+    def check_settings(self) -> None:
+        """Raise ``ConfigError`` for a setting that cannot be honoured."""
+        return
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        """Return the settings that ``difficulty`` in [0, 1] stands for; empty if it has none."""
+        return {}
+
+    # --- optional: identity --------------------------------------------------------------
+
+    def instance(self) -> object:
+        """Return what makes this episode this one; its ``repr`` decides the split."""
+        raise NotImplementedError(f"{type(self).__name__} does not define instance()")
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        """Replace what is hidden by something else that fits all the player has seen.
+
+        Returns False where nothing is hidden or only one secret fits. The checker uses it to
+        show that no observation gives the secret away.
+        """
+        return False
+
+    def reveal(self) -> str:
+        """Return what a player who ran out of turns is told about the solution."""
+        return ""
+
+    # --- optional: players ---------------------------------------------------------------
+
+    def legal_moves(self) -> Sequence[str] | None:
+        """Return the moves that do something in this state, or None where they are too many."""
+        return None
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return a random usable move."""
+        moves = self.legal_moves()
+        if moves is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} defines neither legal_moves() nor random_move()"
+            )
+        return moves[int(rng.integers(len(moves)))]
+
+    def move_pattern(self) -> str | None:
+        """Return a regex of the usable moves, where ``legal_moves`` cannot list them."""
+        return None
+
+    def oracle_move(self) -> str:
+        """Return a move of a best player who sees everything."""
+        raise NotImplementedError(f"{type(self).__name__} does not define oracle_move()")
+
+    def oracle_value(self) -> float:
+        """Return the success the oracle expects from here; below 1 only in games of chance."""
+        return 1.0
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Return the next move of a good player who has read only ``observations``.
+
+        There is one more observation than there are moves, and the first holds the rules. Being
+        a function of the transcript alone, a solver cannot peek and needs no state of its own.
+        """
+        raise NotImplementedError("this game has no solver")
+
+    def potential(self) -> float:
+        """Return how far along this state is, for shaping: 0 at the start, 1 at the goal.
+
+        The end of an episode takes it all back, so that the terms of an episode add up to 0.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define potential()")

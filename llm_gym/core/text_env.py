@@ -1,0 +1,319 @@
+"""``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
+
+Read ``step`` first: find the move in the model's text, play it, charge the turn, add up the
+reward, and say what happened. The rules of the game itself live in ``Game``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal, TypedDict
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from llm_gym.core import splits
+from llm_gym.core.difficulty import Knobs
+from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.game import Game
+from llm_gym.core.outcome import Outcome, StopReason, reject
+from llm_gym.core.players import Players
+from llm_gym.core.spaces import AnyText
+from llm_gym.errors import ActionTypeError, ConfigError
+
+MAX_ACTION_CHARS = 1_000_000
+# Looking a member up in its enum costs more than a whole move.
+_PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
+# The info of most turns: filling in a copy is faster than building it.
+_INFO = {
+    "move": None,
+    "valid_action": True,
+    "success": False,
+    "stop_reason": _PLAYING,
+    "reward_terms": None,
+    "turn": 0,
+    "invalid_actions": 0,
+}
+_NO_TURNS = "No turns left: you lost."
+_OPTIONS = {"split", "difficulty"}
+
+
+class CommonArgs(TypedDict, total=False):
+    """Arguments that every text environment takes; ``TextEnv`` documents them."""
+
+    action_format: str
+    rules: Literal["observation", "system"]
+    invalid: Literal["feedback", "terminate"]
+    penalty: float
+    retries: int
+    shaping: bool
+    shaping_gamma: float
+    difficulty: float | None
+    render_mode: str | None
+
+
+class TextEnv(Players, Knobs, gym.Env[str, str]):
+    """Base class of every environment of the suite.
+
+    A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
+    and implements ``Game``.
+
+    Args:
+        action_format: How a move is written: plain, tag, boxed, json or react.
+        rules: Where the rules go: into the first observation, or into ``system_prompt``.
+        invalid: What an unusable move does: ``feedback`` says why and costs a turn,
+            ``terminate`` ends the episode.
+        penalty: Taken from the reward at every unusable move, at least 0.
+        retries: Unusable moves per turn that are answered without costing it.
+        shaping: Add the potential-based term to the reward.
+        shaping_gamma: Discount per turn of the shaping term; give the trainer's own.
+        difficulty: In [0, 1]; replaces the settings that the game derives from it.
+        render_mode: ``ansi`` or ``human``.
+    """
+
+    metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
+    # CPython finds the attributes and methods of an object twice as fast while it has at most 30
+    # attributes outside slots: these are left to the game.
+    __slots__ = (
+        *("rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
+        *("_format", "_parse", "_bare", "_knobs", "_active_knobs", "_rules_cache", "_screen"),
+        *("_stop", "_turn", "_missed", "_invalid_actions", "_phi", "_observations", "_moves"),
+        *("_player_seed", "_player_rng"),
+    )
+
+    def __init__(
+        self,
+        *,
+        action_format: str = "plain",
+        rules: Literal["observation", "system"] = "observation",
+        invalid: Literal["feedback", "terminate"] = "feedback",
+        penalty: float = 0.0,
+        retries: int = 0,
+        shaping: bool = False,
+        shaping_gamma: float = 1.0,
+        difficulty: float | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if rules not in ("observation", "system"):
+            raise ConfigError(f"rules must be 'observation' or 'system', got {rules!r}")
+        if invalid not in ("feedback", "terminate"):
+            raise ConfigError(f"invalid must be 'feedback' or 'terminate', got {invalid!r}")
+        if not 0.0 <= penalty < float("inf"):
+            raise ConfigError(f"penalty must not be negative, got {penalty}")
+        if retries < 0:
+            raise ConfigError(f"retries must not be negative, got {retries}")
+        if not 0.0 <= shaping_gamma <= 1.0:
+            raise ConfigError(f"shaping_gamma must be in [0, 1], got {shaping_gamma}")
+        if shaping and type(self).potential is Game.potential:
+            raise ConfigError(f"shaping=True needs a potential; {type(self).__name__} has none")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
+        self._format = get_format(action_format)
+        self._parse, self._bare = self._format.parse, action_format == "plain"
+        self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
+        self.shaping, self.shaping_gamma = shaping, shaping_gamma
+        self.render_mode = render_mode
+        self.max_move_chars = self.max_move_chars  # faster to reach than that of the class
+        self._settle_difficulty(difficulty)
+        self.observation_space = AnyText(self.max_observation_chars)
+        examples = [self._format.render(move) for move in self.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._stop: StopReason | None = None
+        self._turn = 0
+        self._phi = 0.0
+        self._screen = ""
+        self._player_seed: int | None = None
+        self._player_rng: np.random.Generator | None = None
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a new episode.
+
+        ``options`` may hold ``split`` (train, dev or test) and ``difficulty``, for this episode.
+        """
+        if seed is not None:
+            super().reset(seed=seed)
+            self._player_seed, self._player_rng = seed, None
+        if options or self._active_knobs is not self._knobs:
+            self._apply_knobs(_checked(options).get("difficulty"))
+        split = options.get("split") if options else None
+        if split is None:
+            self.new_game(self.np_random)
+        else:
+            self._draw(split)
+        self._stop, self._turn, self._missed, self._invalid_actions = _PLAYING, 0, (0, 0), 0
+        if self.shaping:
+            self._phi = self.potential()
+        rules, state = self._rules(), self.describe()
+        self._observations, self._moves = [f"{rules}\n\n{state}"], []
+        info = self._info(True, None, {})
+        if self.rules == "system":
+            info["system_prompt"] = rules  # for players at the other end of a process
+        else:
+            state = self._observations[0]
+        if self.render_mode is not None:
+            self._draw_screen("", state)
+        return state, info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play the move that ``action`` holds."""
+        if self._stop is not _PLAYING or not isinstance(action, str):
+            raise self._refusal(action)
+        move: str | None
+        if self._bare and action.isalnum():  # one word, as most players write it
+            move = str(action)
+        else:
+            move = self._parse(drop_thinking(action) if "think>" in action else action)
+        if move is None or len(move) > self.max_move_chars:
+            text, valid, stop, reward = self._unreadable(move)
+        else:
+            text, valid, stop, reward = self.apply(move)
+        terms = {"success": reward}
+        if valid:
+            self._turn += 1
+        else:
+            stop = self._charge_invalid(terms)
+            reward -= self.penalty
+        if stop is _PLAYING:
+            if self._turn == self.max_turns:
+                stop, reveal = _LOST, self.reveal()
+                text = f"{text} {_NO_TURNS}" if text else _NO_TURNS
+                text = f"{text} {reveal}" if reveal else text
+            else:
+                state = self.describe()
+                text = f"{text}\n{state}" if text else state
+        self._stop = stop
+        if self.shaping:
+            reward += self._shape(terms)
+        self._observations.append(text)
+        self._moves.append(move or "")
+        if self.render_mode is not None:
+            self._draw_screen(action, text)
+        return text, reward, stop is not _PLAYING, False, self._info(valid, move, terms)
+
+    def render(self) -> str | None:
+        """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
+        if self.render_mode == "ansi":
+            return self._screen
+        if self.render_mode is None:
+            gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
+        return None
+
+    # --- text ----------------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
+        return self._rules() if self.rules == "system" else ""
+
+    @property
+    def turns_left(self) -> int:
+        """Turns left of ``max_turns``."""
+        return (self.max_turns or 0) - self._turn
+
+    def _rules(self) -> str:
+        if self._rules_cache is None:
+            self._rules_cache = self._write_rules()
+        return self._rules_cache
+
+    def _write_rules(self) -> str:
+        parts = [self.rules_text()]
+        if self.max_turns is not None:
+            parts.append(f"You have {self.max_turns} turn{'s' * (self.max_turns != 1)}.")
+        if self.retries:
+            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
+        parts.append(
+            "An unusable reply costs a turn."
+            if self.invalid == "feedback"
+            else "An unusable reply ends the game."
+        )
+        if self.penalty:
+            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
+        return f"{' '.join(parts)}\n{self._how()}"
+
+    def _how(self) -> str:
+        return self._format.how.format(self._format.render(self.example_moves()[0]))
+
+    def _draw_screen(self, action: str, text: str) -> None:
+        self._screen = f"> {action}\n{text}" if action else text
+        if self.render_mode == "human":
+            # A lone surrogate in a model's text cannot be encoded for a terminal.
+            sys.stdout.write(self._screen.encode("utf-8", "replace").decode() + "\n")
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def _refusal(self, action: object) -> Exception:
+        if not isinstance(action, str):
+            return ActionTypeError(
+                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
+                "decode token ids before calling step"
+            )
+        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
+        return ResetNeeded(f"the episode {why}; call reset() before step()")
+
+    def _unreadable(self, move: str | None) -> Outcome:
+        if move is None:
+            return reject(f"I found no move in your reply. {self._how()}")
+        return reject(f"A move has at most {self.max_move_chars} characters.")
+
+    def _charge_invalid(self, terms: dict[str, float]) -> StopReason:
+        self._invalid_actions += 1
+        if self.penalty:
+            terms["invalid"] = -self.penalty
+        turn, misses = self._missed
+        misses = misses + 1 if turn == self._turn else 1
+        if misses <= self.retries:
+            self._missed = self._turn, misses
+            return _PLAYING
+        self._turn += 1
+        return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
+
+    def _shape(self, terms: dict[str, float]) -> float:
+        # The potential of a terminal state is 0 by definition: that makes the sum over an episode
+        # a constant, so no behaviour can farm it.
+        phi = self.potential() if self._stop is _PLAYING else 0.0
+        term = terms["shaping"] = self.shaping_gamma * phi - self._phi
+        self._phi = phi
+        return term
+
+    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+        info: dict[str, Any] = _INFO.copy()
+        info["move"], info["reward_terms"], info["turn"] = move, terms, self._turn
+        if self._stop is not _PLAYING:
+            info["success"], info["stop_reason"] = self._stop is _WON, self._stop
+        if self._invalid_actions:
+            info["valid_action"], info["invalid_actions"] = valid, self._invalid_actions
+        return info
+
+    # --- the instance --------------------------------------------------------------------
+
+    def instance_id(self) -> str:
+        """Return 16 hex digits that name this instance, alike in every process."""
+        return splits.digest(f"{type(self).__name__} {self.instance()!r}")
+
+    def _draw(self, split: object) -> None:
+        wanted = splits.check_split(split)
+        if not self.has_splits:
+            raise ConfigError(
+                f"{type(self).__name__} has too few instances for splits; reset without one"
+            )
+        for _ in range(splits.DRAWS):
+            self.new_game(self.np_random)
+            if splits.split_of(self.instance_id()) == wanted:
+                return
+        raise ConfigError(
+            f"no {wanted} instance among {splits.DRAWS} draws; choose harder settings"
+        )
+
+
+def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
+    options = options or {}
+    if unknown := options.keys() - _OPTIONS:
+        raise ConfigError(
+            f"reset options must be among split and difficulty, got {sorted(unknown)}"
+        )
+    return options

@@ -1,0 +1,350 @@
+"""Where rows come from: files that are never loaded whole, and objects that are there already.
+
+A source is read from end to end once, by ``scan``, which says for each row at which *place* it
+stands; ``fetch`` reads a single row again from its place. For JSONL and CSV a place is a byte
+offset, so a file of any size costs one number per row. What cannot be read from the middle
+(Parquet, gzip) is copied once into a temporary JSONL file, which goes away with its source.
+
+A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import tempfile
+import weakref
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from llm_gym.data.columns import SPLIT_NAMES
+from llm_gym.data.parquet import parquet_rows
+from llm_gym.errors import ConfigError, RecordError
+
+MAX_LINE_BYTES = 16 << 20
+SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
+
+
+class Found(NamedTuple):
+    """A row that was read."""
+
+    place: int
+    """Where ``fetch`` finds it again."""
+    number: int
+    """What ``where`` calls it: a line of a file, or a row of an object."""
+    data: Any
+
+
+class Source(ABC):
+    """Rows that can be read in order, and again one by one."""
+
+    name: str
+    """For messages."""
+    origin: Any
+    """What ``open_source`` was given, or something that opens again to the same rows."""
+
+    @abstractmethod
+    def scan(self) -> Iterator[Found]:
+        """Yield every row in order."""
+
+    def first(self, limit: int | None) -> Iterator[Found]:
+        """Yield the first ``limit`` rows in order; None is all of them."""
+        return islice(self.scan(), limit)
+
+    @abstractmethod
+    def fetch(self, place: int) -> Any:
+        """Return the row at ``place``."""
+
+    def number(self, place: int) -> int:
+        """Return the number of the row at ``place``; slow, for messages."""
+        return place
+
+    def where(self, number: int) -> str:
+        """Return the words that name a row in a message."""
+        return f"{self.name}, row {number}"
+
+
+class JsonLines(Source):
+    """A file with one JSON object per line; blank lines are passed over."""
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        self.path, self.name = path.absolute(), name or str(path)
+        self.origin = str(self.path)
+
+    def scan(self) -> Iterator[Found]:
+        place = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(_lines(file, self), start=1):
+                if line.strip():
+                    yield Found(place, number, self._decode(line, number))
+                place += len(line)
+
+    def fetch(self, place: int) -> Any:
+        with self.path.open("rb") as file:
+            file.seek(place)
+            line = file.readline(MAX_LINE_BYTES)
+        return self._decode(line, None, place)
+
+    def number(self, place: int) -> int:
+        return _line_number(self.path, place)
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, line {number}"
+
+    def _decode(self, line: bytes, number: int | None, place: int = 0) -> Any:
+        try:
+            # A byte-order mark is what some editors begin a file with.
+            return json.loads(line.decode("utf-8-sig"))
+        except json.JSONDecodeError as error:
+            reason = f"this is not JSON: {error.msg} at character {error.pos + 1}"
+        except (ValueError, RecursionError) as error:  # not UTF-8, or endless digits or brackets
+            reason = f"this is not JSON: {error}"
+        number = self.number(place) if number is None else number
+        raise RecordError(f"{self.where(number)}: {reason}")
+
+
+class Csv(Source):
+    """A CSV file with a header line; a cell may span lines."""
+
+    def __init__(self, path: Path, delimiter: str = ",") -> None:
+        self.path, self.name = path.absolute(), str(path)
+        self.origin = str(self.path)
+        self._delimiter = delimiter
+        with self.path.open("rb") as file:
+            header = next(self._read(file, 1), None)
+        self._names: list[str] = header.data if header else []
+        if not self._names:
+            raise RecordError(f"{self.where(1)}: the file must begin with the names of its columns")
+        twice = [name for at, name in enumerate(self._names) if name in self._names[:at]]
+        if twice:
+            raise RecordError(f"{self.where(1)}: the column {twice[0]!r} is there twice")
+
+    def scan(self) -> Iterator[Found]:
+        with self.path.open("rb") as file:
+            for found in islice(self._read(file, 1), 1, None):
+                if found.data:
+                    yield found._replace(data=self._named(found))
+
+    def fetch(self, place: int) -> Any:
+        with self.path.open("rb") as file:
+            file.seek(place)
+            for found in self._read(file, None):
+                return self._named(found)
+        raise RecordError(f"{self.name} has become shorter since it was opened")
+
+    def number(self, place: int) -> int:
+        return _line_number(self.path, place)
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, line {number}"
+
+    def _named(self, found: Found) -> dict[str, str]:
+        names, cells = self._names, found.data
+        if len(cells) != len(names):
+            number = found.number or self.number(found.place)
+            raise RecordError(
+                f"{self.where(number)}: the row has {len(cells)} cells for {len(names)} columns"
+            )
+        return dict(zip(names, cells, strict=True))
+
+    def _read(self, file: BinaryIO, first: int | None) -> Iterator[Found]:
+        """Yield the cells of each row with its offset and the number of its first line.
+
+        Without ``first`` numbers are 0: they are slow to find and only messages need them.
+        """
+        place, number = file.tell(), first or 0
+        taken: list[bytes] = []
+
+        def lines() -> Iterator[str]:
+            for line in _lines(file, self):
+                taken.append(line)
+                yield line.decode("utf-8-sig")
+
+        # The reader takes a line only when it needs one, so what it has taken is this row.
+        reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
+        while True:
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except (csv.Error, UnicodeDecodeError) as error:
+                number = number or self.number(place)
+                raise RecordError(f"{self.where(number)}: this is not CSV: {error}") from error
+            yield Found(place, number, cells)
+            place += sum(map(len, taken))
+            number += len(taken) if first else 0
+            taken.clear()
+
+
+class Copied(JsonLines):
+    """Rows of a file that cannot be read from the middle, in a temporary file that can.
+
+    ``rows`` are copied once, when the source is made.
+    """
+
+    def __init__(self, path: Path, rows: Iterable[bytes], unit: str, first: int) -> None:
+        handle, copy = tempfile.mkstemp(prefix="llm_gym-", suffix=".jsonl")
+        # A forked process has this object too, and must not take the file away from us.
+        weakref.finalize(self, _remove, copy, os.getpid())
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(rows)
+        super().__init__(Path(copy), str(path))
+        self.origin, self._unit, self._first = str(path.absolute()), unit, first
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, {self._unit} {number - 1 + self._first}"
+
+
+class Memory(Source):
+    """Rows of an object with a length and an index: a list, or a ``datasets.Dataset``."""
+
+    def __init__(self, rows: Any, name: str = "the data set") -> None:
+        self.name, self.origin, self._rows = name, rows, rows
+
+    def scan(self) -> Iterator[Found]:
+        rows = self._rows
+        every = rows if hasattr(rows, "__iter__") else map(rows.__getitem__, range(len(rows)))
+        for number, row in enumerate(every):
+            yield Found(number, number, row)
+
+    def fetch(self, place: int) -> Any:
+        return self._rows[place]
+
+
+class Joined(Source):
+    """Several sources one after another, each of them a split."""
+
+    def __init__(self, parts: Mapping[str, Source], column: str) -> None:
+        self.name = ", ".join(source.name for source in parts.values())
+        self.origin = {split: source.origin for split, source in parts.items()}
+        self._parts, self._column = list(parts.items()), column
+
+    # Places and numbers of all the parts, told apart by their remainder.
+
+    def scan(self) -> Iterator[Found]:
+        return self.first(None)
+
+    def first(self, limit: int | None) -> Iterator[Found]:
+        """Yield the first ``limit`` rows of every split."""
+        count = len(self._parts)
+        for at, (split, source) in enumerate(self._parts):
+            for place, number, data in source.first(limit):
+                yield Found(place * count + at, number * count + at, self._label(data, split))
+
+    def fetch(self, place: int) -> Any:
+        place, (split, source) = place // len(self._parts), self._parts[place % len(self._parts)]
+        return self._label(source.fetch(place), split)
+
+    def number(self, place: int) -> int:
+        count = len(self._parts)
+        return self._parts[place % count][1].number(place // count) * count + place % count
+
+    def where(self, number: int) -> str:
+        return self._parts[number % len(self._parts)][1].where(number // len(self._parts))
+
+    def _label(self, data: Any, split: str) -> Any:
+        return {**data, self._column: split} if isinstance(data, Mapping) else data
+
+
+def open_source(
+    dataset: Any,
+    *,
+    split_column: str | None = None,
+    limit: int | None = None,
+    name: str = "the data set",
+) -> Source:
+    """Return the rows of ``dataset``.
+
+    Args:
+        dataset: A path; an object with ``len`` and ``[]``; any other iterable, which is read once
+            and kept; or a dictionary from split to one of these.
+        split_column: The column that a dictionary's splits are put into.
+        limit: Rows that are kept of an iterable, which may never end.
+        name: What messages call a data set that is no file.
+    """
+    if isinstance(dataset, (str, os.PathLike)):
+        return _open_file(Path(dataset))
+    if isinstance(dataset, Mapping):
+        strange = [key for key in dataset if key not in SPLIT_NAMES]
+        if strange or not dataset:
+            raise ConfigError(
+                f"a dictionary of data sets must have splits as keys, got {list(dataset)!r:.100}"
+            )
+        if split_column is None:
+            raise ConfigError("a dictionary of splits needs a split_column, got None")
+        parts = {
+            split: open_source(part, limit=limit, name=f"the {split} rows")
+            for split, part in dataset.items()
+        }
+        return Joined(parts, split_column)
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return Memory(dataset, name)
+    if isinstance(dataset, Iterable):
+        return Memory(list(islice(dataset, limit)), name)
+    raise ConfigError(
+        f"dataset must be a path, rows, or a dictionary of splits, got {type(dataset).__name__}"
+    )
+
+
+def _open_file(path: Path) -> Source:
+    name = path.name.lower()
+    if not name.endswith(SUFFIXES):
+        raise ConfigError(
+            f"dataset must be a file that ends in {', '.join(SUFFIXES)}, got {str(path)!r}; for a "
+            "data set of a hub, pass what datasets.load_dataset returns"
+        )
+    if not path.is_file():
+        raise ConfigError(f"there is no file {str(path)!r}")
+    if name.endswith(".csv"):
+        return Csv(path)
+    if name.endswith(".tsv"):
+        return Csv(path, "\t")
+    if name.endswith(".parquet"):
+        rows = (json.dumps(row, default=str).encode() + b"\n" for row in parquet_rows(path))
+        return Copied(path, rows, "row", first=0)
+    if name.endswith(".gz"):
+        return Copied(path, _unzip(path), "line", first=1)
+    return JsonLines(path)
+
+
+def _unzip(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                yield block
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise RecordError(f"{path}: the gzip data is damaged: {error}") from error
+
+
+def _lines(file: BinaryIO, source: Source) -> Iterator[bytes]:
+    """Yield the lines of ``file``; none may be so long that it fills the memory."""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise RecordError(
+                f"{source.where(number)}: a line must have at most {MAX_LINE_BYTES >> 20} MiB"
+            )
+        yield line
+
+
+def _line_number(path: Path, place: int) -> int:
+    number, left = 1, place
+    with path.open("rb") as file:
+        while left > 0 and (block := file.read(min(left, 1 << 20))):
+            number += block.count(b"\n")
+            left -= len(block)
+    return number
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:
+        with suppress(OSError):
+            os.unlink(path)

@@ -1,0 +1,1 @@
+"""A question, and an answer that is right or wrong."""

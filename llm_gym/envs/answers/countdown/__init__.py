@@ -1,0 +1,1 @@
+"""Countdown: reach a number with the numbers given. Start reading at ``env``."""

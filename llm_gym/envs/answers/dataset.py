@@ -1,0 +1,324 @@
+"""A data set of questions with answers as an environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+import gymnasium as gym
+import numpy as np
+
+from llm_gym.core import splits
+from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
+from llm_gym.core.text_env import MAX_ACTION_CHARS, CommonArgs, TextEnv
+from llm_gym.data import questions
+from llm_gym.data.columns import Columns, Row
+from llm_gym.data.files import open_source
+from llm_gym.data.graders import LETTERS, Choice, Grader, get_grader
+from llm_gym.data.table import Plan, Table, open_table
+from llm_gym.errors import ConfigError
+
+ID = "llm_gym/Dataset-v0"
+MAX_ANSWER_CHARS = 4000
+_PASSES = 1 << 31
+
+
+class DatasetEnv(TextEnv):
+    """Answer the questions of a data set.
+
+    Description:
+        Every episode is a row: its prompt is shown, and the reply is graded against its answer.
+        The seed chooses the row: seeds 0 to n - 1 visit each of n rows once, in a shuffled
+        order, seeds n to 2n - 1 visit each once more in another order, and so on, in every
+        process alike. Resets without a seed go through passes of their own. Rows are in the
+        split that their ``split_column`` names, or else in one that their question decides; no
+        question is in two splits. The file is checked from end to end when the environment is
+        built, and rows are then read from it one by one.
+
+        Without ``dataset``, the questions are 500 that come with llm_gym.
+
+    Actions:
+        The answer. What a grader takes for one: ``exact`` the same text apart from case, white
+        space, quotes and a full stop; ``number`` exactly one number, however it is written;
+        ``choice`` the letter of an option, such as ``B`` or ``(b)``, or its text; ``contains`` a
+        short sentence that holds the answer and no alternatives; ``regex`` a text that the
+        answer, a pattern, fits from end to end. A reply without a number, or with two, and one
+        that chooses no option, is unusable.
+
+    Observations:
+        The prompt, then whether a reply was right and the turns left. The prompt is not
+        repeated. A prompt may be a list of chat messages: a system message goes to the rules,
+        a single user message is shown as it is, and a longer conversation with the names of the
+        speakers.
+
+    Rewards:
+        1 for a right answer, otherwise 0. A function may grade with a score between 0 and 1; a
+        score below 1 is paid for the last attempt only, so attempts do not add up. With
+        ``answer=None`` nothing is graded and the reward is 0, for use with a reward function.
+
+    Episode end:
+        Terminates on a right answer (won), after ``max_turns`` attempts (lost), and with
+        ``answer=None`` after the reply (finished).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``. Also ``row``, the number of the row
+        from 0, and ``answer``, the right answer, which no observation shows before the end.
+
+    Args:
+        dataset: A path to JSONL, CSV, TSV or Parquet; rows, such as a list of dictionaries or a
+            ``datasets.Dataset``; an iterable of rows, which is read once and kept; or a
+            dictionary from split to one of these.
+        prompt: Column of the prompt.
+        answer: Column of the answer: a text, a number, or a list of accepted ones. None for
+            rows without answers. Where prompts are chat messages and the column is missing, the
+            assistant's last message is the answer.
+        choices: Column of the options, for the ``choice`` grader, which shows them with their
+            letters; None where the prompt shows them.
+        grader: exact, number, choice, contains or regex; a ``Grader``; or a function of reply
+            and answer.
+        split: Split that is used where ``reset`` names none; None for all rows.
+        split_column: Column that holds train, dev or test, where there is one; None to split by
+            content whatever the rows say.
+        shuffle_seed: Chooses the order of the rows; None keeps the order of the file, so that
+            seed 0 is the first row.
+        limit: Rows that are read, from the first one, of each part of a dictionary; None for
+            all.
+        max_turns: Attempts at a question.
+        instruction: Replaces the first sentences of the rules.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    _not_state = TextEnv._not_state | {"_table"}  # a snapshot holds an episode, not a data set
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        dataset: Any = None,
+        prompt: str = "prompt",
+        answer: str | None = "answer",
+        choices: str | None = "choices",
+        grader: str | Grader | Callable[[str, Any], float] = "exact",
+        split: str | None = None,
+        split_column: str | None = "split",
+        shuffle_seed: int | None = 0,
+        limit: int | None = None,
+        max_turns: int = 1,
+        instruction: str | None = None,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        if limit is not None and limit < 1:
+            raise ConfigError(f"limit must be at least 1, got {limit}")
+        judge = get_grader(grader)
+        graded = answer is not None
+        columns = Columns(
+            prompt, answer, choices if isinstance(judge, Choice) else None, split_column
+        )
+        self._table: Table = open_table(
+            questions.path() if dataset is None else dataset,
+            Plan(columns, judge, common.get("action_format", "plain"), MAX_ANSWER_CHARS, limit),
+        )
+        if not graded or not judge.trusted:
+            self.max_move_chars = MAX_ACTION_CHARS
+        else:
+            self.max_move_chars = MAX_ANSWER_CHARS
+        self.max_observation_chars += self._table.longest + len(instruction or "")
+        self.split = None if split is None else splits.check_split(split)
+        self.shuffle_seed, self.max_turns, self.instruction = shuffle_seed, max_turns, instruction
+        self._graded = graded
+        self._seed: int | None = None
+        self._walks: dict[str | None, int] = {}
+        self._row, self._right, self._number = Row(""), "", 0
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        if not self._graded and self.max_turns > 1:
+            raise ConfigError(
+                f"max_turns must be 1 where nothing is graded, got {self.max_turns} and answer=None"
+            )
+        self._table.count(self.split)  # a split without rows is an error now, not at reset
+
+    @property
+    def grader(self) -> Grader:
+        """What compares replies with answers."""
+        return self._table.plan.grader
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the split that is used: as many seeds in a row visit each of them once."""
+        return self._table.count(self.split)
+
+    def read_row(self, number: int) -> Any:
+        """Return a row as it was stored, for reward functions; ``info["row"]`` is its number."""
+        return self._table.data(number)
+
+    # --- which row ---------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a new episode; ``options`` may hold ``split``, for this episode."""
+        self._seed, self._drawn_from = seed, self.split
+        return super().reset(seed=seed, options=options)
+
+    def _draw(self, split: object) -> None:
+        self._drawn_from = splits.check_split(split)
+        self.new_game(self.np_random)
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        split, position = self._drawn_from, self._seed
+        if position is not None:
+            self._walks.clear()
+        else:
+            if split not in self._walks:
+                self._walks[split] = int(rng.integers(_PASSES)) * self._table.count(split)
+            position = self._walks[split]
+            self._walks[split] += 1
+        self._number = self._table.at(position, split, self.shuffle_seed)
+        self._row = self._table.fetch(self._number)
+        self._right = self._right_answer()
+
+    def instance(self) -> object:
+        return (self._row.system, self._row.prompt, self._row.answers)
+
+    def instance_id(self) -> str:
+        """Return 16 hex digits that name this row, alike in every process and every file."""
+        return self._row.row_id()
+
+    # --- text --------------------------------------------------------------------------------
+
+    def rules_text(self) -> str:
+        if self.instruction is not None:
+            return self.instruction
+        return f"Answer the question. {self.grader.asks}"
+
+    def _write_rules(self) -> str:
+        if self._graded:
+            return super()._write_rules()
+        return self.instruction or "Answer the message."
+
+    def _rules(self) -> str:
+        rules = super()._rules()
+        return f"{self._row.system}\n\n{rules}" if self._row.system else rules
+
+    def example_moves(self) -> Sequence[str]:
+        return self.grader.examples
+
+    def describe(self) -> str:
+        return f"Turns left: {self.turns_left}." if self._turn else self._row.prompt
+
+    def reveal(self) -> str:
+        return f"The answer was {self._right}." if self._graded else ""
+
+    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+        info = super()._info(valid, move, terms)
+        info["row"], info["answer"] = self._number, self._right if self._graded else None
+        return info
+
+    # --- the reply ---------------------------------------------------------------------------
+
+    def apply(self, move: str) -> Outcome:
+        if not self._graded:
+            return end("Thank you.", StopReason.FINISHED)
+        row, grader = self._row, self.grader
+        value = grader.value(move, row.choices)
+        if value is None:
+            return reject(f"I cannot use that reply. {grader.asks}")
+        keys = (grader.key(answer, row.choices) for answer in row.answers)
+        score = max(grader.score(value, key) for key in keys)
+        if score >= 1.0:
+            return win("That is right.")
+        return go_on("That is not right.", score if self.turns_left == 1 else 0.0)
+
+    def _right_answer(self) -> str:
+        """Return what a player who knows the answer writes."""
+        if not self._row.answers:
+            return ""
+        try:
+            return self._say(self._row)
+        except ValueError:  # an answer that only the function which grades it can read
+            return str(self._row.answers[0])
+
+    def _say(self, row: Row) -> str:
+        answer = row.answers[0]
+        return self.grader.say(answer, self.grader.key(answer, row.choices))
+
+    # --- players -----------------------------------------------------------------------------
+
+    def legal_moves(self) -> Sequence[str] | None:
+        if not self._row.choices:
+            return None
+        return list(LETTERS[: len(self._row.choices)])
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return an option, or else the answer to another question."""
+        if self._row.choices:
+            return super().random_move(rng)
+        if not self._graded:
+            return self.example_moves()[0]
+        return self._say(self._table.fetch(int(rng.integers(len(self._table)))))
+
+    def move_pattern(self) -> str | None:
+        if not self._graded:
+            return None
+        any_char = r"[\s\S]" if self._table.multiline else r"[^\n]"
+        return self.grader.pattern or f"{any_char}{{1,{MAX_ANSWER_CHARS}}}"
+
+    def oracle_move(self) -> str:
+        if not self._graded:
+            raise NotImplementedError("rows without answers have no oracle")
+        return self._right
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Answer the questions that come with llm_gym."""
+        answer = questions.answer(observations[0].rpartition("\n\n")[2])
+        if answer is None:
+            raise NotImplementedError("only the questions that come with llm_gym have a solver")
+        return answer
+
+
+def as_dataset_env(
+    dataset: Any, *, collate_fn: Callable[[Any], Any] | None = None, **settings: Any
+) -> gym.Env[str, str]:
+    """Return an environment of ``dataset``, which may be anything that ``DatasetEnv`` takes.
+
+    A file becomes ``llm_gym/Dataset-v0`` with a spec, so that records name it and other processes
+    build it again. Other rows are held by the environment itself, and its copies share them. An
+    environment is returned as it is.
+
+    Args:
+        dataset: A path, rows, a dictionary of splits, or an environment.
+        collate_fn: Makes a row of ours out of each of theirs; the rows are then kept in memory.
+        **settings: Those of ``DatasetEnv``.
+
+    >>> env = as_dataset_env([{"question": "2 + 2?", "answer": 4}], prompt="question")
+    >>> env.reset(seed=0)[0].endswith("2 + 2?"), env.step("4")[1]
+    (True, 1.0)
+    """
+    if isinstance(dataset, gym.Env):
+        given = [*settings, *(["collate_fn"] if collate_fn else [])]
+        if given:
+            raise ConfigError(
+                f"an environment has its settings already, got {', '.join(given)} as well"
+            )
+        return dataset
+    if collate_fn is not None:
+        dataset = _collate(dataset, collate_fn)
+    if isinstance(dataset, (str, os.PathLike)):
+        env: gym.Env[str, str] = gym.make(ID, dataset=os.fspath(dataset), **settings)
+        return env
+    return DatasetEnv(dataset=dataset, **settings)
+
+
+def _collate(dataset: Any, collate_fn: Callable[[Any], Any]) -> Any:
+    if isinstance(dataset, Mapping):
+        return {split: _collate(part, collate_fn) for split, part in dataset.items()}
+    return [collate_fn(found.data) for found in open_source(dataset).scan()]

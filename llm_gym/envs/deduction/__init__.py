@@ -1,0 +1,1 @@
+"""Something is hidden, and every answer tells a part of it."""

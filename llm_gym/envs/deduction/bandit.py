@@ -1,0 +1,201 @@
+"""Find out which of several buttons pays most often."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.errors import ConfigError
+
+COLOURS = (
+    *("red", "blue", "green", "yellow", "purple"),
+    *("orange", "pink", "brown", "gray", "black"),
+)
+_ARMS = {colour: arm for arm, colour in enumerate(COLOURS)} | {"grey": COLOURS.index("gray")}
+_ARMS |= {f"press {colour}": arm for colour, arm in _ARMS.items()}
+_LOWEST = 0.1  # chance of the worst button
+_EXPLORE = 0.6  # weight of what is not known yet, best of those tried on the presets
+_PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
+_BUTTONS = re.compile(r"There are (\d+) buttons")
+_LEFT = re.compile(r"Turns left: (\d+)\.")
+
+
+def parse_button(move: str) -> int | None:
+    """Return the place of a button's colour in ``COLOURS``, or None if it is none of them.
+
+    >>> parse_button("Red"), parse_button("[blue]"), parse_button("press grey"), parse_button("1")
+    (0, 1, 8, None)
+    """
+    return _ARMS.get(move.strip("[] ").lower())
+
+
+_READ = Memo(parse_button)
+_ANSWERS = tuple(
+    [
+        tuple([go_on(f"You press {colour}: it pays {pays}.") for pays in (0, 1)])
+        for colour in COLOURS
+    ]
+)
+
+
+class BanditEnv(TextEnv):
+    """Find out which of several buttons pays most often.
+
+    Description:
+        Every button pays 1 with a chance of its own and otherwise 0. One of them has the chance
+        0.5 + ``gap`` / 2; the others have less, drawn uniformly between 0.1 and 0.5 - ``gap``
+        / 2. All turns but the last are for trying; the button named in the last one is the
+        answer.
+
+    Actions:
+        The colour of a button, such as ``red`` or ``press red``.
+
+    Observations:
+        What the last press paid, how often each button has paid so far (with ``summary``), and
+        the turns left.
+
+    Rewards:
+        1 for naming the best button in the last turn, otherwise 0. What the buttons pay is
+        information, not reward.
+
+    Episode end:
+        Terminates with the last of ``max_turns`` turns: won if it names the best button, else
+        lost.
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        arms: Buttons, 2 to 10.
+        gap: Least difference between the chance of the best button and any other, above 0 and
+            at most 0.8.
+        summary: Whether every observation counts all presses so far; otherwise the player has
+            to remember them.
+        max_turns: Turns, the last one for the answer; at least one for each button and one more.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        arms: int = 5,
+        gap: float = 0.1,
+        summary: bool = True,
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.arms, self.gap, self.summary, self.max_turns = arms, gap, summary, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.arms <= len(COLOURS):
+            raise ConfigError(f"arms must be from 2 to {len(COLOURS)}, got {self.arms}")
+        if not 0.0 < self.gap <= 0.8:
+            raise ConfigError(f"gap must be above 0 and at most 0.8, got {self.gap}")
+        if self.max_turns <= self.arms:
+            raise ConfigError(
+                f"max_turns must be at least {self.arms + 1}, one for each button and one for the "
+                f"answer, got {self.max_turns}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        arms = round(2 + 8 * difficulty)
+        return {"arms": arms, "gap": 0.5 - 0.45 * difficulty, "max_turns": 4 * arms + 4}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        # What the presses will bring is drawn at once, which takes a tenth of the time.
+        draws = rng.random(self.arms + self.max_turns).tolist()
+        self._set_chances(draws[: self.arms + 1])
+        self._luck = draws[: self.arms : -1]
+        self._paid, self._tries = [0] * self.arms, [0] * self.arms
+        self._counts = [f"{colour} 0 of 0" for colour in COLOURS[: self.arms]]
+
+    def _set_chances(self, draws: list[float]) -> None:
+        span = 0.5 - self.gap / 2 - _LOWEST
+        self._best = int(draws.pop() * self.arms)
+        self._chances = [_LOWEST + span * draw for draw in draws]
+        self._chances[self._best] = 0.5 + self.gap / 2
+
+    def rules_text(self) -> str:
+        return (
+            f"There are {self.arms} buttons: {', '.join(COLOURS[: self.arms])}. When pressed, each "
+            "pays 1 with a fixed chance of its own that you do not know, and otherwise 0. One "
+            f"button pays best: its chance is at least {self.gap:g} above that of any other. Find "
+            f"out which. In each of your first {self.max_turns - 1} turns, press a button. The "
+            "button that you name in your last turn is your answer: you win if it is the best one."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return COLOURS[: self.arms]
+
+    def describe(self) -> str:
+        left = self.max_turns - self._turn
+        text = TURNS_LEFT[left]
+        if left == 1:
+            text += " Now name the best button."
+        return f"Paid so far: {', '.join(self._counts)}. {text}" if self.summary else text
+
+    def apply(self, move: str) -> Outcome:
+        arm = _READ[move]
+        if arm is None or arm >= self.arms:
+            return reject(f"Your move must be one of {', '.join(COLOURS[: self.arms])}.")
+        if self._turn == self.max_turns - 1:
+            if arm == self._best:
+                return win(f"Yes, {COLOURS[arm]} is the best button.")
+            return lose(f"No, {COLOURS[arm]} is not the best button. {self.reveal()}")
+        pays = self._luck.pop() < self._chances[arm]
+        self._tries[arm] += 1
+        self._paid[arm] += pays
+        if self.summary:
+            self._counts[arm] = f"{COLOURS[arm]} {self._paid[arm]} of {self._tries[arm]}"
+        return _ANSWERS[arm][pays]
+
+    def reveal(self) -> str:
+        return f"The best button was {COLOURS[self._best]}."
+
+    def instance(self) -> object:
+        return self._chances
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        # Whatever the buttons have paid, no chances are ruled out.
+        self._set_chances(rng.random(self.arms + 1).tolist())
+        return True
+
+    def legal_moves(self) -> Sequence[str]:
+        return COLOURS[: self.arms]
+
+    def oracle_move(self) -> str:
+        return COLOURS[self._best]
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Press the button that might be the best (UCB), and name the one that seems to be."""
+        found, left = _BUTTONS.search(observations[0]), _LEFT.search(observations[-1])
+        assert found is not None, "the first observation holds the rules"
+        assert left is not None, "every observation tells the turns left"
+        paid, tries = [0] * int(found[1]), [0] * int(found[1])
+        for text in observations[1:]:
+            if pressed := _PRESSED.match(text):
+                paid[_ARMS[pressed[1]]] += int(pressed[2])
+                tries[_ARMS[pressed[1]]] += 1
+        bonus = 0.0 if left[1] == "1" else _EXPLORE
+
+        def merit(arm: int) -> float:
+            mean = (paid[arm] + 0.5) / (tries[arm] + 1)
+            return mean + bonus / math.sqrt(tries[arm] + 0.01)
+
+        return COLOURS[max(range(len(paid)), key=merit)]

@@ -1,0 +1,182 @@
+"""Find a hidden number from "higher" and "lower"."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.errors import ConfigError
+
+_NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)
+_RANGE = re.compile(r"whole number from (-?\d+) to (-?\d+)")
+_HINT = re.compile(r"The number is (higher|lower) than (-?\d+)")
+
+
+def parse_guess(move: str) -> int | None:
+    """Return the number in ``move``, or None if it is anything else.
+
+    >>> parse_guess("0")  # zero is a guess, not a missing guess
+    0
+    >>> parse_guess("guess 42"), parse_guess("4 or 5")
+    (42, None)
+    """
+    found = _NUMBER.fullmatch(move)
+    return int(found[1]) if found else None
+
+
+def _read(move: str) -> tuple[int, Outcome, Outcome] | None:
+    """Return the number in ``move`` and the answers to it where it is too low and too high."""
+    guess = parse_guess(move)
+    if guess is None:
+        return None
+    higher, lower = (f"The number is {way} than {guess}." for way in ("higher", "lower"))
+    return guess, go_on(higher), go_on(lower)
+
+
+_READ = Memo(_read)  # players write and read the same again and again
+
+
+class GuessTheNumberEnv(TextEnv):
+    """Find a hidden whole number within a few guesses.
+
+    Description:
+        The environment hides a number between ``low`` and ``high``, both included. Each wrong
+        guess is answered with "higher" or "lower".
+
+    Actions:
+        A whole number, such as ``7`` or ``guess 7``. Anything else, and a number outside the
+        range, is unusable.
+
+    Observations:
+        The answer to the last guess and the turns left. Earlier answers are not repeated.
+
+    Rewards:
+        1 for the right number, otherwise 0. With ``shaping``, the potential is the share of the
+        information that the answers have given so far.
+
+    Episode end:
+        Terminates on the right number (won) and after ``max_turns`` guesses (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        low: Smallest number that may be hidden.
+        high: Largest number that may be hidden.
+        max_turns: Guesses allowed.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    has_splits = False
+    max_turns: int
+
+    def __init__(
+        self, *, low: int = 1, high: int = 20, max_turns: int = 5, **common: Unpack[CommonArgs]
+    ) -> None:
+        self.low, self.high, self.max_turns = low, high, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.low >= self.high:
+            raise ConfigError(f"low must be below high, got low={self.low} and high={self.high}")
+        if self.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        # Binary search needs exactly these turns, so every level is winnable and none is slack.
+        numbers = round(8 * 128**difficulty)
+        return {"low": 1, "high": numbers, "max_turns": numbers.bit_length()}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        # A tenth of the cost of ``rng.integers``, and reset is part of every short episode.
+        self._target = self.low + int(rng.random() * (self.high - self.low + 1))
+        self._from, self._to = self.low, self.high  # what the answers so far leave possible
+
+    def rules_text(self) -> str:
+        return (
+            f"I am thinking of a whole number from {self.low} to {self.high}. After each guess I "
+            "say whether it is higher or lower."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return [str(self.low), str((self.low + self.high) // 2), str(self.high)]
+
+    def describe(self) -> str:
+        return TURNS_LEFT[self.max_turns - self._turn]
+
+    def apply(self, move: str) -> Outcome:
+        read = _READ[move]
+        if read is None:
+            return reject("Your move must be one whole number.")
+        guess, higher, lower = read
+        if guess < self._target:
+            if guess >= self._from:
+                self._from = guess + 1
+            elif guess < self.low:
+                return self._outside()
+            return higher
+        if guess > self._target:
+            if guess <= self._to:
+                self._to = guess - 1
+            elif guess > self.high:
+                return self._outside()
+            return lower
+        return win(f"Yes, the number is {guess}.")
+
+    def _outside(self) -> Outcome:
+        return reject(f"Your guess must be from {self.low} to {self.high}.")
+
+    def reveal(self) -> str:
+        return f"The number was {self._target}."
+
+    def instance(self) -> object:
+        return (self.low, self.high, self._target)
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        others = [n for n in range(self._from, self._to + 1) if n != self._target]
+        if others:
+            self._target = others[int(rng.integers(len(others)))]
+        return bool(others)
+
+    def legal_moves(self) -> Sequence[str] | None:
+        if self.high - self.low >= 1000:
+            return None
+        return [str(number) for number in range(self.low, self.high + 1)]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        return str(rng.integers(self.low, self.high, endpoint=True))
+
+    def move_pattern(self) -> str | None:
+        return r"-?[0-9]{1,18}"
+
+    def oracle_move(self) -> str:
+        return str(self._target)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Binary search."""
+        found = _RANGE.search(observations[0])
+        assert found is not None, "the first observation holds the rules"
+        low, high = int(found[1]), int(found[2])
+        for answer in observations[1:]:
+            if hint := _HINT.match(answer):
+                if hint[1] == "higher":
+                    low = max(low, int(hint[2]) + 1)
+                else:
+                    high = min(high, int(hint[2]) - 1)
+        return str((low + high) // 2)
+
+    def potential(self) -> float:
+        return 1 - math.log(self._to - self._from + 1) / math.log(self.high - self.low + 1)

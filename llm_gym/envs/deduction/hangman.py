@@ -1,0 +1,194 @@
+"""Find a hidden word letter by letter before the lives run out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.shared.word_list import LENGTHS, parse_word, words_of
+from llm_gym.errors import ConfigError
+
+_WORD = re.compile(r"^Word: ([a-z_ ]+)$", re.MULTILINE)
+_WRONG = re.compile(r"^Wrong: ([a-z, ]+)\.$", re.MULTILINE)
+_MOST_LIVES = 100  # the wrong guesses of which an observation has room for
+
+
+class HangmanEnv(TextEnv):
+    """Find a hidden word letter by letter before the lives run out.
+
+    Description:
+        The environment hides a common English word and shows a blank for every letter. A letter
+        that the word has is filled in wherever it stands; a wrong letter, and a wrong guess at
+        the whole word, costs a life.
+
+    Actions:
+        A letter, such as ``e``, or a whole word of the right length, such as ``crane``; ``[e]``
+        and ``guess e`` do too. A letter that was tried before is unusable: it costs a turn, not a
+        life. A guess at the word may be any letters.
+
+    Observations:
+        What the last guess did, the word with its blanks, the wrong guesses so far, the lives and
+        the turns left.
+
+    Rewards:
+        1 for the whole word, by its letters or at once, otherwise 0. With ``shaping``, the
+        potential is the share of the letters that are filled in.
+
+    Episode end:
+        Terminates when the word is found (won), when no life is left (lost) and after
+        ``max_turns`` guesses (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        word_length: Letters of the word, 3 to 8.
+        lives: Wrong guesses that lose, 1 to 100.
+        max_turns: Guesses allowed.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        word_length: int = 5,
+        lives: int = 6,
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.word_length, self.lives, self.max_turns = word_length, lives, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.word_length not in LENGTHS:
+            shortest, longest = LENGTHS[0], LENGTHS[-1]
+            raise ConfigError(
+                f"word_length must be from {shortest} to {longest}, got {self.word_length}"
+            )
+        if not 1 <= self.lives <= _MOST_LIVES:
+            raise ConfigError(f"lives must be from 1 to {_MOST_LIVES}, got {self.lives}")
+        if self.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        # Long words show more with every letter; short ones with few lives are the hard ones.
+        return {"word_length": round(8 - 4 * difficulty), "lives": round(10 - 6 * difficulty)}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        words = words_of(self.word_length)
+        self._secret = words[int(rng.random() * len(words))]
+        self._shown = "_" * self.word_length
+        self._tried = ""
+        self._wrong: list[str] = []
+        self._show()
+
+    def _show(self) -> None:
+        wrong = f"\nWrong: {', '.join(self._wrong)}." if self._wrong else ""
+        lives = self.lives - len(self._wrong)
+        self._board = f"Word: {' '.join(self._shown)}{wrong}\nLives: {lives}. Turns left: "
+
+    def rules_text(self) -> str:
+        return (
+            f"I hide one of {len(words_of(self.word_length))} common English words of "
+            f"{self.word_length} letters. Guess a letter, and I show every place where the word "
+            "has it; or guess the whole word. You win when you have the word. A wrong letter or a "
+            f"wrong word costs a life; you have {self.lives}, and lose with the last one. A letter "
+            "that you tried before is unusable."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["e", words_of(self.word_length)[0]]
+
+    def describe(self) -> str:
+        return f"{self._board}{self.turns_left}."
+
+    def apply(self, move: str) -> Outcome:
+        guess = parse_word(move)
+        if guess is None or len(guess) not in (1, self.word_length):
+            return reject(f"Your guess must be one letter or a word of {self.word_length} letters.")
+        if guess == self._secret:
+            return win(f"Yes, the word is {guess}.")
+        if len(guess) > 1:
+            return self._miss(guess, f"The word is not {guess}.")
+        if guess in self._tried:
+            return reject(f"You tried {guess} before.")
+        self._tried += guess
+        if guess not in self._secret:
+            return self._miss(guess, f"There is no {guess}.")
+        self._shown = "".join([c if c in self._tried else "_" for c in self._secret])
+        if self._shown == self._secret:
+            return win(f"Yes, the word is {self._secret}.")
+        self._show()
+        return go_on(f"Yes, there is {guess}.")
+
+    def _miss(self, guess: str, text: str) -> Outcome:
+        self._wrong.append(guess)
+        if len(self._wrong) == self.lives:
+            return lose(f"{text} No lives left: you lost. {self.reveal()}")
+        self._show()
+        return go_on(text)
+
+    def reveal(self) -> str:
+        return f"The word was {self._secret}."
+
+    def instance(self) -> object:
+        return self._secret
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        others = fitting_words(self._shown, self._wrong)
+        others.remove(self._secret)
+        if others:
+            self._secret = others[int(rng.integers(len(others)))]
+        return bool(others)
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        letters = [letter for letter in ascii_lowercase if letter not in self._tried]
+        return letters[int(rng.random() * len(letters))]  # with all letters tried, it is won
+
+    def move_pattern(self) -> str | None:
+        return rf"[a-z]|[a-z]{{{self.word_length}}}"
+
+    def oracle_move(self) -> str:
+        return self._secret
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Guess the letter that most of the words that fit have, and the word when it is clear."""
+        shown, wrong = _WORD.search(observations[-1]), _WRONG.search(observations[-1])
+        assert shown is not None, "every observation shows the word"
+        known = shown[1].replace(" ", "")
+        words = fitting_words(known, wrong[1].split(", ") if wrong else [])
+        if len(words) <= 2:
+            return words[0]
+        had = Counter(letter for word in words for letter in set(word) - set(known))
+        return max(sorted(had), key=had.__getitem__)
+
+    def potential(self) -> float:
+        return 1 - self._shown.count("_") / self.word_length
+
+
+def fitting_words(shown: str, wrong: Sequence[str]) -> list[str]:
+    """Return the words that may stand behind the blanks of ``shown`` after the ``wrong`` guesses.
+
+    >>> fitting_words("cr_ne", ["o"])
+    ['crane']
+    """
+    # A letter that is shown is shown wherever it stands, so no blank hides it.
+    tried = "".join([*set(shown) - {"_"}, *(guess for guess in wrong if len(guess) == 1)])
+    blank = f"[^{tried}]" if tried else "."
+    fits = re.compile(shown.replace("_", blank)).fullmatch
+    return [word for word in words_of(len(shown)) if fits(word) and word not in wrong]

@@ -1,0 +1,1 @@
+"""Mastermind: find the code. Start reading at ``env``."""

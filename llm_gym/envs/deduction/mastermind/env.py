@@ -1,0 +1,244 @@
+"""Find a hidden code from the pegs that each guess is answered with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import perm
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.deduction.mastermind.code_breaker import Answer, Code, fitting_codes, pegs
+from llm_gym.errors import ConfigError
+
+_RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike)?")
+_ANSWER = re.compile(r"^([\d ]+): (\d+) black, (\d+) white", re.MULTILINE)
+_MOST_NUMBERS = 20
+_VALUES = {str(number): number for number in range(1, _MOST_NUMBERS + 1)}
+_MOST_TURNS = 100  # the guesses of which an observation has room for
+_MANY = 200
+"""Codes below which there are too few to keep some of them unseen."""
+
+
+def parse_code(move: str) -> Code | None:
+    """Return the numbers in ``move``, or None if there is anything else in it.
+
+    >>> parse_code("2 1 4 5"), parse_code("[2, 1, 4, 5]"), parse_code("Guess 12 3")
+    ((2, 1, 4, 5), (2, 1, 4, 5), (12, 3))
+    >>> parse_code("2145")  # digits without gaps are numbers of one digit
+    (2, 1, 4, 5)
+    >>> parse_code("0 1"), parse_code("1 2 x"), parse_code("[]")
+    (None, None, None)
+    """
+    if not "1" <= move[:1] <= "9" or "," in move:
+        move = move.strip("[]").replace(",", " ").lower().removeprefix("guess ")
+    cells: Sequence[str] = move.split()
+    if len(cells) == 1:
+        cells = cells[0]
+    try:
+        return tuple([_VALUES[cell] for cell in cells]) or None
+    except KeyError:
+        return None
+
+
+def _read(asked: tuple[str, int, int]) -> tuple[Code, str] | None:
+    """Return the guess in a move and how it is shown, if it has the length and the numbers."""
+    move, length, numbers = asked
+    guess = parse_code(move)
+    if guess is None or len(guess) != length or max(guess) > numbers:
+        return None
+    return guess, _written(guess)
+
+
+def _written(code: Sequence[int]) -> str:
+    return " ".join(map(str, code))
+
+
+_READ = Memo(_read)  # for players repeat themselves
+
+
+class MastermindEnv(TextEnv):
+    """Find a hidden code of numbers within a few guesses.
+
+    Description:
+        The environment hides a code. Each wrong guess is answered with a black peg for every
+        right number in the right place and a white peg for every further number of the code
+        that stands in another place; a number of the code earns one peg at most.
+
+    Actions:
+        Numbers such as ``1 2 3 4``; ``1, 2, 3, 4``, ``[1 2 3 4]``, ``guess 1 2 3 4`` and, where
+        it is clear, ``1234`` do too. Another count of numbers, or one out of range, is unusable.
+        A guess may repeat a number even where the code does not, and may be made again.
+
+    Observations:
+        All guesses so far with their answers, or with ``history=False`` only the last one, and
+        the turns left.
+
+    Rewards:
+        1 for the right code, otherwise 0. With ``shaping``, the potential is the largest share
+        of black pegs that a guess has got.
+
+    Episode end:
+        Terminates on the right code (won) and after ``max_turns`` guesses (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        code_length: Numbers in the code, 2 to 8.
+        numbers: The largest number that a place may hold, 2 to 20; the smallest is 1.
+        duplicates: Whether a number may occur twice in the code.
+        history: Show all guesses so far in every observation; False shows the last answer only.
+        max_turns: Guesses allowed, 1 to 100.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        code_length: int = 4,
+        numbers: int = 6,
+        duplicates: bool = False,
+        history: bool = True,
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.code_length, self.numbers, self.duplicates = code_length, numbers, duplicates
+        self.history, self.max_turns = history, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.code_length <= 8:
+            raise ConfigError(f"code_length must be from 2 to 8, got {self.code_length}")
+        if not 2 <= self.numbers <= _MOST_NUMBERS:
+            raise ConfigError(f"numbers must be from 2 to {_MOST_NUMBERS}, got {self.numbers}")
+        if not self.duplicates and self.numbers < self.code_length:
+            raise ConfigError(
+                f"numbers must be at least code_length={self.code_length} without duplicates, "
+                f"got {self.numbers}"
+            )
+        if not 1 <= self.max_turns <= _MOST_TURNS:
+            raise ConfigError(f"max_turns must be from 1 to {_MOST_TURNS}, got {self.max_turns}")
+        codes = self.numbers**self.code_length
+        if not self.duplicates:
+            codes = perm(self.numbers, self.code_length)
+        self.has_splits = codes >= _MANY
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        return {
+            "code_length": round(2 + 4 * difficulty),
+            "numbers": round(4 + 8 * difficulty),
+            "duplicates": difficulty > 0.5,
+            "max_turns": round(8 + 8 * difficulty),
+        }
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._code = self._draw_code(rng)
+        self._board, self._best = "", 0
+        self._settled = False  # whether only this code is known to fit the answers
+
+    def _draw_code(self, rng: np.random.Generator) -> Code:
+        numbers = list(range(1, self.numbers + 1))
+        if self.duplicates:
+            return tuple(
+                [numbers[int(rng.random() * self.numbers)] for _ in range(self.code_length)]
+            )
+        return tuple(
+            [numbers.pop(int(rng.random() * len(numbers))) for _ in range(self.code_length)]
+        )
+
+    def rules_text(self) -> str:
+        alike = "numbers may repeat" if self.duplicates else "no two alike"
+        return (
+            f"I hide a code of {self.code_length} numbers, each from 1 to {self.numbers}, "
+            f"{alike}. I answer each guess with a black peg for every right number in the right "
+            "place, and a white peg for every other number of the code that your guess has in a "
+            "wrong place. Your guess may repeat a number."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        first = range(1, self.code_length + 1)
+        codes = ([n % self.numbers + 1 for n in first], [self.numbers] * self.code_length)
+        return [_written(code) for code in codes]
+
+    def describe(self) -> str:
+        return f"{self._board}{TURNS_LEFT[self.max_turns - self._turn]}"
+
+    def apply(self, move: str) -> Outcome:
+        read = _READ[move, self.code_length, self.numbers]
+        if read is None:
+            return reject(
+                f"Your guess must be {self.code_length} numbers from 1 to {self.numbers}, "
+                "with spaces between them."
+            )
+        guess, shown = read
+        if guess == self._code:
+            return win(f"Yes, {shown} is the code.")
+        black, white = pegs(guess, self._code)
+        if black > self._best:
+            self._best = black
+        answer = f"{shown}: {black} black, {white} white."
+        if not self.history:
+            return go_on(answer)
+        self._board += f"{answer}\n"
+        return go_on()
+
+    def reveal(self) -> str:
+        return f"The code was {_written(self._code)}."
+
+    def instance(self) -> object:
+        return (self.numbers, self.duplicates, self._code)
+
+    def _answers(self) -> list[Answer]:
+        """Return what the player knows, from the moves of this episode."""
+        reads = [_READ[move, self.code_length, self.numbers] for move in self._moves]
+        return [(read[0], *pegs(read[0], self._code)) for read in reads if read]
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        if self._settled:
+            return False
+        shuffled = (rng.permutation(self.numbers) + 1).tolist()
+        for code in fitting_codes(shuffled, self.code_length, self.duplicates, self._answers()):
+            if code != self._code:
+                self._code = code
+                return True
+        self._settled = True  # no answer to come can bring another code back
+        return False
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        return _written(self._draw_code(rng))
+
+    def move_pattern(self) -> str | None:
+        number = "|".join(map(str, range(self.numbers, 0, -1)))
+        return rf"(?:{number})(?: (?:{number})){{{self.code_length - 1}}}"
+
+    def oracle_move(self) -> str:
+        return _written(self._code)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Guess the first code that fits all answers."""
+        found = _RANGE.search(observations[0])
+        assert found is not None, "the first observation holds the rules"
+        answers: dict[Code, tuple[int, int]] = {}
+        for text in observations[1:]:
+            for shown, black, white in _ANSWER.findall(text):
+                answers[tuple(map(int, shown.split()))] = int(black), int(white)
+        numbers = range(1, int(found[2]) + 1)
+        facts = [(guess, *answer) for guess, answer in answers.items()]
+        code = next(fitting_codes(numbers, int(found[1]), not found[3], facts))
+        return _written(code)
+
+    def potential(self) -> float:
+        return self._best / self.code_length

@@ -1,0 +1,1 @@
+"""Minesweeper: open every safe cell. Start reading at ``env``."""

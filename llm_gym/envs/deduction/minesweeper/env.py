@@ -1,0 +1,276 @@
+"""Clear a minefield from the numbers of mines around its cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.deduction.minesweeper.field import MINE, chart, neighbours, number_cells
+from llm_gym.envs.deduction.minesweeper.solver import best_cell, can_be_proved
+from llm_gym.errors import ConfigError
+
+HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
+_MOST_PROVABLE = 16  # rows or columns: larger fields without guessing take too long to find
+_MOVE = re.compile(
+    r"\[?(?:(reveal|open|flag) )?\(?([0-9]{1,2})(?:, ?| )([0-9]{1,2})\)?\]?", re.IGNORECASE
+)
+_MINES = re.compile(r"hides (\d+) mine")
+_ROW = re.compile(r"^ *\d+\|([ .F0-8]+)$", re.MULTILINE)
+
+
+def parse_dig(move: str) -> tuple[bool, int, int] | None:
+    """Return whether ``move`` sets a flag, and its row and column, or None.
+
+    >>> parse_dig("reveal 0 3"), parse_dig("flag (2, 1)"), parse_dig("[4 0]")
+    ((False, 0, 3), (True, 2, 1), (False, 4, 0))
+    >>> parse_dig("reveal 3"), parse_dig("dig 1 2"), parse_dig("reveal -1 2")
+    (None, None, None)
+    """
+    found = _MOVE.fullmatch(move)
+    if found is None:
+        return None
+    verb, row, col = found.groups()
+    return verb is not None and verb.lower() == "flag", int(row), int(col)
+
+
+class MinesweeperEnv(TextEnv):
+    """Reveal every cell of a field that is not a mine.
+
+    Description:
+        A field hides mines. A revealed cell shows how many of the cells around it, diagonals
+        included, are mines; around a 0, all are revealed as well. The first cell revealed and
+        those around it are never mines. Revealing every other safe cell wins; flags are notes
+        for the player and decide nothing.
+
+    Actions:
+        ``reveal 2 3`` for row 2 and column 3, counted from 0; ``2 3`` and ``[2 3]`` do too.
+        ``flag 2 3`` sets or removes a flag and costs a turn. A cell outside the field, one
+        that is revealed and the revealing of a flagged cell are unusable.
+
+    Observations:
+        The field and the turns left. A dot is a hidden cell, F a flag and a digit a revealed
+        cell.
+
+    Rewards:
+        1 for clearing the field, otherwise 0. With ``shaping``, the potential is the share of
+        the safe cells that are revealed.
+
+    Episode end:
+        Terminates when every safe cell is revealed (won), when a mine is revealed (lost) and
+        after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        rows: Rows of the field, 4 to 30.
+        cols: Columns of the field, 4 to 30.
+        mines: Number of mines, at most 9 fewer than there are cells.
+        no_guess: Lay the mines such that from the first cell on, whichever it is, the numbers
+            prove at every point that some cell is safe. Needs at most 16 rows and columns and a
+            mine in at most every fifth cell.
+        max_turns: Moves allowed, at least the number of safe cells.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        rows: int = 8,
+        cols: int = 8,
+        mines: int = 10,
+        no_guess: bool = False,
+        max_turns: int = 64,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.rows, self.cols, self.mines, self.no_guess = rows, cols, mines, no_guess
+        self.max_turns = max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        for name, count in (("rows", self.rows), ("cols", self.cols)):
+            if not 4 <= count <= 30:
+                raise ConfigError(f"{name} must be from 4 to 30, got {count}")
+        cells = self.rows * self.cols
+        if not 1 <= self.mines <= cells - 9:
+            raise ConfigError(
+                f"mines must be from 1 to {cells - 9} on this field, got {self.mines}"
+            )
+        if self.no_guess and (max(self.rows, self.cols) > _MOST_PROVABLE or 5 * self.mines > cells):
+            raise ConfigError(
+                f"no_guess needs at most {_MOST_PROVABLE} rows and columns and a mine in at most "
+                f"every fifth cell, got {self.rows} by {self.cols} cells and {self.mines} mines"
+            )
+        if self.max_turns < cells - self.mines:
+            raise ConfigError(
+                f"max_turns must be at least {cells - self.mines}, the number of safe cells, "
+                f"got {self.max_turns}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        side = round(5 + 5 * difficulty)
+        return {
+            "rows": side,
+            "cols": side,
+            "mines": round(side * side * (0.12 + 0.08 * difficulty)),
+            "max_turns": side * side,
+        }
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._text = bytearray(chart(self.rows, self.cols).blank)
+        # Where the mines are depends on the first cell, which must be safe: they go to the first
+        # places in this order that are not next to it.
+        self._order: list[int] = rng.permutation(self.rows * self.cols).tolist()
+        self._numbers: list[int] = []
+        self._safe_left = self.rows * self.cols - self.mines
+
+    def _lay_mines(self, first: int) -> None:
+        around = neighbours(self.rows, self.cols)
+        free = [cell for cell in self._order if cell != first and cell not in around[first]]
+        mines = free[: self.mines]
+        if self.no_guess:
+            rng = np.random.default_rng(self._order)  # the instance still decides everything
+            while not can_be_proved(self.rows, self.cols, sum(1 << at for at in mines), first):
+                mines = rng.choice(free, self.mines, replace=False).tolist()
+        self._numbers = number_cells(self.rows, self.cols, mines)
+
+    def rules_text(self) -> str:
+        proof = "; from there on you never need to guess: the numbers prove some cell safe"
+        return (
+            f"A field of {self.rows} rows and {self.cols} columns, both counted from 0, hides "
+            f"{self.mines} mine{'s' * (self.mines != 1)}. A dot is a hidden cell; a digit says how "
+            "many of the cells around it, diagonals included, are mines. "
+            "Name a row and a column to reveal a cell; around a 0, all cells are revealed as well. "
+            "The first cell you reveal and those around it are safe"
+            f"{proof if self.no_guess else ''}. Reveal every cell that is "
+            "not a mine to win; reveal a mine and you lose. With flag, row and column you "
+            "may mark a hidden cell with F, or remove the mark, which costs a turn. You cannot "
+            "name a flagged cell to reveal it, and you need no flags to win."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
+
+    def describe(self) -> str:
+        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._turn}."
+
+    def apply(self, move: str) -> Outcome:
+        dig = parse_dig(move)
+        if dig is None:
+            return reject("Your move must be reveal or flag with a row and a column.")
+        flag, row, col = dig
+        if row >= self.rows or col >= self.cols:
+            return reject(
+                f"Rows go from 0 to {self.rows - 1} and columns from 0 to {self.cols - 1}."
+            )
+        cell = row * self.cols + col
+        place = chart(self.rows, self.cols).places[cell]
+        mark = self._text[place]
+        if mark != HIDDEN and mark != FLAG:
+            return reject(f"The cell in row {row}, column {col} is revealed already.")
+        if flag:
+            self._text[place] = HIDDEN if mark == FLAG else FLAG
+            return go_on()
+        if mark == FLAG:
+            return reject(f"The cell in row {row}, column {col} is flagged; remove the flag first.")
+        return self._reveal(cell)
+
+    def _reveal(self, cell: int) -> Outcome:
+        if not self._numbers:
+            self._lay_mines(cell)
+        numbers, text, places = self._numbers, self._text, chart(self.rows, self.cols).places
+        if numbers[cell] == MINE:
+            return lose(f"You reveal a mine at {self._name(cell)}. {self.reveal()}")
+        around, queue = neighbours(self.rows, self.cols), [cell]
+        text[places[cell]] = ZERO + numbers[cell]
+        for at in queue:  # grows while it is read
+            if numbers[at] == 0:
+                for near in around[at]:
+                    place = places[near]
+                    if text[place] == HIDDEN or text[place] == FLAG:
+                        text[place] = ZERO + numbers[near]
+                        queue.append(near)
+        self._safe_left -= len(queue)
+        return go_on() if self._safe_left else win("You have cleared the field.")
+
+    def reveal(self) -> str:
+        mines = [self._name(cell) for cell, n in enumerate(self._numbers) if n == MINE]
+        return f"The mines were at {', '.join(mines)}." if mines else ""
+
+    def _name(self, cell: int) -> str:
+        return f"{cell // self.cols} {cell % self.cols}"
+
+    def instance(self) -> object:
+        return (self.rows, self.cols, self.mines, self.no_guess, self._order)
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        """Let a mine and a safe cell that touch the same revealed cells change places."""
+        if not self._numbers:
+            rng.shuffle(self._order)
+            return True
+        around = neighbours(self.rows, self.cols)
+        hidden = self._hidden()
+        unseen = set(hidden)
+        mines = [cell for cell in hidden if self._numbers[cell] == MINE]
+        swaps = [
+            (mine, safe)
+            for mine in mines
+            for safe in hidden
+            if self._numbers[safe] != MINE
+            and set(around[mine]) - unseen == set(around[safe]) - unseen
+        ]
+        if swaps:
+            mine, safe = swaps[int(rng.integers(len(swaps)))]
+            swapped = [safe, *(other for other in mines if other != mine)]
+            self._numbers = number_cells(self.rows, self.cols, swapped)
+        return bool(swaps)
+
+    def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:
+        places = chart(self.rows, self.cols).places
+        return [cell for cell, at in enumerate(places) if self._text[at] in marks]
+
+    def legal_moves(self) -> Sequence[str]:
+        reveals = [f"reveal {self._name(cell)}" for cell in self._hidden((HIDDEN,))]
+        return reveals + [f"flag {self._name(cell)}" for cell in self._hidden()]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        hidden = self._hidden((HIDDEN,))  # flags would only waste its turns
+        if not hidden:
+            return f"flag {self._name(self._hidden()[0])}"
+        return f"reveal {self._name(hidden[int(rng.random() * len(hidden))])}"
+
+    def oracle_move(self) -> str:
+        cell = self.rows // 2 * self.cols + self.cols // 2
+        if self._numbers:
+            cell = min(
+                (cell for cell in self._hidden() if self._numbers[cell] != MINE),
+                key=lambda cell: self._numbers[cell],
+            )
+        flagged = self._text[chart(self.rows, self.cols).places[cell]] == FLAG
+        return f"{'flag' if flagged else 'reveal'} {self._name(cell)}"
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Reveal what is proved to be safe, else what is least likely to be a mine."""
+        found = _MINES.search(observations[0])
+        assert found is not None, "the first observation holds the rules"
+        rows = [row.split() for row in _ROW.findall(observations[-1])]
+        shown = "".join(mark for row in rows for mark in row)
+        cell = best_cell(len(rows), len(rows[0]), int(found[1]), shown)
+        verb = "flag" if shown[cell] == "F" else "reveal"
+        return f"{verb} {cell // len(rows[0])} {cell % len(rows[0])}"
+
+    def potential(self) -> float:
+        return 1 - self._safe_left / (self.rows * self.cols - self.mines)

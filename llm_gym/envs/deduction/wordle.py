@@ -1,0 +1,231 @@
+"""Find a hidden word from the marks that the letters of each guess get."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.shared.word_list import LENGTHS, parse_word, some_words_of, word_set, words_of
+from llm_gym.errors import ConfigError
+
+_LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
+_ROW = re.compile(r"^([A-Z ]+): ([GYX ]+)$", re.MULTILINE)
+_TOLD = 100
+"""Up to so many words, the rules list them all: a player need not know English."""
+_MOST_TURNS = 100  # the guesses of which an observation has room for
+_WEIGHED = 60
+"""Up to so many words that fit, the solver weighs what each would tell it."""
+
+
+def marks(guess: str, secret: str) -> str:
+    """Return the mark of every letter of ``guess``, with spaces between them.
+
+    A letter gets as many marks other than X as the secret has of it, the right places first.
+
+    >>> marks("crane", "caper"), marks("geese", "elope"), marks("allot", "llama")
+    ('G Y Y X Y', 'X Y X X G', 'Y G Y X X')
+    """
+    rest = [theirs for mine, theirs in zip(guess, secret, strict=True) if mine != theirs]
+    found = []
+    for mine, theirs in zip(guess, secret, strict=True):
+        if mine == theirs:
+            found.append("G")
+        elif mine in rest:
+            rest.remove(mine)
+            found.append("Y")
+        else:
+            found.append("X")
+    return " ".join(found)
+
+
+class WordleEnv(TextEnv):
+    """Find a hidden word within a few guesses.
+
+    Description:
+        The environment hides a common English word. Every letter of a guess is marked: G for
+        the right letter in the right place, Y for a letter that the word has in another place,
+        X for a letter that it does not have, or not that often.
+
+    Actions:
+        A word of the right length, such as ``crane`` or ``[crane]``. Unless ``only_words`` is
+        set, any letters will do. A guess that was made before is usable and costs a turn.
+
+    Observations:
+        All guesses so far with their marks, and the turns left.
+
+    Rewards:
+        1 for the right word, otherwise 0. With ``shaping``, the potential is the largest share
+        of letters that a guess has had in their place.
+
+    Episode end:
+        Terminates on the right word (won) and after ``max_turns`` guesses (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        word_length: Letters of the word, 3 to 8.
+        list_size: Words that may be hidden, evenly spread over our list of that length; None
+            takes all of them. The rules say how many there are, and up to 100 also which.
+        only_words: Whether a guess must be one of the words that may be hidden.
+        max_turns: Guesses allowed, 1 to 100.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        word_length: int = 5,
+        list_size: int | None = None,
+        only_words: bool = False,
+        max_turns: int = 6,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.word_length, self.list_size, self.only_words = word_length, list_size, only_words
+        self.max_turns = max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        shortest, longest = LENGTHS[0], LENGTHS[-1]
+        if self.word_length not in LENGTHS:
+            raise ConfigError(
+                f"word_length must be from {shortest} to {longest}, got {self.word_length}"
+            )
+        most = len(words_of(self.word_length))
+        if self.list_size is not None and not 2 <= self.list_size <= most:
+            raise ConfigError(
+                f"list_size must be from 2 to {most} for this word_length, got {self.list_size}"
+            )
+        if not 1 <= self.max_turns <= _MOST_TURNS:
+            raise ConfigError(f"max_turns must be from 1 to {_MOST_TURNS}, got {self.max_turns}")
+        self.has_splits = (self.list_size or most) > _TOLD
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        most = len(words_of(5))
+        return {"word_length": 5, "list_size": round(10 * (most / 10) ** difficulty)}
+
+    def _words(self) -> tuple[str, ...]:
+        return some_words_of(self.word_length, self.list_size)
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        words = self._words()
+        self._secret = words[int(rng.random() * len(words))]
+        self._answers: list[tuple[str, str]] = []
+        self._board, self._best = "", 0
+
+    def rules_text(self) -> str:
+        words = self._words()
+        told = f": {', '.join(words)}" if len(words) <= _TOLD else ""
+        any_letters = f"may be any {self.word_length} letters, a word or not"
+        guess = "must be one of them" if self.only_words else any_letters
+        return (
+            f"I hide one of {len(words)} common English words of {self.word_length} letters{told}. "
+            f"Guess it; a guess {guess}. I mark every letter of your guess: G if it is right, Y if "
+            "the word has it in another place, X if not. A letter that you guess more often than "
+            "the word has it gets X for the rest."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        words = self._words()
+        return [words[len(words) // 3], words[-1]]
+
+    def describe(self) -> str:
+        return f"{self._board}Turns left: {self.turns_left}."
+
+    def apply(self, move: str) -> Outcome:
+        guess = parse_word(move)
+        if guess is None or len(guess) != self.word_length:
+            return reject(f"Your guess must be one word of {self.word_length} letters from a to z.")
+        if self.only_words and guess not in word_set(self.word_length, self.list_size):
+            return reject(f"{guess} is not one of my words.")
+        if guess == self._secret:
+            return win(f"Yes, the word is {guess}.")
+        answer = marks(guess, self._secret)
+        self._answers.append((guess, answer))
+        self._board += f"{' '.join(guess.upper())}: {answer}\n"
+        if (right := answer.count("G")) > self._best:
+            self._best = right
+        return go_on()
+
+    def reveal(self) -> str:
+        return f"The word was {self._secret}."
+
+    def instance(self) -> object:
+        return self._secret
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        fitting = fitting_words(self._words(), self._answers)
+        others = [word for word in fitting if word != self._secret]
+        if others:
+            self._secret = others[int(rng.integers(len(others)))]
+        return bool(others)
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        words = self._words()
+        return words[int(rng.random() * len(words))]
+
+    def move_pattern(self) -> str | None:
+        return "|".join(self._words()) if self.only_words else f"[a-z]{{{self.word_length}}}"
+
+    def oracle_move(self) -> str:
+        return self._secret
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Guess the word that fits and would tell most about those that fit."""
+        found = _LIST.search(observations[0])
+        assert found is not None, "the first observation holds the rules"
+        rows = _ROW.findall(observations[-1])
+        answers = [(guess.replace(" ", "").lower(), marked) for guess, marked in rows]
+        words = fitting_words(some_words_of(int(found[2]), int(found[1])), answers)
+        if len(words) > _WEIGHED:
+            return _most_common(words)
+        return min(words, key=lambda guess: _left_unknown(guess, words))
+
+    def potential(self) -> float:
+        return self._best / self.word_length
+
+
+def fitting_words(words: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the words under which the guesses would have got these marks.
+
+    >>> fitting_words(["caper", "canoe", "cable"], [("crane", "G Y Y X Y")])
+    ('caper',)
+    """
+    left = tuple(words)
+    for guess, marked in answers:
+        left = _narrowed(left, guess, marked)
+    return left
+
+
+@lru_cache(maxsize=256)  # every turn asks again about all turns before it
+def _narrowed(words: tuple[str, ...], guess: str, marked: str) -> tuple[str, ...]:
+    return tuple([word for word in words if marks(guess, word) == marked])
+
+
+@lru_cache(maxsize=256)  # the same at the beginning of every game
+def _most_common(words: tuple[str, ...]) -> str:
+    """Return the word whose letters are in most of the words."""
+    shared = Counter(letter for word in words for letter in set(word))
+    return max(words, key=lambda word: sum(shared[letter] for letter in set(word)))
+
+
+def _left_unknown(guess: str, words: Sequence[str]) -> float:
+    """Return the bits that the marks of ``guess`` would leave open, times the words."""
+    groups = Counter(marks(guess, word) for word in words)
+    return sum(count * math.log2(count) for count in groups.values())

@@ -1,0 +1,1 @@
+"""Somebody plays against you."""

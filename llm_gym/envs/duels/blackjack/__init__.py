@@ -1,0 +1,1 @@
+"""Blackjack: beat the dealer. Start reading at ``env``."""

@@ -1,0 +1,1 @@
+"""ConnectFour: four in a row. Start reading at ``env``."""

@@ -1,0 +1,1 @@
+"""A place to walk through, one step at a time."""

@@ -1,0 +1,1 @@
+"""FrozenLake: cross the ice. Start reading at ``env``."""

@@ -1,0 +1,1 @@
+"""Maze: find the way out. Start reading at ``env``."""

@@ -1,0 +1,100 @@
+"""What the games in a generated world have in common: seeing, acting, planning.
+
+A game draws a ``World`` and a ``Goal`` in ``new_game`` and hands them to ``begin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import TextEnv
+from llm_gym.envs.journeys.text_game.commands import read, settle
+from llm_gym.envs.journeys.text_game.quest import Goal, distance, next_command
+from llm_gym.envs.journeys.text_game.view import View, look, prose, terse
+from llm_gym.envs.journeys.text_game.world import Command, World
+from llm_gym.errors import ConfigError
+
+Style = Literal["prose", "terse"]
+
+
+class WorldEnv(TextEnv):
+    """A goal in a world of rooms and things."""
+
+    max_observation_chars = 8192
+    max_turns: int
+    hints: int = 0
+    style: Style
+    _world: World
+    _quest: Goal
+
+    def check_style_and_turns(self, least: int) -> None:
+        """Raise ``ConfigError`` for a style that is none or fewer turns than ``least``."""
+        if self.style not in ("prose", "terse"):
+            raise ConfigError(f"style must be 'prose' or 'terse', got {self.style!r}")
+        if self.max_turns < least:
+            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+
+    def begin(self, world: World, quest: Goal) -> None:
+        """Start an episode in ``world``."""
+        self._world, self._quest = world, quest
+        self._start, self._way = world.clone(), 0
+        self._visited = {world.here}
+
+    def example_moves(self) -> Sequence[str]:
+        return ["go north", "go east", "go south", "go west", "look", "inventory"]
+
+    def view(self) -> View:
+        """Return what the player sees."""
+        return look(self._world, self._quest, self.hints, self.turns_left)
+
+    def describe(self) -> str:
+        return prose(self.view()) if self.style == "prose" else terse(self.view())
+
+    def understand(self, move: str) -> Command | str:
+        """Return the usable command that ``move`` means, or the reason why there is none."""
+        said = read(move)
+        return "I do not know that command." if said is None else settle(self._world, said)
+
+    def apply(self, move: str) -> Outcome:
+        command = self.understand(move)
+        if isinstance(command, str):
+            return reject(command)
+        self._world.do(command)
+        self._visited.add(self._world.here)
+        if self._quest.is_done(self._world):
+            return win("Your quest is done.")
+        return go_on(feedback(command) if self.style == "prose" else "")
+
+    def instance(self) -> object:
+        return (self._start, self._quest)
+
+    def legal_moves(self) -> Sequence[str]:
+        return [str(command) for command in self._world.usable()]
+
+    def oracle_move(self) -> str:
+        return str(next_command(self._world, self._quest))
+
+    def potential(self) -> float:
+        if not self._way:  # only shaping asks, and only once per episode for the whole way
+            self._way = distance(self._start, self._quest)
+        return 1 - distance(self._world, self._quest) / self._way
+
+
+def feedback(command: Command) -> str:
+    """Return what a command did, in a sentence.
+
+    >>> feedback(Command("put", "lamp", "box"))
+    'You put the lamp in the box.'
+    """
+    verb, noun, other = command
+    if verb == "go":
+        return f"You go {noun}."
+    if verb == "put":
+        return f"You put the {noun} in the {other}."
+    if verb == "look":
+        return "You look around."
+    if verb == "inventory":
+        return "You check what you carry."
+    return f"You {'defeat' if verb == 'attack' else verb} the {noun}."

@@ -1,0 +1,1 @@
+"""One skill each, small enough to prove a trainer in seconds."""

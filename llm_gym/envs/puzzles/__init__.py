@@ -1,0 +1,1 @@
+"""Everything is in sight; what is hard is the order of moves."""

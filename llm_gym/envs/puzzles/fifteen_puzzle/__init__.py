@@ -1,0 +1,1 @@
+"""FifteenPuzzle: slide the tiles into order. Start reading at ``env``."""

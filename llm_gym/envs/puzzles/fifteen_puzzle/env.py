@@ -1,0 +1,230 @@
+"""Slide numbered tiles through one gap until they are in order."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.puzzles.fifteen_puzzle.planner import distance, is_solvable, plan, slides
+from llm_gym.envs.shared.directions import ways_to_say
+from llm_gym.errors import ConfigError
+
+DIRECTIONS = ("up", "down", "left", "right")
+_WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))
+_BEYOND = ("below", "above", "to the right of", "to the left of")  # where the tile must be
+_ROW = re.compile(r"^ *(?:\d+|_+)(?: +(?:\d+|_+))+$", re.MULTILINE)
+_TURNS = re.compile(r"Turns left: (\d+)")
+# Any arrangement can be solved in so many moves, with room for a player that is not perfect.
+_ENOUGH = {2: 6, 3: 40, 4: 120}
+
+
+def parse_slide(move: str) -> int | None:
+    """Return the direction in ``move`` (0 up, 1 down, 2 left, 3 right), or None.
+
+    >>> parse_slide("Up"), parse_slide("slide left"), parse_slide("[down]"), parse_slide("7")
+    (0, 2, 1, None)
+    """
+    return _WAYS.get(move.lower())
+
+
+def write_board(board: bytes, size: int) -> str:
+    r"""Return the board as the player sees it.
+
+    >>> write_board(bytes([3, 0, 2, 1]), 2)
+    '3 _\n2 1'
+    """
+    width = 1 if size < 4 else 2
+    cells = [f"{tile:{width}}" if tile else "_" * width for tile in board]
+    return "\n".join(" ".join(cells[at : at + size]) for at in range(0, len(cells), size))
+
+
+@lru_cache(maxsize=1024)  # a solver reads the same episode again at every turn
+def read_board(text: str) -> bytes:
+    r"""Return the board in ``text``.
+
+    >>> read_board("A board:\n3 _\n2 1\nTurns left: 8.") == bytes([3, 0, 2, 1])
+    True
+    """
+    cells = " ".join(_ROW.findall(text)).split()
+    return bytes([0 if cell[0] == "_" else int(cell) for cell in cells])
+
+
+class FifteenPuzzleEnv(TextEnv):
+    """Bring the tiles of a sliding puzzle into order.
+
+    Description:
+        A square board holds numbered tiles and one gap. A tile beside the gap can be moved into
+        it. Solved, the tiles ascend row by row and the gap is in the bottom right corner. Every
+        board can be solved within the turns.
+
+    Actions:
+        ``up``, ``down``, ``left`` or ``right``: where the tile moves, so ``up`` moves the tile
+        below the gap. ``north``, ``move up``, ``slide up`` and ``[up]`` do too. A direction in
+        which no tile can move is unusable.
+
+    Observations:
+        The board, with underscores for the gap, and the turns left.
+
+    Rewards:
+        1 for the solved board, otherwise 0. With ``shaping``, the potential is the share of the
+        steps that all tiles together were away from their places.
+
+    Episode end:
+        Terminates on the solved board (won) and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        size: Rows and columns of the board, 2 to 6.
+        scramble: Moves that mix the solved board, none taking the one before it back; at most 6
+            for size 2. None is any arrangement that can be solved, for sizes up to 4.
+        max_turns: Moves allowed, at least ``scramble``; without it, at least 6, 40 or 120 for
+            size 2, 3 or 4.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        size: int = 4,
+        scramble: int | None = 20,
+        max_turns: int = 40,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.size, self.scramble, self.max_turns = size, scramble, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.size <= 6:
+            raise ConfigError(f"size must be from 2 to 6, got {self.size}")
+        if self.scramble is None and self.size not in _ENOUGH:
+            raise ConfigError(f"scramble must be a number for size={self.size}, got None")
+        most = 6 if self.size == 2 else 1000
+        if self.scramble is not None and not 1 <= self.scramble <= most:
+            raise ConfigError(
+                f"scramble must be from 1 to {most} for size={self.size}, got {self.scramble}"
+            )
+        self.has_splits = self.size > 2  # there are no more than 12 boards of four cells
+        least = _ENOUGH[self.size] if self.scramble is None else self.scramble
+        if self.max_turns < least:
+            raise ConfigError(
+                f"max_turns must be at least {least} for size={self.size} and "
+                f"scramble={self.scramble}, got {self.max_turns}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        scramble = round(5 + 45 * difficulty)
+        return {
+            "size": 3 if difficulty < 0.5 else 4,
+            "scramble": scramble,
+            "max_turns": 10 + scramble,
+        }
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        solved = slides(self.size).solved
+        self._start = solved
+        while self._start == solved:
+            self._way_back: list[int] = []  # the moves that undo the scramble, the next one last
+            self._start = self._arrange(rng) if self.scramble is None else self._mix(rng)
+        self._gap = self._start.index(0)
+        self._text = bytearray(write_board(self._start, self.size).encode())
+        self._goal = write_board(solved, self.size).encode()
+        self._width = 1 if self.size < 4 else 2
+
+    def _arrange(self, rng: np.random.Generator) -> bytes:
+        tiles = rng.permutation(self.size**2).tolist()
+        if not is_solvable(bytes(tiles), self.size):
+            one, other = [at for at in range(3) if tiles[at]][:2]
+            tiles[one], tiles[other] = tiles[other], tiles[one]
+        return bytes(tiles)
+
+    def _mix(self, rng: np.random.Generator) -> bytes:
+        table = slides(self.size)
+        tiles, gap, undo = bytearray(table.solved), self.size**2 - 1, -1
+        for draw in rng.random(self.scramble).tolist():
+            ways = [way for way in table.ways[gap] if way != undo]
+            way = ways[int(draw * len(ways))]
+            source = table.sources[way][gap]
+            tiles[gap], tiles[source] = tiles[source], 0
+            gap, undo = source, way ^ 1
+            self._way_back.append(undo)
+        return bytes(tiles)
+
+    def rules_text(self) -> str:
+        return (
+            f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
+            f"{'_' * (1 if self.size < 4 else 2)}. A move slides a tile into the gap: up moves "
+            "the tile below the gap up, down the one above it, left the one to its right and "
+            "right the one to its left. Bring the tiles into ascending order, row by row, with "
+            "the gap in the bottom right corner."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return DIRECTIONS
+
+    def describe(self) -> str:
+        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._turn}."
+
+    def apply(self, move: str) -> Outcome:
+        way = parse_slide(move)
+        if way is None:
+            return reject("Your move must be up, down, left or right.")
+        gap = self._gap
+        source = slides(self.size).sources[way][gap]
+        if source < 0:
+            return reject(f"No tile is {_BEYOND[way]} the gap, so none can move {DIRECTIONS[way]}.")
+        text, width = self._text, self._width
+        into, out_of = gap * (width + 1), source * (width + 1)
+        text[into : into + width], text[out_of : out_of + width] = (
+            text[out_of : out_of + width],
+            text[into : into + width],
+        )
+        self._gap = source
+        if self._way_back and self._way_back[-1] == way:
+            self._way_back.pop()
+        else:
+            self._way_back.append(way ^ 1)
+        return win("The tiles are in order: solved.") if text == self._goal else go_on()
+
+    def instance(self) -> object:
+        return (self.size, self._start)
+
+    def legal_moves(self) -> Sequence[str]:
+        return [DIRECTIONS[way] for way in slides(self.size).ways[self._gap]]
+
+    def oracle_move(self) -> str:
+        if self.scramble is None:
+            return self.solve(self._observations, self._moves)  # nothing is hidden
+        return DIRECTIONS[self._way_back[-1]]
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Follow a plan; make a new one from where a board is not on it."""
+        size = math.isqrt(len(read_board(observations[0])))
+        ways: dict[bytes, int] | None = None
+        for seen in observations:
+            board = read_board(seen)
+            # Where the widest search has found nothing, later ones are not worth their time.
+            if ways is None or (ways and board not in ways):
+                ways = plan(board, size, int(_TURNS.findall(seen)[0]))
+        any_way = slides(size).ways[board.index(0)][0]
+        return DIRECTIONS[ways.get(board, any_way) if ways else any_way]
+
+    def potential(self) -> float:
+        board = read_board(self._text.decode())
+        return 1 - distance(board, self.size) / distance(self._start, self.size)

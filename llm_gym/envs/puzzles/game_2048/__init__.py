@@ -1,0 +1,1 @@
+"""Game2048: slide and merge tiles. Start reading at ``env``."""

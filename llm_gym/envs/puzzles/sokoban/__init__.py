@@ -1,0 +1,1 @@
+"""Sokoban: push every box home. Start reading at ``env``."""

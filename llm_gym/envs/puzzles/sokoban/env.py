@@ -1,0 +1,232 @@
+"""Push every box onto a goal; boxes cannot be pulled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.memo import TURNS_LEFT
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.puzzles.sokoban.levels import Level, draw_level, most_pushes, solution
+from llm_gym.envs.puzzles.sokoban.planner import Room, plan, pushes_to_go
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
+from llm_gym.envs.shared.directions import ways_to_say
+from llm_gym.errors import ConfigError
+
+_WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "push"))
+_WALL, _FLOOR, _GOAL, _BOX, _HOME, _PLAYER, _ON_GOAL = b"#.OX*PS"
+# What a cell becomes when a box or the player comes or goes; a cell not listed does not allow it.
+_WITH_BOX = {_FLOOR: _BOX, _GOAL: _HOME}
+_WITHOUT_BOX = {_BOX: _FLOOR, _HOME: _GOAL}
+_WITH_PLAYER = {_FLOOR: _PLAYER, _GOAL: _ON_GOAL}
+_WITHOUT_PLAYER = {_PLAYER: _FLOOR, _ON_GOAL: _GOAL}
+_MOVED = [f"You move {name}." for name in DIRECTIONS]
+_PUSHED = [f"You push a box {name}." for name in DIRECTIONS]
+_WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
+_JAMMED = [f"You cannot push the box {name}: there is no room behind it." for name in DIRECTIONS]
+_BITS = str.maketrans("01", "#.")
+_BOARD = re.compile(r"(?:^#(?: [#.OX*PS])+\n)+", re.MULTILINE)
+
+
+def parse_direction(move: str) -> int | None:
+    """Return the direction in ``move`` (0 up, 1 right, 2 down, 3 left), or None.
+
+    >>> parse_direction("Up"), parse_direction("[push west]"), parse_direction("pull up")
+    (0, 3, None)
+    """
+    return _WAYS.get(move.lower())
+
+
+def draw_board(level: Level) -> bytearray:
+    """Return the level as it is shown: a cell is itself and the space or newline after it."""
+    size, floor, goals = level.room
+    cells = f"{floor:0{size * size}b}"[::-1].translate(_BITS)
+    board = bytearray(" ".join(cells) + "\n", "ascii")
+    board[2 * size - 1 :: 2 * size] = b"\n" * size
+    for place in each(goals):
+        board[2 * place] = _GOAL
+    for place in each(level.boxes):
+        board[2 * place] = _WITH_BOX[board[2 * place]]
+    board[2 * level.player] = _WITH_PLAYER[board[2 * level.player]]
+    return board
+
+
+def read_board(board: str) -> tuple[Room, int, int]:
+    r"""Return the room, the boxes and the player's place of a board as it is shown.
+
+    >>> room, boxes, player = read_board("# # # #\n# P * #\n# # # #\n# # # #\n")
+    >>> room.size, bin(room.goals), bin(boxes), player
+    (4, '0b1000000', '0b1000000', 5)
+    """
+    cells = board.replace(" ", "").replace("\n", "")
+
+    def where(kinds: str) -> int:
+        return sum([1 << place for place, cell in enumerate(cells) if cell in kinds])
+
+    size = board.count("\n")
+    return Room(size, where(".OX*PS"), where("O*S")), where("X*"), where("PS").bit_length() - 1
+
+
+@lru_cache(maxsize=64)
+def plan_board(board: str) -> list[int] | None:
+    """Return directions that solve ``board``, or None; kept, as every turn asks again."""
+    return plan(*read_board(board))
+
+
+def _next_move(planned: list[int] | None, moves: Sequence[str], board: str) -> str:
+    """Return the next move of a plan, or of a new one where ``moves`` have left it."""
+    made = [parse_direction(move) for move in moves]
+    if planned and made == planned[: len(made)]:
+        return DIRECTIONS[planned[len(made)]]
+    again = plan_board(board)
+    return DIRECTIONS[again[0] if again else 0]
+
+
+class SokobanEnv(TextEnv):
+    """Push every box onto a goal. Boxes can be pushed one at a time and never pulled.
+
+    Description:
+        A square room with walls all around, drawn by playing backwards from its solution, so
+        that it can always be solved within ``max_turns`` moves. A box in a corner is stuck for
+        good: the game goes on, but is lost.
+
+    Actions:
+        ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
+        do too, also after ``go``, ``move`` or ``push`` and in square brackets. A blocked move is
+        usable, costs a turn and changes nothing.
+
+    Observations:
+        What the last move did, the room and the turns left. # is a wall, a dot is floor, O a
+        goal, X a box, * a box on a goal, P the player and S the player on a goal.
+
+    Rewards:
+        1 for solving the room, otherwise 0. With ``shaping``, the potential is the share
+        of the pushes done, counted as if every box were alone; a box that is stuck counts as
+        very far away.
+
+    Episode end:
+        Terminates when every box is on a goal (won) and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        size: Rows and columns of the room, outer walls included, 5 to 10.
+        boxes: Boxes, and as many goals, 1 to 5.
+        min_pushes: Pushes that every level takes at least; at most size - 4 for one box and
+            2 (size - 4) for several.
+        max_turns: Moves allowed, at least 5 times ``min_pushes``.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        size: int = 6,
+        boxes: int = 2,
+        min_pushes: int = 3,
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.size, self.boxes, self.min_pushes = size, boxes, min_pushes
+        self.max_turns = max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 5 <= self.size <= 10:
+            raise ConfigError(f"size must be from 5 to 10, got {self.size}")
+        if not 1 <= self.boxes <= 5:
+            raise ConfigError(f"boxes must be from 1 to 5, got {self.boxes}")
+        most = most_pushes(self.size, self.boxes)
+        if not 1 <= self.min_pushes <= most:
+            raise ConfigError(
+                f"min_pushes must be from 1 to {most} for this size and number of boxes, "
+                f"got {self.min_pushes}"
+            )
+        if self.max_turns < 5 * self.min_pushes:
+            raise ConfigError(
+                f"max_turns must be at least {5 * self.min_pushes}, 5 for each of min_pushes, "
+                f"got {self.max_turns}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        size, boxes = round(5 + 3 * difficulty), round(1 + 3 * difficulty)
+        pushes = max(1, most_pushes(size, boxes) - 1)
+        return {"size": size, "boxes": boxes, "min_pushes": pushes, "max_turns": 7 * pushes}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        level = draw_level(self.size, self.boxes, self.min_pushes, self.max_turns, rng)
+        self._level = level
+        self._board = draw_board(level)
+        self._start, self._at = self._board.decode(), 2 * level.player
+        self._strays = (level.boxes & ~level.room.goals).bit_count()
+        self._steps = [2 * step for step in steps(self.size)]
+
+    def rules_text(self) -> str:
+        task = "the box onto the goal" if self.boxes == 1 else f"the {self.boxes} boxes onto goals"
+        return (
+            f"Push {task}. In the room, # is a wall, a dot is floor, O is a goal, X is a box, * is "
+            "a box on a goal, P is you and S is you on a goal. Move up, down, left or right; if "
+            "you move into a box, you push it, where the cell behind it is free. You cannot pull "
+            "a box, nor push two at once. A blocked move changes nothing and costs a turn."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["right", "down", "left", "up"]
+
+    def describe(self) -> str:
+        return f"{self._board.decode()}{TURNS_LEFT[self.max_turns - self._turn]}"
+
+    def apply(self, move: str) -> Outcome:
+        way = parse_direction(move)
+        if way is None:
+            return reject("Your move must be up, down, left or right.")
+        board, at, step = self._board, self._at, self._steps[way]
+        to, text = at + step, _MOVED[way]
+        cell = board[to]
+        if cell == _WALL:
+            return go_on(_WALLED[way])
+        if cell in _WITHOUT_BOX:
+            behind = board[to + step]
+            if behind not in _WITH_BOX:
+                return go_on(_JAMMED[way])
+            board[to + step] = _WITH_BOX[behind]
+            self._strays += (behind == _FLOOR) - (cell == _BOX)
+            cell, text = _WITHOUT_BOX[cell], _PUSHED[way]
+        board[to], board[at], self._at = _WITH_PLAYER[cell], _WITHOUT_PLAYER[board[at]], to
+        if not self._strays:
+            return win(f"{text} Every box is on a goal.")
+        return go_on(text)
+
+    def instance(self) -> object:
+        return self._start
+
+    def legal_moves(self) -> Sequence[str]:
+        return DIRECTIONS
+
+    def oracle_move(self) -> str:
+        # The generator's own solution needs no search and always fits into the turns.
+        return _next_move(solution(self._level), self._moves, self._board.decode())
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Plan once, and again only where the moves so far are not those of the plan."""
+        first, now = (_BOARD.findall(observations[turn])[0] for turn in (0, -1))
+        return _next_move(plan_board(first), moves, now)
+
+    def potential(self) -> float:
+        room, boxes, _ = read_board(self._board.decode())
+        start = read_board(self._start)[1]
+        return 1 - pushes_to_go(room, boxes) / pushes_to_go(room, start)

@@ -1,0 +1,173 @@
+"""Sokoban levels by reverse play: begin solved and pull the boxes away.
+
+Pushes undo pulls, so every level has a solution whose length is known without a search. How far
+the boxes are from any goal proves from below that a level is not trivial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from llm_gym.envs.puzzles.sokoban.planner import FAR, Room, push_distances
+from llm_gym.envs.shared.bit_grid import distance, reach, steps, walk
+
+_DRAWS = 1000  # hundreds more than ``most_pushes`` lets happen
+
+
+Pull = tuple[int, int, int]
+"""One pull: the boxes before it, the box pulled and the direction."""
+
+
+class Level(NamedTuple):
+    """A room, where the boxes (a set) and the player begin, and the pulls that led there."""
+
+    room: Room
+    boxes: int
+    player: int
+    pulls: tuple[Pull, ...]
+
+
+def most_pushes(size: int, boxes: int) -> int:
+    """Return the most pushes that levels can be asked to need without drawing for long.
+
+    >>> most_pushes(6, 1), most_pushes(6, 2), most_pushes(8, 4)
+    (2, 4, 8)
+    """
+    return (size - 4) * min(boxes, 2)
+
+
+def draw_level(
+    size: int, boxes: int, min_pushes: int, max_moves: int, rng: np.random.Generator
+) -> Level:
+    """Return a level that takes ``min_pushes`` pushes or more and at most ``max_moves`` moves."""
+    draw = draws(rng)
+    hardest, level = 0, None
+    for _ in range(_DRAWS):
+        room = draw_room(size, boxes, draw)
+        pushes, after, pulls = pull_away(room, min_pushes, draw)
+        if pushes > hardest:
+            found = Level(room, after, _player_after(pulls[-1], room, after, draw), tuple(pulls))
+            if moves_to_solve(found) <= max_moves:
+                hardest, level = pushes, found
+                if pushes >= min_pushes:
+                    break
+    assert level is not None, "a level of one pull fits into any number of turns"
+    return level
+
+
+def draws(rng: np.random.Generator) -> Callable[[], float]:
+    """Return a function that draws from [0, 1); in bulk, as a draw alone costs ten times more."""
+
+    def stream() -> Iterator[float]:
+        while True:
+            yield from rng.random(128).tolist()
+
+    return stream().__next__
+
+
+def pick(cells: int, size: int, draw: Callable[[], float]) -> int:
+    """Return a random place of ``cells``: of all that ``size`` allows, the first that is one."""
+    places = size * size
+    while not cells >> (place := int(draw() * places)) & 1:
+        pass
+    return place
+
+
+@lru_cache
+def inside(size: int) -> int:
+    """Return every cell but the walls around."""
+    return sum([(1 << size - 2) - 1 << size * row + 1 for row in range(1, size - 1)])
+
+
+def draw_room(size: int, boxes: int, draw: Callable[[], float]) -> Room:
+    """Return a room with some walls inside, its floor in one piece, and goals."""
+    floor = inside(size)
+    for _ in range(int((0.1 + 0.3 * draw()) * (size - 2) ** 2)):
+        less = floor & ~(1 << int(draw() * size * size))
+        if less != floor and reach(less.bit_length() - 1, less, size) == less:
+            floor = less
+    goals = 0
+    for _ in range(boxes):
+        goals |= 1 << pick(floor & ~goals, size, draw)
+    return Room(size, floor, goals)
+
+
+def pull_away(room: Room, enough: int, draw: Callable[[], float]) -> tuple[int, int, list[Pull]]:
+    """Pull boxes off the goals at random, never back to where they all have been.
+
+    Stops as soon as solving takes ``enough`` pushes, or when it gets nowhere. Returns the pushes
+    that it takes at least, where the boxes are, and the pulls that led there.
+    """
+    size, floor, boxes = room
+    away, ways, free = push_distances(room), steps(size), floor & ~boxes
+    around = reach(pick(free, size, draw), free, size)
+    pulls: list[Pull] = []
+    pushes, last, seen = 0, -1, {boxes}
+    for _ in range(4 * enough):
+        options = []
+        for way, movable in enumerate(
+            # The player stands where the box will be and has room to step back.
+            (
+                boxes & around << size & free << 2 * size,
+                boxes & around >> 1 & free >> 2,
+                boxes & around >> size & free >> 2 * size,
+                boxes & around << 1 & free << 2,
+            )
+        ):
+            while movable:
+                options.append((movable.bit_length() - 1, way))
+                movable ^= 1 << options[-1][0]
+        if not options:
+            break
+        # The best of three: boxes drift away from the goals, one after the other, by detours.
+        best, after, count = -FAR, 0, len(options)
+        for _ in range(min(count, 3)):
+            box, way = options[int(draw() * count)]
+            to = box + ways[way]
+            farther, moved = away[to] - away[box], boxes ^ (1 << box | 1 << to)
+            if (farther > best or (farther == best and box == last)) and moved not in seen:
+                best, after, pull, stand = farther, moved, (boxes, box, way), to + ways[way]
+        if not after:
+            continue
+        pulls.append(pull)
+        pushes += best
+        if pushes >= enough:
+            return pushes, after, pulls
+        seen.add(after)
+        boxes, free, last = after, floor & ~after, stand - ways[pull[2]]
+        around = reach(stand, free, size)
+    return pushes, boxes, pulls
+
+
+def _player_after(last: Pull, room: Room, boxes: int, draw: Callable[[], float]) -> int:
+    """Return a place for the player from which the last pull can be undone."""
+    _, box, way = last
+    stand = box + 2 * steps(room.size)[way]
+    return pick(reach(stand, room.floor & ~boxes, room.size), room.size, draw)
+
+
+def moves_to_solve(level: Level) -> int:
+    """Return how many moves ``solution`` has, without its walks: levels are weighed by it."""
+    (size, floor, _), boxes, player, pulls = level
+    moves = len(pulls)
+    for before, box, way in reversed(pulls):
+        step = steps(size)[way]
+        moves += distance(player, box + 2 * step, floor & ~boxes, size)
+        boxes, player = before, box + step
+    return moves
+
+
+@lru_cache(maxsize=16)
+def solution(level: Level) -> list[int]:
+    """Return the directions that undo the pulls of ``level``."""
+    (size, floor, _), boxes, player, pulls = level
+    moves = []
+    for before, box, way in reversed(pulls):
+        step = steps(size)[way]
+        moves += [*walk(player, box + 2 * step, floor & ~boxes, size), (way + 2) % 4]
+        boxes, player = before, box + step
+    return moves

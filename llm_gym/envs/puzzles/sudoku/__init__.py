@@ -1,0 +1,1 @@
+"""Sudoku: fill the grid. Start reading at ``env``."""

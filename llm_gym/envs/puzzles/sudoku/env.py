@@ -1,0 +1,240 @@
+"""Fill a grid such that no row, column or box holds a digit twice."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle
+from llm_gym.envs.puzzles.sudoku.solver import layout, solution
+from llm_gym.errors import ConfigError
+
+_ZERO, _OPEN = ord("0"), ord(".")
+_MOVE = re.compile(r"(?:place |put )?[\[(]?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9])[\])]?", re.I)
+_ROW = re.compile(r"^\d\|(.+)$", re.MULTILINE)
+
+
+def parse_placement(move: str) -> tuple[int, int, int] | None:
+    """Return row, column and digit of ``move``, or None.
+
+    >>> parse_placement("1 3 5"), parse_placement("[2, 1, 9]"), parse_placement("place 4 4 0")
+    ((1, 3, 5), (2, 1, 9), (4, 4, 0))
+    >>> parse_placement("1 3"), parse_placement("1 3 10")
+    (None, None)
+    """
+    found = _MOVE.fullmatch(move)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+@cache
+def blank_text(size: int) -> tuple[str, tuple[int, ...]]:
+    r"""Return the text of an open grid, and where its cells stand in it.
+
+    >>> blank_text(4)[0]
+    '   1 2   3 4\n1| . . | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | . .'
+    """
+    box = math.isqrt(size)
+    groups = [
+        " ".join(str(at + 1) for at in range(left, left + box)) for left in range(0, size, box)
+    ]
+    lines = ["   " + "   ".join(groups)]
+    row = "| " + " | ".join([" ".join("." * box)] * box)
+    for number in range(1, size + 1):
+        lines.append(f"{number}{row}")
+        if number % box == 0 and number < size:
+            lines.append("   " + "-" * (len(row) - 2))
+    text = "\n".join(lines)
+    return text, tuple(at for at, char in enumerate(text) if char == ".")
+
+
+def next_placement(grid: str, solved: str) -> str:
+    """Return a move that brings ``grid`` closer to ``solved``, mistakes first.
+
+    >>> next_placement("123.............", "1234341221434321")
+    '1 4 4'
+    >>> next_placement("124.............", "1234341221434321")  # 4 is wrong and can be replaced
+    '1 3 3'
+    """
+    size = math.isqrt(len(grid))
+    wrong = [at for at, char in enumerate(grid) if char not in (".", solved[at])]
+    at = wrong[0] if wrong else grid.index(".")
+    digit = solved[at]
+    if any(grid[peer] == digit for peer in layout(size).peers[at]):
+        digit = "0"  # only another mistake can be in the way
+    return f"{at // size + 1} {at % size + 1} {digit}"
+
+
+class SudokuEnv(TextEnv):
+    """Solve a sudoku.
+
+    Description:
+        Some cells of a grid hold digits. Fill the others such that every row, column and box
+        holds each digit once. There is exactly one way. A digit that breaks the rule at once is
+        refused; one that turns out wrong later stays until the player replaces or erases it.
+
+    Actions:
+        Row, column and digit, such as ``1 3 5``; rows and columns count from 1. ``[1 3 5]`` and
+        ``place 1 3 5`` do too. The digit 0 erases. Changing a clue, repeating what is there and a
+        digit that its row, column or box already holds are unusable.
+
+    Observations:
+        The grid, with a dot for an open cell, and the turns left.
+
+    Rewards:
+        1 for the full grid, otherwise 0. With ``shaping``, the potential is the share of
+        the cells to fill that hold the right digit.
+
+    Episode end:
+        Terminates when the grid is full (won) and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        size: Rows and columns of the grid, 4 or 9.
+        clues: Digits given at the start: from 4 to 15 for size 4, from 24 to 80 for size 9.
+        max_turns: Moves allowed, at least the number of cells to fill.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        size: int = 9,
+        clues: int = 50,
+        max_turns: int = 50,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.size, self.clues, self.max_turns = size, clues, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.size not in LEAST_CLUES:
+            raise ConfigError(f"size must be 4 or 9, got {self.size}")
+        least, most = LEAST_CLUES[self.size], self.size**2 - 1
+        if not least <= self.clues <= most:
+            raise ConfigError(
+                f"clues must be from {least} to {most} for size={self.size}, got {self.clues}"
+            )
+        to_fill = self.size**2 - self.clues
+        if self.max_turns < to_fill:
+            raise ConfigError(
+                f"max_turns must be at least {to_fill}, the number of cells to fill, got "
+                f"{self.max_turns}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        size = 4 if difficulty < 0.25 else 9
+        clues = round(12 - 24 * difficulty) if size == 4 else round(76 - 50 * difficulty)
+        return {"size": size, "clues": clues, "max_turns": size**2 - clues + size}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._given, self._solution = draw_puzzle(rng, self.size, self.clues)
+        self._grid = bytearray(self._given, "ascii")
+        text, places = blank_text(self.size)
+        self._text = bytearray(text, "ascii")
+        for place, char in zip(places, self._grid, strict=True):
+            self._text[place] = char
+
+    def rules_text(self) -> str:
+        box = math.isqrt(self.size)
+        return (
+            f"Fill the grid such that every row, every column and every box of {box} by {box} "
+            f"cells holds each digit from 1 to {self.size} once. There is one solution. A dot is "
+            "an open cell. Name row, column and digit, rows and columns counted from 1; the "
+            "digit 0 erases what you have filled in, and you may replace it. The digits "
+            "given at the start stay. A digit that its row, column or box already holds is "
+            "refused."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["1 3 2", "4 1 3", "2 2 0"]
+
+    def describe(self) -> str:
+        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._turn}."
+
+    def apply(self, move: str) -> Outcome:
+        placement = parse_placement(move)
+        if placement is None:
+            return reject("Your move must be three digits: row, column and digit.")
+        row, col, digit = placement
+        size = self.size
+        if not 1 <= row <= size or not 1 <= col <= size or digit > size:
+            return reject(f"Rows and columns go from 1 to {size}, digits from 0 to {size}.")
+        cell = size * (row - 1) + col - 1
+        if self._given[cell] != ".":
+            return reject(f"Row {row}, column {col} was given and stays.")
+        grid, mark = self._grid, _ZERO + digit if digit else _OPEN
+        if grid[cell] == mark:
+            return reject(f"Row {row}, column {col} is already {digit or 'open'}.")
+        if digit:
+            for peer in layout(size).peers[cell]:
+                if grid[peer] == mark:
+                    where = f"row {peer // size + 1}, column {peer % size + 1}"
+                    return reject(f"There is a {digit} in {where} already.")
+        grid[cell] = self._text[blank_text(size)[1][cell]] = mark
+        return go_on() if _OPEN in grid else win("The grid is full: solved.")
+
+    def reveal(self) -> str:
+        size = self.size
+        rows = [self._solution[at : at + size] for at in range(0, size * size, size)]
+        return f"The rows of the solution are {', '.join(rows)}."
+
+    def instance(self) -> object:
+        return self._given
+
+    def _usable(self, cell: int) -> list[int]:
+        """Return the digits that ``cell`` can be given now, 0 for erasing."""
+        here = self._grid[cell]
+        taken = {self._grid[peer] for peer in layout(self.size).peers[cell]} | {here}
+        digits = [digit for digit in range(1, self.size + 1) if _ZERO + digit not in taken]
+        return digits if here == _OPEN else [0, *digits]
+
+    def legal_moves(self) -> Sequence[str]:
+        return [
+            f"{cell // self.size + 1} {cell % self.size + 1} {digit}"
+            for cell, char in enumerate(self._given)
+            if char == "."
+            for digit in self._usable(cell)
+        ]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Fill a random open cell; where none can be filled, change one."""
+        blanks = [cell for cell, char in enumerate(self._grid) if char == _OPEN]
+        for _ in blanks:
+            cell = blanks[int(rng.random() * len(blanks))]
+            if digits := self._usable(cell):
+                digit = digits[int(rng.random() * len(digits))]
+                return f"{cell // self.size + 1} {cell % self.size + 1} {digit}"
+        return super().random_move(rng)
+
+    def oracle_move(self) -> str:
+        return next_placement(self._grid.decode(), self._solution)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Solve what was given at the start, then fill it in."""
+        given, grid = (
+            re.sub("[ |]", "", "".join(_ROW.findall(text)))
+            for text in (observations[0], observations[-1])
+        )
+        return next_placement(grid, solution(given))
+
+    def potential(self) -> float:
+        pairs = zip(self._given, self._grid.decode(), self._solution, strict=True)
+        right = sum(now == goal for given, now, goal in pairs if given == ".")
+        return right / (self.size**2 - self.clues)

@@ -1,0 +1,238 @@
+"""Move a tower of disks, one disk at a time and never a larger one onto a smaller one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import permutations
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.errors import ConfigError
+
+PEGS = "ABCDEF"
+_STATES = 20_000  # arrangements that the table of distances may have
+_WAYS = list(permutations(range(len(PEGS)), 2))
+_USUAL = {f"{PEGS[source]} {PEGS[target]}": (source, target) for source, target in _WAYS}
+_MOVE = re.compile(
+    r"\[?(?:move )?(?:from )?(?:peg )?([A-F]) ?(?:to |,|->)? ?(?:peg )?([A-F])\]?",
+    re.IGNORECASE | re.ASCII,
+)
+_PEG = re.compile(r"^[A-F]:((?: \d)*)$", re.MULTILINE)
+
+
+def parse_transfer(move: str) -> tuple[int, int] | None:
+    """Return the pegs that ``move`` takes a disk from and to, or None.
+
+    >>> parse_transfer("A C"), parse_transfer("[b, a]"), parse_transfer("move from C to B")
+    ((0, 2), (1, 0), (2, 1))
+    >>> parse_transfer("A B C"), parse_transfer("A")
+    (None, None)
+    """
+    pegs = _USUAL.get(move)
+    if pegs is None and (found := _MOVE.fullmatch(move)):
+        source, target = found.groups()
+        return PEGS.index(source.upper()), PEGS.index(target.upper())
+    return pegs
+
+
+@lru_cache(maxsize=16)
+def distances(disks: int, pegs: int) -> list[int]:
+    """Return the fewest moves to the tower on the last peg, from every arrangement.
+
+    An arrangement is a number with one digit in base ``pegs`` per disk, the smallest disk last.
+
+    >>> distances(3, 3)[0]  # all on the first peg
+    7
+    """
+    powers = [pegs**disk for disk in range(disks)]
+    away = [-1] * pegs**disks
+    away[-1], queue = 0, [pegs**disks - 1]
+    for state in queue:  # grows while it is read: breadth first
+        free = set(range(pegs))
+        for power in powers:
+            peg = state // power % pegs
+            if peg in free:  # no smaller disk lies on it
+                free.discard(peg)
+                for target in free:
+                    after = state + (target - peg) * power
+                    if away[after] < 0:
+                        away[after] = away[state] + 1
+                        queue.append(after)
+    return away
+
+
+def best_transfer(towers: Sequence[str]) -> str:
+    """Return the first move of a shortest solution; a tower lists its disks from the bottom.
+
+    >>> best_transfer(["3 2 1", "", ""]), best_transfer(["3", "2 1", ""])
+    ('A C', 'A C')
+    """
+    disks = [[int(disk) for disk in tower.split()] for tower in towers]
+    away = distances(sum(map(len, disks)), len(towers))
+    tops = [tower[-1] if tower else 10 for tower in disks]
+    here, weights = number_of(towers), [len(towers) ** disk // len(towers) for disk in tops]
+    ways = [way for way in permutations(range(len(towers)), 2) if tops[way[0]] < tops[way[1]]]
+    source, target = min(ways, key=lambda way: away[here + (way[1] - way[0]) * weights[way[0]]])
+    return f"{PEGS[source]} {PEGS[target]}"
+
+
+def number_of(towers: Sequence[str]) -> int:
+    """Return the arrangement as the number that ``distances`` knows it by.
+
+    >>> number_of(["3 2 1", "", ""]), number_of(["", "3", "2 1"])
+    (0, 17)
+    """
+    return sum(
+        peg * len(towers) ** (int(disk) - 1)
+        for peg, tower in enumerate(towers)
+        for disk in tower.split()
+    )
+
+
+class TowerOfHanoiEnv(TextEnv):
+    """Move all disks to the last peg.
+
+    Description:
+        The disks, numbered from 1 (the smallest), lie on pegs named A, B, C and so on. A move
+        takes the top disk of a peg to another one, never onto a smaller disk.
+
+    Actions:
+        The peg to take a disk from and the peg to put it on, such as ``A C``; ``move A to C``
+        and ``[A, C]`` do too. A move from an empty peg, onto the same peg or onto a smaller
+        disk is unusable.
+
+    Observations:
+        One line per peg with its disks from bottom to top, and the turns left.
+
+    Rewards:
+        1 when all disks are on the last peg, otherwise 0. With ``shaping``, the potential is the
+        share of the shortest solution that has been gone.
+
+    Episode end:
+        Terminates with all disks on the last peg (won) and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        disks: Number of disks, 1 to 9.
+        pegs: Number of pegs, 3 to 6; pegs to the power of disks may not pass 20,000.
+        scattered: Begin with the disks on random pegs instead of all on the first one.
+        max_turns: Moves allowed, at least what the farthest arrangement needs.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    has_splits = False
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        disks: int = 4,
+        pegs: int = 3,
+        scattered: bool = False,
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.disks, self.pegs, self.scattered, self.max_turns = disks, pegs, scattered, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 1 <= self.disks <= 9:
+            raise ConfigError(f"disks must be from 1 to 9, got {self.disks}")
+        if not 3 <= self.pegs <= len(PEGS):
+            raise ConfigError(f"pegs must be from 3 to {len(PEGS)}, got {self.pegs}")
+        if self.pegs**self.disks > _STATES:
+            raise ConfigError(
+                f"pegs to the power of disks must not pass {_STATES}, got "
+                f"pegs={self.pegs} and disks={self.disks}; take fewer disks"
+            )
+        least = max(distances(self.disks, self.pegs))
+        if self.max_turns < least:
+            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        disks = round(2 + 5 * difficulty)
+        return {"disks": disks, "max_turns": 2**disks + disks}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        # A row is what the player sees of a peg. Its last character is the top disk, or a colon,
+        # which sorts behind every digit just as an empty peg takes every disk.
+        self._rows = [f"{name}:" for name in PEGS[: self.pegs]]
+        self._start = 0
+        if self.scattered:
+            # The last number is the solved arrangement.
+            self._start = int(rng.random() * (self.pegs**self.disks - 1))
+        for disk in range(self.disks, 0, -1):
+            self._rows[self._start // self.pegs ** (disk - 1) % self.pegs] += f" {disk}"
+        self._solved_length = 2 + 2 * self.disks
+
+    def rules_text(self) -> str:
+        names, last = PEGS[: self.pegs - 1], PEGS[self.pegs - 1]
+        return (
+            f"There are {self.pegs} pegs, {', '.join(names)} and {last}, and {self.disks} "
+            f"disk{'s' * (self.disks != 1)}; disk 1 is the smallest. Each peg lists its disks from "
+            "bottom to top. A move takes the top disk of one peg to another peg, but never onto "
+            f"a smaller disk. Name the two pegs, first the one to take from. Bring all disks to "
+            f"peg {last}."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["A B", "B A", "A C"]
+
+    def describe(self) -> str:
+        rows = "\n".join(self._rows)
+        return f"{rows}\nTurns left: {self.max_turns - self._turn}."
+
+    def apply(self, move: str) -> Outcome:
+        way = parse_transfer(move)
+        if way is None:
+            return reject("Your move must be two pegs, such as A C.")
+        source, target = way
+        rows = self._rows
+        if source >= self.pegs or target >= self.pegs or source == target:
+            return reject(f"A move needs two different pegs from A to {PEGS[self.pegs - 1]}.")
+        disk, under = rows[source][-1], rows[target][-1]
+        if disk == ":":
+            return reject(f"Peg {PEGS[source]} is empty.")
+        if disk > under:
+            return reject(f"Disk {disk} may not lie on disk {under}, which is smaller.")
+        rows[source] = rows[source][:-2]
+        rows[target] = onto = f"{rows[target]} {disk}"
+        if target == self.pegs - 1 and len(onto) == self._solved_length:
+            return win(f"All disks are on peg {PEGS[target]}: solved.")
+        return go_on()
+
+    def instance(self) -> object:
+        return (self.disks, self.pegs, self._start)
+
+    def legal_moves(self) -> Sequence[str]:
+        tops = [row[-1] for row in self._rows]
+        return [
+            f"{PEGS[source]} {PEGS[target]}"
+            for source, disk in enumerate(tops)
+            for target, under in enumerate(tops)
+            if disk < under
+        ]
+
+    def oracle_move(self) -> str:
+        return best_transfer([row[2:] for row in self._rows])
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Look the pegs that are shown up in the table of distances."""
+        return best_transfer(_PEG.findall(observations[-1]))
+
+    def potential(self) -> float:
+        away = distances(self.disks, self.pegs)
+        return 1 - away[number_of([row[2:] for row in self._rows])] / away[self._start]

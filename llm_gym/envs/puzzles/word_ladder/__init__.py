@@ -1,0 +1,1 @@
+"""WordLadder: one letter at a time. Start reading at ``env``."""

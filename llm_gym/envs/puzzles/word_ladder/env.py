@@ -1,0 +1,174 @@
+"""Change one word into another, one letter at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.puzzles.word_ladder.graph import (
+    FARTHEST,
+    distances,
+    step_towards,
+    steps_between,
+    word_graph,
+)
+from llm_gym.envs.shared.word_list import parse_word, words_of
+from llm_gym.errors import ConfigError
+
+_STATE = re.compile(r"Word: ([a-z]+)\. Target: ([a-z]+)\.")
+
+
+class WordLadderEnv(TextEnv):
+    """Change one word into another, one letter at a time.
+
+    Description:
+        The environment names a word and a target of the same length. Every step replaces one
+        letter and must make a common English word. There is always a ladder of ``min_distance``
+        to ``max_distance`` steps, and none that is shorter.
+
+    Actions:
+        The next word, such as ``cord`` or ``[cord]``. A word that is not in our list, or that
+        differs from the current one in no letter or in several, is unusable.
+
+    Observations:
+        The current word, the target and the turns left; with ``hints`` also the words that one
+        step leads to.
+
+    Rewards:
+        1 for reaching the target, otherwise 0. With ``shaping``, the potential is the share of
+        the shortest ladder that has been climbed.
+
+    Episode end:
+        Terminates at the target (won) and after ``max_turns`` steps (lost).
+
+    Info:
+        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        word_length: Letters of the words, 3 to 5.
+        min_distance: Fewest steps of a shortest ladder; at most 6, 10 and 19 for words of 3, 4
+            and 5 letters.
+        max_distance: Most steps of a shortest ladder.
+        hints: Show the words that one step leads to.
+        max_turns: Steps allowed, enough at least for the longest ladder.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        word_length: int = 4,
+        min_distance: int = 5,
+        max_distance: int = 7,
+        hints: bool = False,
+        max_turns: int = 100,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.word_length, self.hints, self.max_turns = word_length, hints, max_turns
+        self.min_distance, self.max_distance = min_distance, max_distance
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.word_length not in FARTHEST:
+            raise ConfigError(f"word_length must be 3, 4 or 5, got {self.word_length}")
+        most = FARTHEST[self.word_length]
+        if not 1 <= self.min_distance <= most:
+            raise ConfigError(
+                f"min_distance must be from 1 to {most} for this word_length, "
+                f"got {self.min_distance}"
+            )
+        if self.max_distance < self.min_distance:
+            raise ConfigError(
+                f"max_distance must be at least min_distance={self.min_distance}, "
+                f"got {self.max_distance}"
+            )
+        if self.max_turns < self.max_distance:
+            raise ConfigError(
+                f"max_turns must be at least max_distance={self.max_distance}, got {self.max_turns}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        distance = round(1 + 8 * difficulty)
+        return {
+            "word_length": 4,
+            "min_distance": distance,
+            "max_distance": distance,
+            "max_turns": 4 * distance,
+        }
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        graph = word_graph(self.word_length)
+        target = graph.linked[int(rng.random() * len(graph.linked))]
+        away = distances(self.word_length, target)
+        # Every distance is as likely as the others, though there are more words farther out.
+        longest = min(self.max_distance, int(away.max()))
+        distance = self.min_distance + int(rng.random() * (longest - self.min_distance + 1))
+        starts = np.flatnonzero(away == distance)
+        self._start = self._word = graph.words[starts[int(rng.random() * len(starts))]]
+        self._target = graph.words[target]
+
+    def rules_text(self) -> str:
+        hints = " I show the words that you can reach." if self.hints else ""
+        return (
+            "Change the word into the target. Every step replaces one letter and must make a "
+            f"common English word; I know {len(words_of(self.word_length))} words of "
+            f"{self.word_length} letters. A word that I do not know, or that is not exactly one "
+            f"letter away, is unusable.{hints} There is always a way of at most "
+            f"{self.max_distance} step{'s' * (self.max_distance > 1)}."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        words = words_of(self.word_length)
+        return [words[len(words) // 4], words[len(words) // 2]]
+
+    def describe(self) -> str:
+        word = self._word
+        hints = ""
+        if self.hints:
+            hints = f" One step leads to: {', '.join(word_graph(len(word)).steps[word])}."
+        return f"Word: {word}. Target: {self._target}.{hints} Turns left: {self.turns_left}."
+
+    def apply(self, move: str) -> Outcome:
+        word = parse_word(move)
+        if word is None or len(word) != self.word_length:
+            return reject(f"Your move must be one word of {self.word_length} letters.")
+        steps = word_graph(self.word_length).steps
+        if word not in steps[self._word]:
+            if word not in steps:
+                return reject(f"I do not know the word {word}.")
+            return reject(f"{word} is not exactly one letter away from {self._word}.")
+        self._word = word
+        if word == self._target:
+            return win(f"Yes, you have reached {word}.")
+        return go_on()
+
+    def instance(self) -> object:
+        return (self._start, self._target)
+
+    def legal_moves(self) -> Sequence[str]:
+        return word_graph(self.word_length).steps[self._word]
+
+    def oracle_move(self) -> str:
+        return step_towards(self._word, self._target)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Search the words of our list: a good player knows English."""
+        word, target = _STATE.findall(observations[-1])[-1]
+        return step_towards(word, target)
+
+    def potential(self) -> float:
+        whole = steps_between(self._start, self._target)
+        return 1 - steps_between(self._word, self._target) / whole

@@ -1,0 +1,1 @@
+"""MathPython: problems that a program solves. Start reading at ``env``."""

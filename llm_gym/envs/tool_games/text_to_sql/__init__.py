@@ -1,0 +1,1 @@
+"""TextToSQL: questions that a query answers. Start reading at ``env``."""

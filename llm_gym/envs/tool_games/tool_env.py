@@ -1,0 +1,160 @@
+"""Environments in which a move is a call of a tool or the final answer.
+
+A move reads ``tool: input`` or ``answer: text``, in every action format. Models that were trained
+to call tools in another way can do so with ``tool_format``: their calls are moves too. The tools
+are run by a ``ToolRegistry``, which is built when the first call of an episode needs it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Unpack
+
+from llm_gym.core.outcome import Outcome, go_on, reject
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.parsing import ActionParser, get_parser
+from llm_gym.tools.definition import Tool
+from llm_gym.tools.registry import ToolRegistry
+
+MAX_RESULT_CHARS = 2000
+
+
+class ToolArgs(CommonArgs, total=False):
+    """Arguments that every environment with tools takes; ``ToolEnv`` documents them."""
+
+    tool_format: str | None
+
+
+def parse_call(move: str) -> tuple[str, str]:
+    """Return the name before the colon, in small letters, and the input after it.
+
+    >>> parse_call("Python: print(1)"), parse_call("answer:42"), parse_call("42")
+    (('python', 'print(1)'), ('answer', '42'), ('', '42'))
+    """
+    name, colon, text = move.partition(":")
+    name = name.strip().casefold()
+    return (name, text.strip()) if colon and name.isidentifier() else ("", move)
+
+
+def parse_fence(text: str) -> tuple[str, str]:
+    r"""Return the language and the code of a fenced block that ends ``text``, or two blanks.
+
+    >>> parse_fence("Let me see.\n```python\nx = 1\nprint(x)\n```\n")
+    ('python', 'x = 1\nprint(x)')
+    >>> parse_fence("```python\n1\n``` is my program")
+    ('', '')
+    """
+    body, fence, rest = text.rstrip().rpartition("```")
+    if not fence or rest:
+        return "", ""
+    language, newline, code = body.rpartition("```")[2].partition("\n")
+    return (language.strip().casefold(), code.strip("\n")) if newline else ("", "")
+
+
+class ToolEnv(TextEnv):
+    """Base of the environments with tools.
+
+    A subclass lists its ``tools`` and decides about answers in ``answer``. Each tool has one
+    parameter, a text.
+
+    Args:
+        tool_format: Name of a parser in ``llm_gym.parsing`` whose calls are read besides moves:
+            json, react, hermes and so on. Of several calls in a reply the first one counts.
+        **common: See ``TextEnv``.
+    """
+
+    max_move_chars = 4000
+    _not_state = TextEnv._not_state | {"_caller"}
+
+    def __init__(self, *, tool_format: str | None = None, **common: Unpack[CommonArgs]) -> None:
+        self.tool_format = tool_format
+        self._caller: ActionParser | None = get_parser(tool_format) if tool_format else None
+        self._registry: ToolRegistry | None = None
+        self._inputs = {
+            tool.name: next(iter(tool.definition.properties)) for tool in self.sample_tools()
+        }
+        super().__init__(**common)
+        self._parse = self._read
+
+    # --- what a subclass writes ----------------------------------------------------------
+
+    @abstractmethod
+    def tools(self) -> list[Tool]:
+        """Return the tools of this episode."""
+
+    @abstractmethod
+    def sample_tools(self) -> list[Tool]:
+        """Return tools with the same definitions, before there is an episode."""
+
+    @abstractmethod
+    def answer(self, text: str) -> Outcome:
+        """Judge an answer."""
+
+    @property
+    @abstractmethod
+    def usage(self) -> str:
+        """How to write a move, for a player who did not."""
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def apply(self, move: str) -> Outcome:
+        name, text = parse_call(move)
+        if name == "answer" or (not name and self.is_bare_answer(text)):
+            return self.answer(text) if text else reject(f"Your answer is empty. {self.usage}")
+        if name not in self._inputs:
+            return reject(self.usage)
+        if not text:
+            return reject(f"The input of {name} is empty. {self.usage}")
+        if self._registry is None:
+            self._registry = ToolRegistry(self.tools(), max_result_chars=MAX_RESULT_CHARS)
+        _, result = self._registry.execute_tool(name, **{self._inputs[name]: text})
+        return go_on(result)
+
+    def is_bare_answer(self, text: str) -> bool:
+        """Return whether a move without a name is meant as the answer."""
+        return False
+
+    def describe(self) -> str:
+        return f"{self.question()}\nTurns left: {self.turns_left}."
+
+    @abstractmethod
+    def question(self) -> str:
+        """Return what is to be answered."""
+
+    def forget(self) -> None:
+        """Let go of the tools of the episode before. Called by ``new_game``."""
+        if self._registry is not None:
+            self._registry.close()
+            self._registry = None
+
+    def close(self) -> None:
+        """End what the tools have started."""
+        self.forget()
+        super().close()
+
+    def tool_rules(self) -> str:
+        """Return how to call tools in ``tool_format``; empty without one."""
+        if self._caller is None:
+            return ""
+        definitions = [tool.definition for tool in self.sample_tools()]
+        return f"\n{self._caller.instructions(definitions)}\n"
+
+    def _read(self, text: str) -> str | None:
+        """Find the move in a reply: a call in the tool format, fenced code, or as always."""
+        if self._caller is not None and (move := self._called(self._caller, text)):
+            return move
+        if self._bare and "```" in text:
+            language, code = parse_fence(text)
+            if language in self._inputs:
+                return f"{language}: {code}"
+        return self._format.parse(text)
+
+    def _called(self, caller: ActionParser, text: str) -> str:
+        parsed = caller.parse(text)
+        if not parsed.calls:
+            return ""
+        call = parsed.calls[0]
+        if call.name not in self._inputs:
+            return ""
+        given = call.arguments.get(self._inputs[call.name], call.text)
+        return f"{call.name}: {given}" if isinstance(given, str) else ""

@@ -1,0 +1,1 @@
+"""How good a player is, and whether an environment keeps the contract."""

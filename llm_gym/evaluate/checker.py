@@ -1,0 +1,258 @@
+"""Does an environment keep the contract? ``check_text_env`` answers with every broken rule.
+
+Gymnasium's own checker is the first of the checks. The others are what a text environment owes
+its users beyond the API: it can be won, it cannot be crashed or peeked at, and an episode can be
+repeated, forked and believed. A check that needs something the environment does not offer (an
+oracle, say) is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.core.text_env import TextEnv
+from llm_gym.errors import ContractError
+from llm_gym.evaluate.scores import measure
+
+EPISODES = 40
+INFO_KEYS = ("valid_action", "success", "stop_reason", "reward_terms", "turn")
+HOSTILE = {
+    "empty": "",
+    "blank": " \n\t\n ",
+    "NUL": "\x00",
+    "lone surrogate": "go \ud800 north",
+    "not ascii": "é✓漢字🙂" * 50,
+    "right to left": "\u202edrow",
+    "5,000 digits": "9" * 5000,
+    "minus zero": "-0",
+    "not a number": "nan",
+    "format string": "{0} {x!r} %s %d",
+    "unclosed think": "<think>" * 1000 + "go north",
+    "only thinking": "<think>go north</think>",
+    "unclosed tag": "<action>go north",
+    "empty tag": "<action></action>",
+    "unclosed box": r"\boxed{" * 1000,
+    "nested JSON": '{"action":' * 5000,
+    "JSON of another kind": '{"action": ["go"], "x": null}',
+    "react without an action": "Thought: hm\nAction:",
+    "many lines": "go north\n" * 2000,
+    "one megabyte": "go north " * 120_000,
+}
+
+
+class Check(NamedTuple):
+    """The result of one check; ``passed`` is None where it does not apply."""
+
+    name: str
+    passed: bool | None
+    detail: str = ""
+
+
+class _DoesNotApply(Exception):
+    pass
+
+
+def check_text_env(env: gym.Env[str, str]) -> None:
+    """Raise ``ContractError`` with every rule that ``env`` breaks."""
+    broken = [check for check in audit(env) if check.passed is False]
+    if broken:
+        listed = "\n".join(f"- {check.name}: {check.detail}" for check in broken)
+        raise ContractError(f"{env} breaks the contract of a text environment:\n{listed}")
+
+
+def audit(env: gym.Env[str, str]) -> list[Check]:
+    """Return the result of every check on ``env``."""
+    return [_run(name, check, env.unwrapped) for name, check in CHECKS.items()]
+
+
+def _run(name: str, check: Callable[[Any], None], env: gym.Env[str, str]) -> Check:
+    try:
+        check(env)
+    except (_DoesNotApply, NotImplementedError) as reason:
+        return Check(name, None, str(reason))
+    except Exception as error:  # noqa: BLE001 - whatever it raised is the finding
+        return Check(name, False, f"{type(error).__name__}: {error}")
+    return Check(name, True)
+
+
+def _need(held: bool, sentence: str) -> None:
+    if not held:
+        raise ContractError(sentence)
+
+
+def _game(env: gym.Env[str, str]) -> TextEnv:
+    if not isinstance(env, TextEnv):
+        raise _DoesNotApply("needs a TextEnv")
+    return env
+
+
+def _some_actions(env: gym.Env[str, str], count: int = 12) -> list[str]:
+    env.action_space.seed(0)
+    return [env.action_space.sample() for _ in range(count)]
+
+
+def _play(env: gym.Env[str, str], seed: int, actions: list[str]) -> list[Any]:
+    trace: list[Any] = [env.reset(seed=seed)]
+    for action in actions:
+        trace.append(env.step(action))
+        if trace[-1][2] or trace[-1][3]:
+            break
+    return trace
+
+
+# --- the checks --------------------------------------------------------------------------
+
+
+def _gymnasium(env: gym.Env[str, str]) -> None:
+    # Its render check plays in "human" mode, which prints.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("error")
+        if env.spec is None:  # nothing to rebuild it from in other render modes
+            warnings.filterwarnings("ignore", message=".*not having a spec.*")
+        check_env(env, skip_close_check=True)
+
+
+def _deterministic(env: gym.Env[str, str]) -> None:
+    actions = _some_actions(env)
+    for seed in range(3):
+        first = _play(env, seed, actions)
+        _play(env, seed + 100, actions[::-1])
+        _need(_play(env, seed, actions) == first, f"seed {seed} gave two different episodes")
+
+
+def _hostile(env: gym.Env[str, str]) -> None:
+    for name, text in HOSTILE.items():
+        env.reset(seed=0)
+        try:
+            obs, *_ = env.step(text)
+        except Exception as error:
+            raise ContractError(f"the text {name!r} raised {error!r}") from error
+        _need(env.observation_space.contains(obs), f"{name!r} led outside the observation space")
+
+
+def _honest_steps(env: gym.Env[str, str]) -> None:
+    game = _game(env)
+    for seed in range(EPISODES):
+        obs, info = env.reset(seed=seed)
+        done, illegal = False, seed % 4 == 0
+        while not done:
+            _check_info(info)
+            _need(env.observation_space.contains(obs), "an observation is outside its space")
+            action = "???" if illegal else game.random_action()
+            obs, reward, terminated, truncated, info = env.step(action)
+            done = terminated or truncated
+            illegal = False
+            _need(not (terminated and truncated), "one cause set both terminated and truncated")
+            total = sum(info["reward_terms"].values())
+            _need(
+                abs(total - float(reward)) < 1e-9, f"reward_terms add up to {total}, not {reward}"
+            )
+            _need(terminated == (info["stop_reason"] in TERMINAL), "terminated without its reason")
+        _check_info(info)
+
+
+def _check_info(info: dict[str, Any]) -> None:
+    missing = [key for key in INFO_KEYS if key not in info]
+    _need(not missing, f"info lacks {', '.join(missing)}")
+    _need(isinstance(info["stop_reason"], StopReason), "stop_reason must be a StopReason")
+
+
+def _legal_actions(env: gym.Env[str, str]) -> None:
+    game = _game(env)
+    for seed in range(5):
+        env.reset(seed=seed)
+        pattern, legal = game.action_pattern(), game.legal_actions()
+        for action in legal if legal is not None else [game.random_action()]:
+            before = game.snapshot()
+            valid = env.step(action)[4]["valid_action"]
+            game.restore(before)
+            _need(valid, f"{action!r} is listed as legal and was refused")
+            _need(bool(re.fullmatch(pattern, action)), f"action_pattern does not match {action!r}")
+
+
+def _oracle(env: gym.Env[str, str]) -> None:
+    game, promised, lost = _game(env), 0.0, []
+    for seed in range(EPISODES):
+        env.reset(seed=seed)
+        promised += game.oracle_value()
+        done = False
+        while not done:
+            _, _, terminated, truncated, info = env.step(game.oracle_action())
+            done = terminated or truncated
+        if not info["success"]:
+            lost.append(seed)
+    # No slack in a game without chance, four standard deviations in one with it.
+    slack = 4 * max(promised * (1 - promised / EPISODES), 0.0) ** 0.5
+    _need(
+        abs(EPISODES - len(lost) - promised) <= slack,
+        f"the oracle promised {promised:.1f} wins of {EPISODES} and lost the seeds {lost}",
+    )
+
+
+def _ranking(env: gym.Env[str, str]) -> None:
+    game = _game(env)
+    chance, solver = (measure(game, player, EPISODES).success for player in ("random", "solver"))
+    _need(chance < solver, f"a random player wins {chance:.0%}, the solver {solver:.0%}")
+
+
+def _secret(env: gym.Env[str, str]) -> None:
+    game, swapped = _game(env), 0
+    for seed in range(EPISODES):
+        env.reset(seed=seed)
+        done, rng = False, np.random.default_rng(seed)
+        while not done:
+            shown = game.describe()
+            if game.swap_secret(rng):
+                swapped += 1
+                _need(game.describe() == shown, f"seed {seed}: the text depends on the secret")
+            _, _, terminated, truncated, _ = env.step(game.random_action())
+            done = terminated or truncated
+    if not swapped:
+        raise _DoesNotApply("swap_secret() found nothing hidden")
+
+
+def _snapshot(env: gym.Env[str, str]) -> None:
+    game = _game(env)
+    for seed in range(5):
+        env.reset(seed=seed)
+        env.step(game.random_action())
+        if game._stop is not StopReason.PLAYING:
+            continue
+        saved, action = game.snapshot(), game.random_action()
+        first = env.step(action)
+        game.restore(saved)
+        _need(env.step(action) == first, f"seed {seed}: a restored episode went another way")
+
+
+def _identity(env: gym.Env[str, str]) -> None:
+    game = _game(env)
+    env.reset(seed=5)
+    name = game.instance_id()
+    env.step(game.random_action())
+    _need(game.instance_id() == name, "instance_id changed during the episode")
+    env.reset(seed=5)
+    _need(game.instance_id() == name, "instance_id differs between two resets with one seed")
+
+
+CHECKS: dict[str, Callable[[gym.Env[str, str]], None]] = {
+    "passes Gymnasium's own checker": _gymnasium,
+    "same seed and actions, same episode": _deterministic,
+    "no text raises": _hostile,
+    "flags, info and reward terms agree": _honest_steps,
+    "legal actions are usable and match the pattern": _legal_actions,
+    "the oracle wins, or keeps its promise": _oracle,
+    "a random player is below the solver": _ranking,
+    "swapping the secret changes no text": _secret,
+    "a snapshot restores exactly": _snapshot,
+    "an instance has one name": _identity,
+}

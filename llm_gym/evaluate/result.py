@@ -1,0 +1,77 @@
+"""How a model played: the figures of a set of episodes, whoever played them and wherever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_gym.episodes import Trajectory
+from llm_gym.evaluate.scores import normalised, wilson
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a model played."""
+
+    env_id: str | None
+    episodes: list[Trajectory] = field(repr=False)
+    tokens: int
+    """Tokens that the model wrote."""
+    seconds: float
+
+    @property
+    def success(self) -> float:
+        """Share of episodes won."""
+        return sum(episode.success for episode in self.episodes) / len(self.episodes)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the success."""
+        return wilson(sum(episode.success for episode in self.episodes), len(self.episodes))
+
+    @property
+    def normalised(self) -> float | None:
+        """Success on the scale where a random player has 0 and the solver 1."""
+        return None if self.env_id is None else normalised(self.env_id, self.success)
+
+    @property
+    def mean_return(self) -> float:
+        """Mean sum of rewards."""
+        return sum(episode.total_reward for episode in self.episodes) / len(self.episodes)
+
+    @property
+    def mean_turns(self) -> float:
+        """Mean number of turns."""
+        return sum(episode.num_turns for episode in self.episodes) / len(self.episodes)
+
+    @property
+    def invalid(self) -> float:
+        """Share of replies that could not be used, where the environment says so."""
+        flags = [info.get("valid_action", True) for e in self.episodes for info in e.infos]
+        return flags.count(False) / max(len(flags), 1)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures as plain numbers."""
+        low, high = self.interval
+        return {
+            "env": self.env_id,
+            "episodes": len(self.episodes),
+            "success": self.success,
+            "success_low": low,
+            "success_high": high,
+            "normalised": self.normalised,
+            "return": self.mean_return,
+            "turns": self.mean_turns,
+            "invalid": self.invalid,
+            "tokens": self.tokens,
+            "tokens_per_s": self.tokens / self.seconds if self.seconds else 0.0,
+        }
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        scale = "" if self.normalised is None else f", normalised {self.normalised:.2f}"
+        return (
+            f"{self.env_id}: success {self.success:.1%} [{low:.1%}, {high:.1%}] over "
+            f"{len(self.episodes)} episodes{scale}, {self.mean_turns:.1f} turns, "
+            f"{self.invalid:.1%} unusable, {self.tokens / max(self.seconds, 1e-9):,.0f} tokens/s"
+        )

@@ -1,0 +1,87 @@
+"""What a player scores: success rates with intervals, measured or published.
+
+``scores.json`` beside it holds what ``benchmarks/suite_scores.py`` measured for
+every id, so that ``llm-gym list`` and normalised scores need no playing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from llm_gym.core.text_env import TextEnv
+
+PLAYERS: dict[str, Callable[[TextEnv], str]] = {
+    "random": lambda env: env.random_action(),
+    "solver": lambda env: env.solver_action(),
+    "oracle": lambda env: env.oracle_action(),
+}
+
+
+class Score(NamedTuple):
+    """A success rate with its 95 % interval, and the turns that episodes took."""
+
+    success: float
+    low: float
+    high: float
+    turns: float
+    episodes: int
+
+
+def wilson(wins: int, episodes: int) -> tuple[float, float]:
+    """Return the 95 % Wilson interval of a success rate.
+
+    >>> [round(end, 3) for end in wilson(90, 100)]
+    [0.826, 0.945]
+    """
+    z, rate = 1.959964, wins / episodes
+    middle = (rate + z * z / (2 * episodes)) / (1 + z * z / episodes)
+    half = math.sqrt(rate * (1 - rate) / episodes + (z / (2 * episodes)) ** 2)
+    half *= z / (1 + z * z / episodes)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def measure(env: gym.Env[str, str], player: str, episodes: int, seed: int = 0) -> Score:
+    """Let a player of ``PLAYERS`` play the episodes ``seed``, ``seed + 1``, ..."""
+    act, game = PLAYERS[player], env.unwrapped
+    assert isinstance(game, TextEnv)
+    wins, turns = 0, []
+    for episode in range(seed, seed + episodes):
+        env.reset(seed=episode)
+        done = False
+        while not done:
+            _, _, terminated, truncated, info = env.step(act(game))
+            done = terminated or truncated
+        wins += info["success"]
+        turns.append(info["turn"])
+    return Score(wins / episodes, *wilson(wins, episodes), statistics.median(turns), episodes)
+
+
+@cache
+def published() -> dict[str, dict[str, Score]]:
+    """Return the measured scores: id → player → score."""
+    text = resources.files("llm_gym.evaluate").joinpath("scores.json").read_text("utf-8")
+    rows: dict[str, dict[str, list[Any]]] = json.loads(text)["scores"]
+    return {
+        env_id: {player: Score(*score) for player, score in row.items()}
+        for env_id, row in rows.items()
+    }
+
+
+def normalised(env_id: str, success: float) -> float | None:
+    """Return ``success`` on the scale where a random player has 0 and the solver 1.
+
+    None where nothing is published for ``env_id`` or the two do not differ.
+    """
+    row = published().get(env_id, {})
+    if not {"random", "solver"} <= row.keys():
+        return None
+    floor, ceiling = row["random"].success, row["solver"].success
+    return (success - floor) / (ceiling - floor) if ceiling > floor else None

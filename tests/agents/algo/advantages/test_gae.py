@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from timeit import default_timer
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import TensorDict
+from torch import Tensor
+from torchrl.objectives.value import GAE
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo import StreamError, TokenStream, gae_turn
+from llm_gym_agents.algo.advantages import gae, scan
+from tests.agents.algo import reference
+from tests.agents.algo.strategies import FRACTIONS, examples, streams
+
+
+def slow_gae(stream: TokenStream, gamma: float, lam: float, discount: str) -> Tensor:
+    ends = stream.turn_ends_T.tolist()
+    steps = [discount == "token" or end for end in ends]
+    runs = zip(
+        reference.split(stream.rewards_T.tolist(), stream.lengths_E.tolist()),
+        reference.split(stream.values_T.tolist(), stream.lengths_E.tolist()),
+        reference.split(steps, stream.lengths_E.tolist()),
+        stream.terminated_E.tolist(),
+        stream.bootstrap_E.tolist(),
+        strict=True,
+    )
+    advantages: list[float] = []
+    for rewards, values, step, terminated, bootstrap in runs:
+        advantages += reference.gae(
+            rewards,
+            values,
+            gammas=[gamma if s else 1.0 for s in step],
+            lams=[lam if s else 1.0 for s in step],
+            after=0.0 if terminated else bootstrap,
+        )
+    return torch.tensor(advantages, dtype=torch.float64)
+
+
+@examples
+@given(streams(), FRACTIONS, FRACTIONS, st.sampled_from(["token", "turn"]))
+def test_matches_a_loop_over_each_episode(
+    stream: TokenStream, gamma: float, lam: float, discount: str
+) -> None:
+    advantages_T, returns_T = gae(stream, gamma=gamma, lam=lam, discount=discount, whiten=False)
+    expected_T = slow_gae(stream, gamma, lam, discount)
+    torch.testing.assert_close(advantages_T, expected_T, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(returns_T, expected_T + stream.values_T, rtol=1e-10, atol=1e-10)
+
+
+@examples
+@given(streams(max_length=200), FRACTIONS, FRACTIONS, st.sampled_from([1, 2, 3, 16, 64]))
+def test_cutting_episodes_into_blocks_changes_nothing(
+    stream: TokenStream, gamma: float, lam: float, length: int
+) -> None:
+    whole = gae(stream, gamma=gamma, lam=lam, whiten=False)
+    calls = [length]
+    with pytest.MonkeyPatch.context() as patch:
+        # Only the outermost scan is forced: blocks of one token would recurse for ever.
+        plan = scan.block_length
+        patch.setattr(
+            scan,
+            "block_length",
+            lambda lengths: calls.pop() if calls and lengths.max() > length else plan(lengths),
+        )
+        blocks = gae(stream, gamma=gamma, lam=lam, whiten=False)
+    torch.testing.assert_close(blocks, whole, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (0.9, 0.0), (0.0, 0.5)])
+def test_agrees_with_the_gae_module_of_torchrl(gamma: float, lam: float) -> None:
+    torch.manual_seed(0)
+    lengths_E = torch.tensor([5, 1, 70])
+    done_T = torch.zeros(76, dtype=torch.bool)
+    done_T[lengths_E.cumsum(0) - 1] = True
+    terminated_E = torch.tensor([True, False, False])
+    stream = TokenStream(
+        rewards_T=torch.randn(76),
+        lengths_E=lengths_E,
+        values_T=torch.randn(76),
+        terminated_E=terminated_E,
+        bootstrap_E=torch.randn(3),
+    )
+    next_T = torch.cat([stream.values_T[1:], torch.zeros(1)])
+    next_T[done_T] = stream.bootstrap_E
+    flat = TensorDict(
+        {
+            "state_value": stream.values_T[:, None],
+            "next": {
+                "state_value": next_T[:, None],
+                "reward": stream.rewards_T[:, None],
+                "done": done_T[:, None],
+                "terminated": (done_T & terminated_E.repeat_interleave(lengths_E))[:, None],
+            },
+        },
+        [76],
+    )
+    GAE(gamma=gamma, lmbda=lam, value_network=None)(flat)
+    advantages_T, returns_T = gae(stream, gamma=gamma, lam=lam, whiten=False)
+    torch.testing.assert_close(advantages_T, flat["advantage"].squeeze(-1), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(returns_T, flat["value_target"].squeeze(-1), rtol=1e-5, atol=1e-5)
+
+
+@examples
+@given(streams(), FRACTIONS, FRACTIONS)
+def test_one_step_per_turn_is_gae_over_the_turns(
+    stream: TokenStream, gamma: float, lam: float
+) -> None:
+    ends, turns, start = stream.turn_ends_T.tolist(), [], 0
+    for position, end in enumerate(ends):
+        if end:
+            turns.append((start, position + 1))
+            start = position + 1
+    turn_rewards = [sum(stream.rewards_T[a:b].tolist()) for a, b in turns]
+    turn_values = [stream.values_T[a].item() for a, _ in turns]
+    counts = [
+        sum(run) for run in reference.split([float(e) for e in ends], stream.lengths_E.tolist())
+    ]
+    as_turns = TokenStream(
+        rewards_T=torch.tensor(turn_rewards, dtype=torch.float64),
+        values_T=torch.tensor(turn_values, dtype=torch.float64),
+        lengths_E=torch.tensor(counts).long(),
+        terminated_E=stream.terminated_E,
+        bootstrap_E=stream.bootstrap_E,
+        turn_ends_T=torch.ones(len(turns), dtype=torch.bool),
+    )
+    expected_K = slow_gae(as_turns, gamma, lam, "token")
+    sizes_K = torch.tensor([b - a for a, b in turns], dtype=torch.int64)
+    advantages_T, returns_T = gae_turn(stream, gamma=gamma, lam=lam, whiten=False)
+    torch.testing.assert_close(advantages_T, expected_K.repeat_interleave(sizes_K))
+    torch.testing.assert_close(
+        returns_T, (expected_K + as_turns.values_T).repeat_interleave(sizes_K)
+    )
+
+
+def test_tokens_of_a_turn_share_credit_when_only_turns_are_discounted() -> None:
+    # Two turns of two tokens, one reward at the end, values 0: the first turn is one step away.
+    stream = TokenStream(
+        rewards_T=torch.tensor([0.0, 0, 0, 1]),
+        values_T=torch.zeros(4),
+        lengths_E=torch.tensor([4]),
+        turn_ends_T=torch.tensor([0, 1, 0, 1]),
+    )
+    per_turn = gae(stream, gamma=0.9, lam=1.0, discount="turn", whiten=False)
+    per_token = gae(stream, gamma=0.9, lam=1.0, whiten=False)
+    torch.testing.assert_close(per_turn.advantages_T, torch.tensor([0.9, 0.9, 1.0, 1.0]))
+    torch.testing.assert_close(per_token.advantages_T, torch.tensor([0.729, 0.81, 0.9, 1.0]))
+
+
+def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not() -> None:
+    stream = TokenStream(
+        rewards_T=torch.tensor([1.0, 1.0]),
+        values_T=torch.zeros(2),
+        lengths_E=torch.tensor([1, 1]),
+        terminated_E=torch.tensor([True, False]),
+        # What a terminated episode would have been worth is never read.
+        bootstrap_E=torch.tensor([float("nan"), 10.0]),
+    )
+    advantages_T, _ = gae(stream, gamma=0.5, lam=1.0, whiten=False)
+    assert advantages_T.tolist() == [1.0, 6.0]
+
+
+def test_a_truncated_episode_without_a_bootstrap_is_refused() -> None:
+    stream = TokenStream(
+        rewards_T=torch.zeros(2),
+        values_T=torch.zeros(2),
+        lengths_E=torch.tensor([1, 1]),
+        terminated_E=torch.tensor([True, False]),
+    )
+    with pytest.raises(StreamError, match="episode 1 did not terminate"):
+        gae(stream)
+
+
+def test_whitening_is_over_tokens_and_leaves_the_returns() -> None:
+    stream = TokenStream(
+        rewards_T=torch.tensor([1.0, 2.0, 6.0]),
+        values_T=torch.zeros(3),
+        lengths_E=torch.tensor([1, 2]),
+    )
+    for estimator in (gae, gae_turn):
+        raw, white = estimator(stream, whiten=False), estimator(stream)
+        assert white.advantages_T.mean().item() == pytest.approx(0.0, abs=1e-6)
+        assert white.advantages_T.var().item() == pytest.approx(1.0, abs=1e-6)
+        assert torch.equal(white.returns_T, raw.returns_T)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_narrow_inputs_are_computed_wide(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    rewards_T, values_T = torch.randn(2, 300).to(dtype)
+    lengths_E = torch.tensor([300])
+    narrow = gae(TokenStream(rewards_T=rewards_T, values_T=values_T, lengths_E=lengths_E))
+    wide = gae(
+        TokenStream(rewards_T=rewards_T.double(), values_T=values_T.double(), lengths_E=lengths_E)
+    )
+    assert narrow.advantages_T.dtype == narrow.returns_T.dtype == torch.float32
+    assert wide.advantages_T.dtype == torch.float64
+    torch.testing.assert_close(narrow.advantages_T, wide.advantages_T.float())
+
+
+def test_no_tokens_at_all_give_nothing() -> None:
+    empty = TokenStream(
+        rewards_T=torch.zeros(0), values_T=torch.zeros(0), lengths_E=torch.tensor([0, 0])
+    )
+    for estimator in (gae, gae_turn):
+        assert estimator(empty).advantages_T.shape == (0,)
+
+
+@pytest.mark.parametrize("setting", [{"gamma": 1.1}, {"lam": -0.1}, {"discount": "turns"}])
+def test_settings_outside_their_range_are_refused(setting: dict[str, float | str]) -> None:
+    stream = TokenStream(
+        rewards_T=torch.zeros(1), values_T=torch.zeros(1), lengths_E=torch.tensor([1])
+    )
+    with pytest.raises(ConfigError, match=f"{next(iter(setting))} must be"):
+        gae(stream, **setting)
+
+
+SHAPES = {
+    "even": torch.full((1000,), 1000),
+    "one long episode": torch.tensor([1_000_000]),
+    "one long among many short": torch.cat([torch.full((999,), 500), torch.tensor([500_500])]),
+    "tiny episodes": torch.full((100_000,), 10),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_work_is_linear_whatever_the_lengths(name: str) -> None:
+    lengths_E = SHAPES[name]
+    length = scan.block_length(lengths_E)
+    blocks_E = (lengths_E + length - 1) // length
+    assert int(blocks_E.sum()) * length <= 1.1 * int(lengths_E.sum())
+    assert length + int(blocks_E.max()) <= 2100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (1.0, 0.0)])
+def test_a_million_tokens_take_less_than_a_second(name: str, gamma: float, lam: float) -> None:
+    lengths_E = SHAPES[name]
+    stream = TokenStream(
+        rewards_T=torch.ones(1_000_000), values_T=torch.zeros(1_000_000), lengths_E=lengths_E
+    )
+    times = []
+    for _ in range(3):
+        start = default_timer()
+        gae(stream, gamma=gamma, lam=lam)
+        times.append(default_timer() - start)
+    assert min(times) < 1.0

@@ -1,0 +1,253 @@
+"""The update's loss, with a tiny model, beside TorchRL's ``ClipPPOLoss`` used directly."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from torch import Tensor, nn
+from torchrl.objectives import ClipPPOLoss
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.algo import (
+    BatchCounts,
+    PolicyInputs,
+    StreamError,
+    TokenObjective,
+    aggregate_loss,
+    get_policy_loss,
+    make_clip_ppo_loss,
+    token_weights,
+)
+from llm_gym_agents.algo.losses import value_loss
+
+LENGTHS = torch.tensor([3, 1, 4, 2])
+TOKENS = int(LENGTHS.sum())
+LOSSES = ["ppo", "gspo", "cispo", "gpg"]
+
+
+class Trunk(nn.Module):
+    """Ten states, five actions: enough to have gradients of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Embedding(10, 8), nn.Linear(8, 5)
+
+    def forward(self, state_T: Tensor, action_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden_TH = self.body(state_T)
+        log_p_TV = self.head(hidden_TH).log_softmax(-1)
+        log_prob_T = log_p_TV.gather(-1, action_T[:, None]).squeeze(-1)
+        return log_prob_T, -(log_p_TV.exp() * log_p_TV).sum(-1), hidden_TH
+
+
+@pytest.fixture
+def model() -> tuple[TensorDictModule, TensorDictModule]:
+    torch.manual_seed(0)
+    trunk = TensorDictModule(
+        Trunk(),
+        in_keys=["state", "action"],
+        out_keys=["token_log_prob", "token_entropy", "hidden"],
+    )
+    return trunk, TensorDictModule(nn.Linear(8, 1), in_keys=["hidden"], out_keys=["state_value"])
+
+
+@pytest.fixture
+def batch(model: tuple[TensorDictModule, TensorDictModule]) -> TensorDict:
+    torch.manual_seed(1)
+    td = TensorDict(
+        {"state": torch.randint(10, (TOKENS,)), "action": torch.randint(5, (TOKENS,))}, []
+    )
+    with torch.no_grad():
+        log_prob_T = model[0](td.clone())["token_log_prob"]
+    return td.update(
+        {
+            "sample_log_prob": log_prob_T + 0.4 * torch.randn(TOKENS),
+            "advantage": torch.randn(TOKENS, 1),
+            "value_target": torch.randn(TOKENS, 1),
+            "state_value": torch.randn(TOKENS, 1),
+            "loss_weight": token_weights(LENGTHS),
+            "lengths": LENGTHS,
+        }
+    )
+
+
+def gradients(modules: tuple[nn.Module, ...], loss: Tensor) -> list[Tensor]:
+    parameters = [p for module in modules for p in module.parameters()]
+    found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+
+@pytest.mark.parametrize("clip_ratio", [0.2, (0.2, 0.28), (0.1, 0.1)])
+@pytest.mark.parametrize("cliprange_value", [None, 0.5, 0.1])
+def test_our_functions_equal_clip_ppo_loss_in_value_and_gradient(
+    model, batch, clip_ratio, cliprange_value
+) -> None:
+    theirs = make_clip_ppo_loss(*model, clip_ratio=clip_ratio, cliprange_value=cliprange_value)
+    assert isinstance(theirs, ClipPPOLoss)
+    out = theirs(batch)
+
+    data = model[1](model[0](batch.clone(False)))
+    inputs = PolicyInputs(
+        log_probs_T=data["token_log_prob"],
+        old_log_probs_T=batch["sample_log_prob"],
+        advantages_T=batch["advantage"].squeeze(-1),
+        lengths_E=LENGTHS,
+    )
+    policy = get_policy_loss("ppo")(inputs, clip_ratio=clip_ratio, dual_clip=None)
+    value = value_loss(
+        data["state_value"].squeeze(-1),
+        batch["value_target"].squeeze(-1),
+        batch["state_value"].squeeze(-1),
+        cliprange_value=cliprange_value,
+    )
+    for ours_T, theirs_T in (
+        (policy.loss_T, out["loss_objective"]),
+        (value.loss_T, out["loss_critic"]),
+    ):
+        torch.testing.assert_close(ours_T, theirs_T)
+        weights_T = torch.randn(TOKENS)
+        for mine, other in zip(
+            gradients(model, (weights_T * ours_T).sum()),
+            gradients(model, (weights_T * theirs_T).sum()),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, other)
+    assert policy.metrics_T["policy/clip_fraction"].any()
+
+
+@pytest.mark.parametrize("dual_clip", [None, 1.3])
+def test_the_ppo_objective_is_clip_ppo_loss_plus_a_dual_clip(model, batch, dual_clip) -> None:
+    objective = TokenObjective(
+        *model,
+        policy_settings={"dual_clip": dual_clip},
+        entropy_coef=0.05,
+        value_coef=0.7,
+    )
+    loss, metrics = objective(batch)
+    out = make_clip_ppo_loss(*model, entropy_coef=0.05, value_coef=0.7)(batch)
+    policy_T, advantages_T = out["loss_objective"], batch["advantage"].squeeze(-1)
+    if dual_clip is not None:
+        bound_T = torch.where(advantages_T < 0, -dual_clip * advantages_T, float("inf"))
+        policy_T = torch.minimum(policy_T, bound_T)
+        assert metrics["policy/clip_fraction_lower"] > 0
+    expected = (policy_T + out["loss_critic"] + out["loss_entropy"]).mean()
+    torch.testing.assert_close(loss, expected)
+    for mine, other in zip(gradients(model, loss), gradients(model, expected), strict=True):
+        torch.testing.assert_close(mine, other)
+    assert metrics["loss/value"].item() == pytest.approx(out["loss_critic"].mean().item())
+    assert metrics["policy/entropy"].item() == pytest.approx(out["entropy"].item())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
+def test_micro_batches_change_neither_gradient_nor_metrics(model, batch, name, aggregation) -> None:
+    batch["loss_weight"] = token_weights(LENGTHS, aggregation)
+    batch["ref_log_prob"] = batch["sample_log_prob"] - 0.1
+    batch["importance_weight"] = torch.rand(TOKENS)
+    objective = TokenObjective(*model, policy_loss=name, entropy_coef=0.01, kl_coef=0.1)
+    whole, metrics = objective(batch)
+    total, added = torch.zeros(()), dict.fromkeys(metrics, 0.0)
+    for tokens, episodes in ((slice(0, 4), slice(0, 2)), (slice(4, 10), slice(2, 4))):
+        part = TensorDict(
+            {key: value[tokens] for key, value in batch.items() if key != "lengths"}, []
+        ).set("lengths", LENGTHS[episodes])
+        loss, part_metrics = objective(part, tokens=TOKENS)
+        total = total + loss
+        added = {key: added[key] + value.item() for key, value in part_metrics.items()}
+    torch.testing.assert_close(total, whole)
+    for mine, other in zip(gradients(model, total), gradients(model, whole), strict=True):
+        torch.testing.assert_close(mine, other)
+    assert added == pytest.approx({k: v.item() for k, v in metrics.items()}, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_trains_with_and_without_a_critic(model, batch, name) -> None:
+    trunk, critic = model
+    loss, metrics = TokenObjective(trunk, policy_loss=name)(batch)
+    assert "loss/value" not in metrics
+    assert not any(g.any() for g in gradients((critic,), loss))
+    assert any(g.any() for g in gradients((trunk,), loss))
+    loss, metrics = TokenObjective(trunk, critic, policy_loss=name)(batch)
+    assert metrics["loss/value"] > 0
+    assert any(g.any() for g in gradients((critic,), loss))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_policy_term_is_the_registered_loss(model, batch, name) -> None:
+    _, metrics = TokenObjective(*model, policy_loss=name)(batch)
+    with torch.no_grad():
+        log_probs_T = model[0](batch.clone(False))["token_log_prob"]
+    inputs = PolicyInputs(
+        log_probs_T=log_probs_T,
+        old_log_probs_T=batch["sample_log_prob"],
+        advantages_T=batch["advantage"].squeeze(-1),
+        lengths_E=LENGTHS,
+    )
+    expected = aggregate_loss(get_policy_loss(name)(inputs).loss_T, LENGTHS)
+    assert metrics["loss/policy"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_every_setting_and_optional_entry_has_an_effect(model, batch) -> None:
+    batch["ref_log_prob"] = batch["sample_log_prob"] - 0.3
+    plain = TokenObjective(*model)(batch)[0].item()
+    for settings in (
+        {"policy_loss": "gpg"},
+        {"policy_settings": {"clip_ratio": (0.2, 0.9)}},
+        {"policy_settings": {"dual_clip": 1.01}},
+        {"cliprange_value": None},
+        {"value_coef": 0.3},
+        {"entropy_coef": 0.1},
+        {"kl_coef": 0.1},
+    ):
+        assert TokenObjective(*model, **settings)(batch)[0].item() != plain, settings
+    k2 = TokenObjective(*model, kl_coef=0.1, kl_kind="k2")(batch)[0].item()
+    assert k2 != TokenObjective(*model, kl_coef=0.1)(batch)[0].item()
+    for key, value in (("importance_weight", 2.0), ("loss_weight", 1.0)):
+        changed = batch.clone().set(key, torch.full((TOKENS,), value))
+        assert TokenObjective(*model)(changed)[0].item() != plain, key
+
+
+def test_the_batch_is_left_as_it_was(model, batch) -> None:
+    before = set(batch.keys())
+    old = batch["state_value"].clone()
+    TokenObjective(*model)(batch)
+    assert set(batch.keys()) == before
+    assert torch.equal(batch["state_value"], old)
+
+
+def test_an_exploded_ratio_leaves_the_gradient_finite(model, batch) -> None:
+    batch["sample_log_prob"] = torch.full((TOKENS,), -500.0)
+    batch["advantage"][:3] = 0.0
+    loss, _ = TokenObjective(*model)(batch)
+    assert loss.isfinite()
+    assert all(g.isfinite().all() for g in gradients(model, loss))
+
+
+def test_one_optimizer_step_lowers_the_loss(model, batch) -> None:
+    objective = TokenObjective(*model, policy_settings={"clip_ratio": 0.5})
+    optimizer = torch.optim.SGD(objective.parameters(), lr=1e-2)
+    loss, _ = objective(batch)
+    loss.backward()
+    optimizer.step()
+    assert objective(batch)[0] < loss
+
+
+def test_counts_of_the_whole_step_normalise_a_micro_batch() -> None:
+    half = token_weights(LENGTHS[:2], counts=BatchCounts.of(LENGTHS))
+    torch.testing.assert_close(half, token_weights(LENGTHS)[:4])
+
+
+def test_wrong_names_and_missing_lengths_are_refused(model, batch) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'gspo'"):
+        TokenObjective(*model, policy_loss="gsbo")
+    with pytest.raises(ConfigError, match="'gspo' has no setting 'dual_clip'"):
+        TokenObjective(*model, policy_loss="gspo", policy_settings={"dual_clip": 3.0})
+    with pytest.raises(ConfigError, match="low end of clip_ratio below 1"):
+        TokenObjective(*model, policy_settings={"clip_ratio": (1.0, 0.2)})
+    with pytest.raises(ConfigError, match=r"kl_kind must be one of k1, .*, got 'k4'"):
+        TokenObjective(*model, kl_kind="k4")
+    with pytest.raises(ConfigError, match="cliprange_value must be above 0"):
+        TokenObjective(*model, cliprange_value=-1.0)
+    with pytest.raises(StreamError, match="'gspo' needs lengths"):
+        TokenObjective(*model, policy_loss="gspo")(batch.exclude("lengths"))

@@ -1,0 +1,175 @@
+"""Small training runs that are killed with ``kill -9`` and resumed.
+
+``python resume_run.py FOLDER VARIANT ...`` runs each variant whole and then killed at several
+moments, in forks of one process: the imports take longer than the runs. It writes, as JSON, what
+each kill did to the numbers.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from llm_gym_agents.checkpoint import Checkpoints
+from llm_gym_agents.commands import train
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.learn.schedule import Curriculum
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.run.metrics import MetricsLog, read_metrics
+from llm_gym_agents.trainer import PPOTrainer
+from tests.agents.checkpoint.checkpoint_run import die_at, in_fork
+
+BASE = {
+    "environment": {
+        "env_id": "llm_gym/Echo-v0",
+        "env_kwargs": {"rules": "system"},
+        "eval_interval": 2,
+        "eval_episodes": 3,
+    },
+    "inference": {"num_envs": 3, "max_tokens": 3, "max_turns": 3},
+    "training": {
+        "num_epochs": 2,
+        "num_iters_per_epoch": 2,
+        "batch_size": 4,
+        "mini_batch_size": 2,
+        "learning_rate": 1e-2,
+        "entropy_coef": 0.1,
+    },
+    "checkpoint": {"keep_last_n": 2},
+}
+VARIANTS = {
+    "gae": {"training": {"lr_schedule": "linear", "warmup_iters": 1, "critic_warmup_iters": 1}},
+    "grpo": {
+        "training": {
+            "adv_estimator": "grpo",
+            "group_size": 2,
+            "use_kl_in_reward": True,
+            "adaptive_kl": True,
+            "target_kl": 1e-3,
+            "kl_horizon": 10.0,
+        }
+    },
+    "lora": {
+        "model": {"lora_rank": 2},
+        "training": {"use_kl_in_loss": True, "adaptive_kl": True, "kl_horizon": 10.0},
+    },
+    "separate": {"model": {"critic": "separate"}, "training": {"adv_estimator": "gae_turn"}},
+    "remax": {"training": {"adv_estimator": "remax"}},
+    "curriculum": {
+        "environment": {
+            "env_id": "llm_gym/TextGame-v0",
+            "curriculum": True,
+            "curriculum_step": 0.3,
+        },
+    },
+}
+MOMENTS = {
+    "play": (LLMPolicy, "forward", 5),
+    "play later": (LLMPolicy, "forward", 12),
+    "step": (PPO, "_step", 3),
+    "step later": (PPO, "_step", 11),
+    "evaluation": (PPOTrainer, "evaluate", 2),
+    "row": (MetricsLog, "log", 3),
+    "before save": (Checkpoints, "save", 1),
+    "save": 12,
+    "later in a save": 60,
+}
+"""Just before which call a run dies, or before which touch of its checkpoints."""
+
+
+def settings(folder, variant):
+    config = ConfigStore.from_dict(BASE)
+    config.update(VARIANTS[variant])
+    config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
+    return config
+
+
+def fit(folder, variant, moment=None):
+    if variant == "curriculum":  # as if every batch had been won: the model hardly ever wins
+        real = Curriculum.update
+        Curriculum.update = lambda self, success: real(self, 1.0)
+    if moment is not None:
+        arm(folder, MOMENTS[moment])
+    PPOTrainer(settings(folder, variant)).fit()
+
+
+def arm(folder, moment):
+    """Make this process kill itself at ``moment``."""
+    if isinstance(moment, int):
+        die_at(folder / "checkpoints", moment)
+        return
+    owner, name, number = moment
+    called, real = 0, getattr(owner, name)
+
+    def deadly(*args, **kwargs):
+        nonlocal called
+        called += 1
+        if called == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+
+    setattr(owner, name, deadly)
+
+
+def outcome(folder):
+    """What a run came to, without the times."""
+    rows = [
+        {name: value for name, value in row.items() if not name.startswith("time/")}
+        for row in read_metrics(folder)
+    ]
+    latest = Checkpoints(folder / "checkpoints").latest()
+    values = json.loads((latest / "trainer.json").read_text())
+    for where, name in ((values["parts"]["run"], "elapsed_s"), (values["config"], "checkpoint")):
+        del where[name]
+    files = [latest / "model/model.safetensors", latest / "trainer.safetensors"]
+    names = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    return [rows, latest.name, values, names, *(path.read_bytes() for path in files)]
+
+
+def compare(folder, variant, moments, command):
+    """Return how each kill ended, and whether the resumed run is the whole one's equal."""
+    whole = folder / "whole"
+    assert in_fork(lambda: fit(whole, variant)) == 0
+    expected = outcome(whole)
+    found = {name: [row.get(name) for row in expected[0]] for name in ("kl/coef", "env/difficulty")}
+    assert len({row["policy/entropy"] for row in expected[0]}) == 4, "nothing was learnt"
+    for moment in moments:
+        run = folder / moment.replace(" ", "-")
+        killed = in_fork(lambda run=run, moment=moment: fit(run, variant, moment))
+        by_command = command and Checkpoints(run / "checkpoints").latest() is not None
+        resume = (
+            (lambda run=run: train.resume([str(run)]))
+            if by_command
+            else (lambda run=run: fit(run, variant))
+        )
+        resumed = in_fork(resume)
+        found[moment] = {
+            "killed": killed == -signal.SIGKILL,
+            "resumed": resumed == 0,
+            "different": [
+                at for at, (a, b) in enumerate(zip(expected, outcome(run), strict=True)) if a != b
+            ],
+            "command": by_command,
+        }
+    return found
+
+
+def main(place, *variants):
+    found = {}
+    for name in variants:
+        variant, _, rest = name.partition(":")
+        moments = [moment for moment in rest.split(",") if moment] or list(MOMENTS)
+        folder = Path(place) / variant
+        folder.mkdir(parents=True)
+        try:
+            found[variant] = compare(folder, variant, moments, command=variant in ("gae", "lora"))
+        except Exception:  # noqa: BLE001 - it is a finding, and the other variants go on
+            found[variant] = traceback.format_exc()
+    sys.stdout.write(f"\n{json.dumps(found)}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

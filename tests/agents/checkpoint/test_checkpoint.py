@@ -1,0 +1,265 @@
+"""A checkpoint brings everything back bit by bit, or is refused in one sentence."""
+
+import os
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
+
+from llm_gym.errors import LLMGymError
+from llm_gym_agents.checkpoint import (
+    CheckpointError,
+    Part,
+    TrainerState,
+    load_checkpoint,
+    model_folder,
+    restore_lm,
+    save_checkpoint,
+)
+from tests.agents.checkpoint.checkpoint_run import equal, tiny_lm
+
+IDS = torch.tensor([[1, 5, 9, 2]])
+
+
+def word_tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: number for number, word in enumerate(["<end>", "go", "north", "take"])}
+    made = Tokenizer(models.WordLevel(words, unk_token="<end>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
+
+
+@pytest.fixture
+def place(tmp_path):
+    state = TrainerState(iteration=7, parts={"note": Part(values="hello")}, success=0.5)
+    return save_checkpoint(tmp_path / "here", state, lm=tiny_lm())
+
+
+# --- what comes back ---------------------------------------------------------------------
+
+
+def test_a_state_comes_back_as_it_was(tmp_path):
+    tensors = {
+        "a.b/c": torch.randn(3, 2),
+        "half": torch.randn(5).to(torch.bfloat16),
+        "wide": torch.randn(2, dtype=torch.float64),
+        "count": torch.tensor(3),
+        "bytes": torch.arange(256, dtype=torch.uint8),
+        "flags": torch.tensor([True, False]),
+        "none": torch.zeros(0, 4),
+    }
+    values = {"x": [1, 2.5, None, True, "text"], "big": 2**100, "tiny": 5e-324, "inf": float("inf")}
+    state = TrainerState(
+        iteration=12,
+        config={"training": {"gamma": 0.1 + 0.2}},
+        parts={"many": Part(tensors=tensors, values=values), "empty": Part()},
+        success=1 / 3,
+    )
+    save_checkpoint(tmp_path / "a", state, lm=tiny_lm())
+    again = load_checkpoint(tmp_path / "a")
+    assert (again.iteration, again.config, again.success) == (12, state.config, 1 / 3)
+    assert again.parts["many"].values == values
+    assert sorted(again.parts) == ["empty", "many"]
+    assert equal(dict(sorted(again.parts["many"].tensors.items())), dict(sorted(tensors.items())))
+
+
+def test_tensors_that_share_memory_are_saved_apart(tmp_path):
+    base = torch.arange(6.0)
+    part = Part(
+        tensors={"whole": base, "same": base, "view": base[2:4], "turned": base.view(2, 3).T}
+    )
+    save_checkpoint(tmp_path / "a", TrainerState(iteration=1, parts={"p": part}), lm=tiny_lm())
+    found = load_checkpoint(tmp_path / "a").parts["p"].tensors
+    assert equal(dict(sorted(found.items())), dict(sorted(part.tensors.items())))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_model_loads_in_plain_transformers_and_comes_back_in_place(tmp_path, dtype, tied):
+    lm = tiny_lm(tie_word_embeddings=tied).to(dtype)
+    save_checkpoint(tmp_path / "a", TrainerState(iteration=1), lm=lm, tokenizer=word_tokenizer())
+    state = load_checkpoint(tmp_path / "a")
+    plain = AutoModelForCausalLM.from_pretrained(model_folder(state))
+    assert plain.dtype == dtype
+    assert torch.equal(plain(IDS).logits, lm.eval()(IDS).logits)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder(state))
+    assert tokenizer("go north").input_ids == [1, 2]
+    other = tiny_lm(seed=1, tie_word_embeddings=tied).to(dtype)
+    weights = other.get_input_embeddings().weight
+    restore_lm(other, state)
+    assert equal(dict(other.state_dict()), dict(lm.state_dict()))
+    assert other.get_input_embeddings().weight is weights, "an engine holds these very weights"
+    assert (other.get_output_embeddings().weight is weights) == tied
+
+
+def test_nothing_is_pickled(place):
+    suffixes = {path.suffix for path in place.rglob("*") if path.is_file()}
+    assert suffixes == {".json", ".safetensors"}
+
+
+def test_saving_leaves_bars_and_the_model_as_they_were(tmp_path, capfd):
+    transformers_logging.enable_progress_bar()
+    lm = tiny_lm()
+    before = {name: tensor.clone() for name, tensor in lm.state_dict().items()}
+    save_checkpoint(tmp_path / "a", TrainerState(iteration=1), lm=lm)
+    restore_lm(lm, load_checkpoint(tmp_path / "a"))
+    assert equal(before, dict(lm.state_dict()))
+    assert transformers_logging.is_progress_bar_enabled()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("how", ["injected", "added", "wrapped"])
+def test_adapters_come_back_exactly_and_the_model_in_the_folder_is_merged(tmp_path, how):
+    peft = pytest.importorskip("peft")
+    settings = peft.LoraConfig(
+        r=2, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False
+    )
+
+    def adapted(seed, adapter_seed):
+        lm = tiny_lm(seed)
+        torch.manual_seed(adapter_seed)
+        if how == "wrapped":
+            return peft.get_peft_model(lm, settings)
+        if how == "injected":
+            return peft.inject_adapter_in_model(settings, lm)
+        lm.add_adapter(settings)
+        return lm
+
+    lm = adapted(0, 1)
+    before = {name: tensor.clone() for name, tensor in lm.state_dict().items()}
+    save_checkpoint(tmp_path / "a", TrainerState(iteration=1), lm=lm)
+    assert equal(before, dict(lm.state_dict())), "saving changes nothing"
+    state = load_checkpoint(tmp_path / "a")
+    merged = AutoModelForCausalLM.from_pretrained(model_folder(state))
+    assert not any("lora" in name for name in merged.state_dict())
+    assert torch.allclose(merged(IDS).logits, lm.eval()(IDS).logits, atol=1e-6)
+    assert not torch.allclose(merged(IDS).logits, tiny_lm(0).eval()(IDS).logits, atol=1e-3)
+    again = adapted(0, 2)
+    restore_lm(again, state)
+    assert equal(dict(again.state_dict()), dict(lm.state_dict()))
+    with pytest.raises(CheckpointError, match="must go onto the model they were trained on"):
+        restore_lm(adapted(5, 2), state)
+    with pytest.raises(
+        CheckpointError, match=r"has LoRA adapters, got a model with none; model.lo"
+    ):
+        restore_lm(tiny_lm(0), state)
+
+
+def test_adapters_are_not_loaded_from_a_checkpoint_without(place):
+    peft = pytest.importorskip("peft")
+    lm = tiny_lm()
+    lm.add_adapter(peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    with pytest.raises(CheckpointError, match="the checkpoint has none, got a model with some"):
+        restore_lm(lm, load_checkpoint(place))
+
+
+# --- what is refused ---------------------------------------------------------------------
+
+
+def test_what_is_not_json_is_named_with_its_place(tmp_path):
+    state = TrainerState(iteration=1, parts={"extra": Part(values={"a": [1, {"b": {2}}]})})
+    with pytest.raises(CheckpointError, match=r"extra.a\[1\].b must be JSON to be saved, got set"):
+        save_checkpoint(tmp_path / "a", state, lm=tiny_lm())
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CheckpointError, match="must not be empty, hold a slash"):
+        save_checkpoint(
+            tmp_path / "a", TrainerState(iteration=1, parts={"a/b": Part()}), lm=tiny_lm()
+        )
+
+
+def test_a_file_that_was_cut_changed_or_lost_is_named(place):
+    names = ["trainer.json", "trainer.safetensors", "model/model.safetensors", "model/config.json"]
+    for name in names:
+        whole = (place / name).read_bytes()
+        (place / name).write_bytes(whole[:-1])
+        with pytest.raises(CheckpointError, match=f"not a whole checkpoint: {name} must have"):
+            load_checkpoint(place)
+        (place / name).write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+        with pytest.raises(CheckpointError, match=f"{name} has changed since it was written"):
+            load_checkpoint(place)
+        (place / name).unlink()
+        with pytest.raises(CheckpointError, match=f"not a whole checkpoint: {name} is missing"):
+            load_checkpoint(place)
+        (place / name).write_bytes(whole)
+    assert load_checkpoint(place).iteration == 7
+
+
+@pytest.mark.parametrize(
+    ("manifest", "sentence"),
+    [
+        ("{", "is not a whole checkpoint: manifest.json is broken"),
+        ("[]", "is not a whole checkpoint: manifest.json is broken"),
+        ('{"format": "llm-gym checkpoint", "schema": 1}', "manifest.json is broken"),
+        ('{"format": "other", "schema": 1, "files": {}}', "is not a checkpoint of llm-gym"),
+        (
+            '{"format": "llm-gym checkpoint", "schema": 2, "llm_gym": "9.1"}',
+            "must have schema 1, got 2 of llm-gym 9.1; upgrade llm-gym",
+        ),
+        (
+            '{"format": "llm-gym checkpoint", "schema": 0}',
+            "must have schema 1, got 0 of llm-gym ?; load it with the version that wrote it",
+        ),
+    ],
+)
+def test_a_manifest_of_another_kind_is_refused(place, manifest, sentence):
+    (place / "manifest.json").write_text(manifest)
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(place)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_of_somebody_else_is_refused_and_never_overwritten(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
+        load_checkpoint(tmp_path / "nothing")
+    tiny_lm().save_pretrained(tmp_path / "foreign")
+    with pytest.raises(CheckpointError, match="is not a checkpoint of llm-gym: it has no manifest"):
+        load_checkpoint(tmp_path / "foreign")
+    with pytest.raises(CheckpointError, match="something else is there; choose another folder"):
+        save_checkpoint(tmp_path / "foreign", TrainerState(iteration=1), lm=tiny_lm())
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match="something else is there; choose another folder"):
+        save_checkpoint(tmp_path / "file", TrainerState(iteration=1), lm=tiny_lm())
+    assert (tmp_path / "file").read_text() == "mine"
+    (tmp_path / "empty").mkdir()
+    save_checkpoint(tmp_path / "empty", TrainerState(iteration=1), lm=tiny_lm())
+    assert load_checkpoint(tmp_path / "empty").iteration == 1
+
+
+def test_errors_are_those_of_llm_gym():
+    assert issubclass(CheckpointError, LLMGymError)
+    assert issubclass(CheckpointError, RuntimeError)
+
+
+def test_a_checkpoint_in_its_place_is_replaced(place):
+    save_checkpoint(place, TrainerState(iteration=8), lm=tiny_lm(3))
+    assert load_checkpoint(place).iteration == 8
+    assert [path.name for path in place.parent.iterdir()] == ["here"]
+
+
+def test_a_checkpoint_whose_writer_died_between_two_renames_is_found_and_put_back(place):
+    aside = place.with_name(".here.aside")
+    place.rename(aside)
+    assert load_checkpoint(place).iteration == 7
+    shutil.copytree(aside, place.with_name(".here.new-abc"))
+    save_checkpoint(place, TrainerState(iteration=8), lm=tiny_lm())
+    assert load_checkpoint(place).iteration == 8
+    assert [path.name for path in place.parent.iterdir()] == ["here"]
+
+
+def test_files_of_others_beside_a_checkpoint_are_left_alone(place):
+    for name in (".here.new", ".there.new-abc", "here.aside", ".hidden", ".here2.new-abc"):
+        (place.parent / name).mkdir()
+    save_checkpoint(place, TrainerState(iteration=8), lm=tiny_lm())
+    names = {path.name for path in place.parent.iterdir()}
+    assert {".here.new", ".there.new-abc", "here.aside", ".hidden", ".here2.new-abc"} < names
+
+
+def test_the_files_are_as_open_as_the_umask_says(place):
+    mask = os.umask(0)
+    os.umask(mask)
+    modes = {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
+    assert modes == {0o666 & ~mask}

@@ -1,0 +1,171 @@
+"""``llm-gym train``, ``resume`` and ``eval``, as somebody types them."""
+
+import json
+import shutil
+
+import pytest
+
+from llm_gym import cli
+from llm_gym.episodes import read_episodes
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.run.metrics import read_metrics
+from tests.agents.tiny import save_tiny
+
+SMALL = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def echo_run(tmp_path_factory):
+    """A finished smoke run."""
+    place = tmp_path_factory.mktemp("echo") / "run"
+    where = ("--checkpoint.output-dir", str(place))
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 0
+    return place
+
+
+def said(capsys):
+    out, err = capsys.readouterr()
+    return out + err
+
+
+def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys):
+    assert cli.main(["train", "text-game-easy", "--smoke"]) == 0
+    run = here / "runs/text-game-easy-smoke"
+    text = said(capsys)
+    assert "iteration 1/1" in text
+    assert "held-out episode, seed" in text
+    assert f"run:    {run.relative_to(here)} (curve.png)" in text
+    assert "\x1b[" not in text  # a file is no terminal
+    for name in ("config.json", "metrics.csv", "metrics.jsonl", "curve.png"):
+        assert (run / name).stat().st_size > 0, name
+    assert list((run / "tensorboard").iterdir())
+    names = {path.name for path in (run / "checkpoints").iterdir()}
+    assert names == {"iteration-000001", "best-000001"}
+    for name in ("before", "eval-000001", "after"):
+        assert len(list(read_episodes(run / f"episodes/{name}.jsonl"))) == 4
+
+
+def test_a_second_run_gets_a_folder_of_its_own(here, capsys):
+    (here / "runs/Echo-v0-smoke").mkdir(parents=True)
+    (here / "runs/Echo-v0-smoke/metrics.jsonl").write_text('{"iteration": 1}\n')
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL]) == 0
+    assert "runs/Echo-v0-smoke-2 (curve.png)" in said(capsys)
+
+
+def test_a_folder_that_was_asked_for_and_holds_a_run_is_left_alone(echo_run, capsys):
+    before = {path: path.read_bytes() for path in echo_run.rglob("*") if path.is_file()}
+    where = ("--checkpoint.output-dir", str(echo_run))
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *where]) == 2
+    assert f"holds a run already; go on with it by 'llm-gym resume {echo_run}'" in said(capsys)
+    assert before == {path: path.read_bytes() for path in echo_run.rglob("*") if path.is_file()}
+
+
+def test_resume_goes_on_and_compares_with_the_true_beginning(echo_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(echo_run, run)
+    config = ConfigStore.load(run / "config.json")
+    config.training.num_epochs = 2
+    config.save(run / "config.json")
+    before = (run / "episodes/before.jsonl").read_bytes()
+    assert cli.main(["resume", str(run)]) == 0
+    text = said(capsys)
+    assert "iteration 2/2" in text
+    assert [row["iteration"] for row in read_metrics(run)] == [1, 2]
+    assert (run / "episodes/before.jsonl").read_bytes() == before
+
+
+def test_resuming_a_finished_run_changes_no_row(echo_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(echo_run, run)
+    assert cli.main(["resume", str(run)]) == 0
+    assert (run / "metrics.jsonl").read_bytes() == (echo_run / "metrics.jsonl").read_bytes()
+
+
+def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
+    settings = ConfigStore()
+    settings.update(
+        {
+            "training": {"batch_size": 2, "mini_batch_size": 2, "ppo_epochs": 1},
+            "inference": {"max_tokens": 2, "max_turns": 1, "num_envs": 2},
+            "environment": {"eval_interval": 0},
+            "checkpoint": {"output_dir": str(tmp_path)},
+        }
+    )
+    trainer = PPOTrainer(settings, "llm_gym/Echo-v0", reward_fn=lambda trajectory: 1.0)
+    trainer.fit(1, 1)
+    trainer.cleanup()
+    assert cli.main(["resume", str(tmp_path)]) == 2
+    text = said(capsys)
+    assert "needs its reward_fn, which only the program that began it has" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["train", "llm_gym/Ecko-v0"], "train takes a recipe (text-game-easy), a registered id"),
+        (["train", "llm_gym/Echo-v0", "--training.group-size", "3"], "multiple of"),
+        (["train", "llm_gym/Echo-v0", "--model.local-path", "./no"], "no model folder './no'"),
+        (["train", "llm_gym/Echo-v0", "--ray.use-ray"], "ray.use_ray must be False"),
+        (["resume", "nowhere"], "nowhere has no checkpoint to go on from"),
+        (["eval", "llm_gym/Echo-v0", "--model", "./no"], "no model folder './no'"),
+        (["eval", "--model", "tiny"], "name one environment, or pass --suite"),
+        (["eval", "llm_gym/Ecko-v0", "--model", "x"], "no environment 'llm_gym/Ecko-v0'"),
+        (["eval", "--suite", "--only", "Nothing", "--model", "x"], "no environment of the suite"),
+    ],
+)
+def test_a_mistake_is_one_sentence(here, capsys, arguments, says):
+    assert cli.main(arguments) == 2
+    text = said(capsys)
+    assert says in text.splitlines()[-1]
+    assert not list(here.rglob("*.json*"))
+
+
+def test_a_setting_that_does_not_exist_is_named(here, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "llm_gym/Echo-v0", "--training.learning-rat", "1"])
+    assert "learning-rat" in said(capsys)
+
+
+def test_a_config_file_is_a_target_and_can_be_changed(here, capsys):
+    config = ConfigStore()
+    config.environment.env_id = "llm_gym/Echo-v0"
+    config.training.learning_rate = 0.02
+    config.save(here / "mine.yaml")
+    assert cli.main(["train", "mine.yaml", "--smoke", "--training.gamma", "0.5"]) == 0
+    made = ConfigStore.load(here / "runs/mine-smoke/config.json")
+    assert (made.training.learning_rate, made.training.gamma) == (0.02, 0.5)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_tiny(tmp_path_factory.mktemp("model"))
+
+
+def test_eval_of_one_environment_as_json(here, model, capsys):
+    arguments = ["--episodes", "3", "--max-tokens", "2", "--json", "--out", "played"]
+    assert cli.main(["eval", "llm_gym/Echo-v0", "--model", model, *arguments]) == 0
+    [result] = json.loads(capsys.readouterr().out)
+    assert (result["env"], result["episodes"]) == ("llm_gym/Echo-v0", 3)
+    assert len(list(read_episodes(here / "played/llm_gym_Echo-v0.jsonl"))) == 3
+
+
+def test_eval_of_a_part_of_the_suite_as_a_table(here, model, capsys):
+    arguments = ["--suite", "--only", "Echo", "Count", "--episodes", "2", "--max-tokens", "2"]
+    assert cli.main(["eval", "--model", model, *arguments]) == 0
+    text = said(capsys)
+    assert "llm_gym/Echo-v0" in text
+    assert "llm_gym/Count-v0" in text
+    assert "TextGame" not in text
+
+
+def test_eval_of_the_model_of_a_checkpoint(echo_run, here, capsys):
+    place = str(echo_run / "checkpoints/iteration-000001/model")
+    arguments = ["--episodes", "2", "--max-tokens", "2"]
+    assert cli.main(["eval", "llm_gym/Echo-v0", "--model", place, *arguments]) == 0
+    assert "llm_gym/Echo-v0" in said(capsys)

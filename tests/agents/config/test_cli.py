@@ -1,0 +1,82 @@
+"""Every setting is on the command line, on top of whatever config a recipe gives."""
+
+import json
+
+import pytest
+
+from llm_gym_agents.config import ConfigStore, parse_args
+from tests.agents.config.config_values import SETTINGS, everything_changed
+
+
+def words(section, name, value):
+    """Return what somebody types to set a setting."""
+    flag = name.replace("_", "-")
+    default = getattr(getattr(ConfigStore(), section), name)
+    if isinstance(value, bool) and isinstance(default, bool):
+        return [f"--{section}.{flag}" if value else f"--{section}.no-{flag}"]
+    if isinstance(value, dict):
+        pairs = ((key, v if isinstance(v, str) else json.dumps(v)) for key, v in value.items())
+        return [f"--{section}.{flag}", *(f"{key}={text}" for key, text in pairs)]
+    return [f"--{section}.{flag}", str(value)]
+
+
+def test_every_setting_can_be_typed():
+    config = everything_changed()
+    typed = [
+        word
+        for section, name, _ in SETTINGS
+        for word in words(section, name, getattr(getattr(config, section), name))
+    ]
+    assert parse_args(typed) == config
+
+
+def test_what_is_not_typed_comes_from_the_base_which_stays_as_it_is():
+    base = everything_changed()
+    config = parse_args(["--training.learning-rate", "3e-4"], base)
+    assert base == everything_changed()
+    assert config.diff(base) == {"training": {"learning_rate": 3e-4}}
+    config.environment.env_kwargs["rooms"] = 99
+    assert base == everything_changed()
+
+
+def test_none_can_be_typed():
+    base = everything_changed()
+    assert parse_args(["--training.dual-clip", "None"], base).training.dual_clip is None
+    assert parse_args(["--training.loss-agg", "None"], base).training.loss_agg is None
+
+
+def test_whole_numbers_and_exponents_are_numbers():
+    config = parse_args(["--training.gamma", "1", "--training.kl-coef", "1e-5"])
+    assert (config.training.gamma, config.training.kl_coef) == (1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (["--training.learning-rate", "-1"], "training.learning_rate must be a number above 0"),
+        (["--training.lerning-rate", "1"], "--training.learning-rate"),
+        (["--training.adv-estimator", "grop"], "did you mean 'grpo'?"),
+        (["--training.discount", "turns"], "turns"),
+        (["--training.batch-size", "many"], "many"),
+        (["--environment.env-kwargs", "rooms"], "NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_used_ends_the_program_with_a_reason(capsys, typed, sentence):
+    with pytest.raises(SystemExit) as ended:
+        parse_args(typed)
+    assert ended.value.code == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert sentence in said
+
+
+def test_help_shows_every_setting_with_the_default_of_the_base(capsys):
+    base = ConfigStore()
+    base.training.learning_rate = 0.123
+    with pytest.raises(SystemExit) as ended:
+        parse_args(["--help"], base, prog="llm-gym train demo")
+    assert ended.value.code == 0
+    page = capsys.readouterr().out
+    assert "usage: llm-gym train demo" in page
+    assert "0.123" in page
+    missing = [n for s, n, _ in SETTINGS if f"--{s}.{n.replace('_', '-')}" not in page]
+    assert missing == []

@@ -1,0 +1,278 @@
+"""SGLangEngine against a stand-in that speaks SGLang's protocol and computes for real."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.build import build_engine
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.engines.base import (
+    EngineError,
+    FinishReason,
+    Request,
+    Sampling,
+)
+from llm_gym_agents.engines.probe import StaleWeightsError
+from llm_gym_agents.learn.publish import PROBE_GAP, Publisher
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.text.chat import ChatFormat
+from tests.agents.engines.made_requests import TOLERANCE, some_requests
+from tests.agents.engines.sglang.stand_in import TinySampler
+from tests.agents.engines.truth import log_probs, worst_error
+from tests.agents.rollouts.test_play import Diary, tasks
+from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+
+def request(first, key=None, **sampling):
+    return Request([first, 5, 6], Sampling(**sampling), key=key)
+
+
+# --- sampling ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
+def test_ids_and_log_probs_are_those_of_the_model(server, connect, temperature):
+    engine = connect(server)
+    requests = some_requests(12, longest=20, most=8, temperature=temperature)
+    done = engine.generate(requests)
+    assert worst_error(server.sampler.model, requests, done) < TOLERANCE
+    assert [reply.key for reply in done] == [asked.key for asked in requests]
+    assert all(len(d.ids) <= r.sampling.max_tokens for r, d in zip(requests, done, strict=True))
+
+
+def test_a_reply_ends_at_its_limit_at_a_stop_id_or_where_the_context_does(fixed, connect):
+    engine = connect(fixed, max_model_len=20)
+    short, long = engine.generate([request(9, max_tokens=4), request(9, max_tokens=500)])
+    assert (short.ids, short.finish) == ([1, 2, 3, 4], FinishReason.LENGTH)
+    assert (len(long.ids), long.finish) == (17, FinishReason.LENGTH)
+    [stopped] = engine.generate([request(9, max_tokens=3, stop_ids=(3,))])
+    assert stopped.finish is FinishReason.STOP
+    assert stopped.log_probs == [-1.0] * 3
+    sent = fixed.bodies("/generate")[-1]["sampling_params"]
+    assert sent["stop_token_ids"] == [3, 258], "the model's own end of text, and ours"
+
+
+def test_what_is_sent_is_what_was_asked_for(fixed, connect):
+    engine = connect(fixed, tokenizer=tiny_tokenizer())
+    sampling = Sampling(
+        max_tokens=7, temperature=0.5, top_p=0.9, top_k=4, min_p=0.1, pattern="(yes|no)"
+    )
+    engine.generate([Request([np.int64(4), 5], sampling, seed=2**40 + 3), request(9)])
+    first, second = sorted(fixed.bodies("/generate"), key=lambda body: body["input_ids"])
+    assert first["input_ids"] == [4, 5]
+    assert first["return_logprob"] is True
+    assert first["sampling_params"] == {
+        "max_new_tokens": 7,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 4,
+        "min_p": 0.1,
+        "stop_token_ids": [258],
+        "ignore_eos": True,
+        "sampling_seed": 3,
+        "regex": "(yes|no)",
+    }
+    assert "regex" not in second["sampling_params"]
+    assert second["sampling_params"]["top_k"] == -1
+    assert "logprob_start_len" not in second, "prompt log-probs would turn the prefix cache off"
+
+
+def test_seeds_decide_what_is_sampled(server, connect):
+    engine = connect(server)
+
+    def run(*seeds):
+        return [
+            done.ids for done in engine.generate([Request([7, 8], Sampling(9), s) for s in seeds])
+        ]
+
+    first, second, again = run(1, 2, 1)
+    assert first == again != second
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "sentence"),
+    [
+        ([], {}, "must have 1 to 511 tokens"),
+        ([1] * 512, {}, "must have 1 to 511 tokens"),
+        ([1, 264], {}, r"token ids must be in \[0, 263\]"),
+        ([1], {"stop_strings": ("x",)}, "knows no stop_strings"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_refused_with_all_others(
+    fixed, connect, prompt, sampling, sentence
+):
+    engine = connect(fixed)
+    with pytest.raises(ConfigError, match=sentence):
+        engine.submit([request(9), Request(prompt, Sampling(**sampling))])
+    assert engine.running == 0
+    assert fixed.bodies("/generate") == []
+
+
+def test_scores_are_those_of_the_model(server, connect):
+    sequences = [[5, 6, 7, 8], [9, 10]]
+    found = connect(server).score(sequences)
+    for ids, scored in zip(sequences, found, strict=True):
+        wanted = log_probs(server.sampler.model, ids[:1], ids[1:])
+        assert scored == pytest.approx(wanted, abs=TOLERANCE)
+    with pytest.raises(ConfigError, match="temperature 1 only"):
+        connect(server).score(sequences, 0.5)
+    with pytest.raises(ConfigError, match="must have 1 to 511 tokens"):
+        connect(server).score([[1] * 512])
+
+
+# --- one does not wait for another ------------------------------------------------------------
+
+
+def test_replies_come_as_each_is_ready_and_others_join_meanwhile(fixed, connect):
+    engine = connect(fixed)
+    fixed.held = {20, 21}
+    engine.submit([request(20, "slow"), request(21, "slower"), request(9, "quick")])
+    assert [done.key for done in engine.poll()] == ["quick"]
+    assert engine.running == 2
+    assert engine.poll(timeout=0.0) == []
+    engine.submit([request(9, "joins")])
+    assert [done.key for done in engine.poll()] == ["joins"]
+    fixed.release(21)
+    assert [done.key for done in engine.poll()] == ["slower"]
+    fixed.release(20)
+    assert [done.key for done in engine.poll()] == ["slow"]
+    assert engine.running == 0
+    assert engine.poll() == []
+
+
+def test_no_more_than_max_rows_are_with_the_server(fixed, connect):
+    engine = connect(fixed, max_rows=2)
+    fixed.held = {20}
+    engine.submit([request(20, at) for at in range(5)])
+    fixed.wait_for(2)
+    assert len(fixed.bodies("/generate")) == 2
+    fixed.release()
+    assert sorted(done.key for done in _all(engine)) == [0, 1, 2, 3, 4]
+
+
+def _all(engine):
+    found = []
+    while engine.running:
+        found += engine.poll()
+    return found
+
+
+def test_a_model_plays_through_it_without_a_barrier(server, connect):
+    def play(barrier):
+        chat = ChatFormat.from_tokenizer(tiny_tokenizer())
+        sampling = Sampling(max_tokens=6, stop_ids=tuple(range(60)))
+        policy = LLMPolicy(connect(server), chat, sampling=sampling, barrier=barrier)
+        return EpisodeCollector(TextEnvPool(Diary, 4), policy).collect(tasks(range(7)))
+
+    one, other = play(False), play(True)
+    assert one.data.ids_S.equal(other.data.ids_S)
+    assert one.data.episode_E.tolist() == [100 + seed for seed in range(7)]
+    assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
+
+
+# --- weights ----------------------------------------------------------------------------------
+
+
+def trained(seed=3):
+    return tiny_model(seed=seed)
+
+
+def test_weights_are_pushed_and_the_cache_is_emptied(server, connect):
+    engine, lm = connect(server), trained()
+    requests = some_requests(4, most=6)
+    assert worst_error(lm, requests, engine.generate(requests)) > 0.1
+    said = Publisher(engine, lm).publish(5)
+    assert said[PROBE_GAP] < TOLERANCE
+    assert said["time/publish_s"] > 0
+    assert engine.version == 5
+    done = engine.generate(requests)
+    assert worst_error(lm, requests, done) < TOLERANCE
+    assert {reply.version for reply in done} == {5}
+    paths = [path for path, _ in server.asked]
+    assert paths.index("/update_weights_from_disk") < paths.index("/flush_cache")
+
+
+def test_the_folder_of_a_push_is_a_model_and_is_gone_afterwards(server, connect):
+    engine = connect(server)
+    load, seen = server.sampler.load, []
+
+    def look(folder):
+        seen.append((folder, sorted(file.name for file in Path(folder).iterdir())))
+        load(folder)
+
+    server.sampler.load = look
+    engine.update_weights(trained().named_parameters(), 1)
+    [(folder, files)] = seen
+    assert {"config.json", "model.safetensors"} <= set(files)
+    assert not Path(folder).exists()
+
+
+def test_a_push_that_does_nothing_is_caught(server, connect):
+    publisher = Publisher(connect(server), trained())
+    server.deaf = True
+    with pytest.raises(StaleWeightsError, match="does not sample with the weights of version 1"):
+        publisher.publish(1)
+    server.deaf = False
+    assert publisher.publish(2)[PROBE_GAP] < TOLERANCE
+
+
+def test_a_push_that_leaves_one_layer_behind_is_caught(server, connect):
+    lm = tiny_model()  # what is served, until a step of training
+    publisher = Publisher(connect(server), lm)
+    publisher.publish(0)
+    with torch.no_grad():
+        lm.model.layers[1].mlp.down_proj.weight.mul_(1.5)
+    state = server.sampler.model.state_dict()
+    kept = copy.deepcopy(state["model.layers.1.mlp.down_proj.weight"])
+    load = server.sampler.load
+
+    def forget_one(folder):
+        load(folder)
+        state["model.layers.1.mlp.down_proj.weight"].copy_(kept)
+
+    server.sampler.load = forget_one
+    with pytest.raises(StaleWeightsError, match="nothing was trained on them"):
+        publisher.publish(1)
+
+
+def test_weights_that_the_server_refuses_are_an_error_and_the_version_stays(fixed, connect):
+    engine = connect(fixed)
+    fixed.refuses["/update_weights_from_disk"] = "shapes differ"
+    with pytest.raises(EngineError, match=r"update_weights_from_disk: .*shapes differ"):
+        engine.update_weights(trained().named_parameters(), 3)
+    assert engine.version == 0
+
+
+def test_weights_cannot_change_while_replies_are_running(fixed, connect):
+    engine = connect(fixed)
+    fixed.held = {20}
+    engine.submit([request(20)])
+    with pytest.raises(EngineError, match="cannot change while 1 replies are running"):
+        engine.update_weights(trained().named_parameters(), 1)
+    assert fixed.bodies("/update_weights_from_disk") == []
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_adapters_are_merged_on_their_way_to_the_server(tmp_path, serve, connect, tied):
+    peft = pytest.importorskip("peft")
+    lm = tiny_model(tie_word_embeddings=tied)
+    lm.save_pretrained(tmp_path)
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    adapted = peft.inject_adapter_in_model(settings, lm).eval()
+    engine = connect(serve(TinySampler(str(tmp_path))))
+    assert Publisher(engine, adapted).publish(1)[PROBE_GAP] < TOLERANCE
+
+
+def test_a_trainer_gets_its_engine_at_the_url_of_the_config(server, tiny_folder):
+    config = ConfigStore()
+    config.inference.backend = "sglang"
+    config.inference.engine = {"url": server.url, "stall_s": 5.0, "max_model_len": 64}
+    engine = build_engine(config, trained(), tiny_tokenizer())
+    assert (engine.stall_s, engine.context_length) == (5.0, 64)
+    engine.close()

@@ -1,0 +1,194 @@
+"""A server that is started for the engine, told what to serve, and ended with all it started."""
+
+import json
+import os
+import signal
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from llm_gym.endpoint.http_json import HTTPError
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import (
+    EngineError,
+    MissingExtraError,
+    Request,
+    Sampling,
+)
+from llm_gym_agents.engines.load import load_engine
+from llm_gym_agents.engines.sglang import server as sglang_server
+from llm_gym_agents.engines.sglang.engine import SGLangEngine
+from tests.agents.engines.scripts import run_python
+from tests.agents.engines.sglang import stand_in as sglang_stand_in
+
+
+def request(first, key=None, **sampling):
+    return Request([first, 5, 6], Sampling(**sampling), key=key)
+
+
+def test_a_missing_package_is_one_sentence(tiny_folder, monkeypatch):
+    monkeypatch.setattr(sglang_server.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError) as found:
+        load_engine(tiny_folder, "sglang")
+    assert str(found.value) == (
+        "backend='sglang' needs sglang. Install it with: pip install \"llm-gym[sglang]\""
+    )
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Return a function that puts a package ``sglang`` where Python looks, with this launcher."""
+    folder = tmp_path / "site"
+    (folder / "sglang").mkdir(parents=True)
+    (folder / "sglang" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sglang_server, "_PAUSE_S", 0.05)
+
+    def write(launcher):
+        (folder / "sglang" / "launch_server.py").write_text(textwrap.dedent(launcher))
+        return folder
+
+    yield write
+    sys.modules.pop("sglang", None)
+
+
+SERVES = f"""
+    import json, os, runpy, subprocess, sys
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(os.environ["NOTES"], "w") as notes:
+        json.dump({{"argv": sys.argv[1:], "pids": [os.getpid(), child.pid]}}, notes)
+    open(os.path.join(os.path.dirname(os.environ["NOTES"]), "done"), "w").close()
+    print("ready to serve", flush=True)
+    runpy.run_path({sglang_stand_in.__file__!r}, run_name="__main__")
+"""
+"""A launcher that starts a process, as SGLang starts its scheduler, and then serves."""
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes.json"))
+    return lambda: json.loads((tmp_path / "notes.json").read_text())
+
+
+def is_running(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def all_gone(pids):
+    """Wait a moment for processes that were killed to be gone."""
+    for _ in range(200):
+        if not any(is_running(pid) for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_server_that_dies_at_once_says_its_last_words(tiny_folder, package):
+    package("import sys; print('loading'); print('no GPU was found', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(EngineError) as found:
+        SGLangEngine(tiny_folder)
+    assert str(found.value) == (
+        "SGLang could not start: its process ended with 3: no GPU was found"
+    )
+
+
+def test_a_server_that_dies_without_a_word_is_reported_too(tiny_folder, package):
+    package("import os; os._exit(9)")
+    with pytest.raises(EngineError, match="its process ended with 9: it said nothing"):
+        SGLangEngine(tiny_folder)
+
+
+def test_a_server_that_never_gets_ready_is_ended(
+    tiny_folder, package, notes, tmp_path, monkeypatch
+):
+    package(SERVES)
+
+    def not_yet(server):
+        while not (tmp_path / "done").exists():
+            time.sleep(0.02)
+        return HTTPError("still loading")
+
+    monkeypatch.setattr(sglang_server.SGLangServer, "_silence", not_yet)
+    with pytest.raises(EngineError, match="no SGLang server answers at still loading"):
+        sglang_server.SGLangServer(None, tiny_folder, start_s=0.0)
+    assert all_gone(notes()["pids"])
+
+
+def test_a_server_of_our_own_is_told_what_to_serve_and_ended_with_its_children(
+    tiny_folder, package, notes
+):
+    package(SERVES)
+    engine = SGLangEngine(
+        tiny_folder,
+        dtype="float32",
+        max_model_len=33,
+        tensor_parallel_size=2,
+        max_rows=7,
+        trust_remote_code=True,
+        arguments=["--attention-backend", "triton"],
+    )
+    told, pids = notes()["argv"], notes()["pids"]
+    for pair in (
+        ["--model-path", tiny_folder],
+        ["--dtype", "float32"],
+        ["--context-length", "33"],
+        ["--tp-size", "2"],
+        ["--max-running-requests", "7"],
+        ["--attention-backend", "triton"],
+    ):
+        assert told[told.index(pair[0]) + 1] == pair[1]
+    assert {"--trust-remote-code", "--skip-tokenizer-init"} <= set(told)
+    assert len(engine.generate([request(9, max_tokens=3)])[0].ids) == 3
+    assert all(is_running(pid) for pid in pids)
+    engine.close()
+    assert all_gone(pids)
+    engine.close()
+
+
+@pytest.mark.parametrize("patterns", [True, False])
+def test_a_server_is_started_with_a_tokenizer_if_patterns_need_it(
+    tiny_folder, package, notes, patterns
+):
+    package(SERVES)
+    engine = SGLangEngine(tiny_folder, patterns=patterns)
+    held = request(9, max_tokens=3, pattern="(yes|no)")
+    try:
+        assert ("--skip-tokenizer-init" in notes()["argv"]) != patterns
+        if patterns:
+            assert len(engine.generate([held])) == 1
+        else:
+            with pytest.raises(ConfigError, match="was started with patterns=True"):
+                engine.submit([held])
+    finally:
+        engine.close()
+
+
+def test_a_server_of_our_own_that_is_killed_says_so(tiny_folder, package, notes):
+    package(SERVES)
+    engine = SGLangEngine(tiny_folder)
+    pids = notes()["pids"]
+    os.kill(pids[0], signal.SIGKILL)
+    engine.submit([request(9)])
+    with pytest.raises(EngineError, match="its process ended with -9: ready to serve; 0 more"):
+        engine.poll()
+    assert all_gone(pids), "its children, too"
+
+
+@pytest.mark.slow
+def test_a_server_of_our_own_is_ended_when_python_ends_without_a_word(tiny_folder, package, notes):
+    folder = package(SERVES)
+    script = f"""
+        from llm_gym_agents.engines.sglang_engine import SGLangEngine
+        engine = SGLangEngine({tiny_folder!r})
+        raise SystemExit("somebody else's mistake")
+    """
+    assert "somebody else's mistake" in run_python(script, str(folder))
+    assert all_gone(notes()["pids"])

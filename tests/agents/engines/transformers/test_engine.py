@@ -1,0 +1,210 @@
+"""The transformers engine: exact, independent of company, and where a reply ends."""
+
+import random
+
+import pytest
+import torch
+from transformers import AttentionInterface
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import FinishReason, Request, Sampling, sample_requests
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from tests.agents.engines.made_requests import TOLERANCE, some_requests
+from tests.agents.engines.truth import worst_error
+from tests.agents.tiny import FAMILIES, tiny_model, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+@pytest.fixture
+def engine(model):
+    return TransformersEngine(model, end_ids=[])
+
+
+# --- exactness ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probs_are_those_of_a_plain_forward(family):
+    model = tiny_model(family)
+    requests = some_requests(24)
+    engine = TransformersEngine(model, end_ids=[])
+    completions = engine.generate(requests)
+    assert [done.key for done in completions] == [request.key for request in requests]
+    assert [len(done.ids) for done in completions] == [r.sampling.max_tokens for r in requests]
+    assert worst_error(model, requests, completions) <= TOLERANCE
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_replies_are_those_of_generate(family):
+    model = tiny_model(family)
+    engine = TransformersEngine(model, end_ids=[])
+    requests = some_requests(8, temperature=0, most=20)
+    for request, done in zip(requests, engine.generate(requests), strict=True):
+        ids = torch.tensor([request.prompt])
+        whole = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=request.sampling.max_tokens,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        assert whole[0, len(request.prompt) :].tolist() == done.ids
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_either_attention_is_exact(attention):
+    model = tiny_model("llama")
+    model.set_attn_implementation(attention)
+    requests = some_requests(16, temperature=0.7)
+    completions = TransformersEngine(model, end_ids=[]).generate(requests)
+    assert worst_error(model, requests, completions) <= TOLERANCE
+
+
+def test_an_attention_that_takes_no_mask_is_replaced_while_generating(model, engine):
+    def refuse(*args, **kwargs):
+        raise AssertionError("called")
+
+    AttentionInterface.register("tests_refuse", refuse)
+    requests = some_requests(4)
+    wanted = engine.generate(requests)
+    other = tiny_model()
+    other.config._attn_implementation = "tests_refuse"
+    found = TransformersEngine(other, end_ids=[]).generate(requests)
+    assert found == wanted
+    assert other.config._attn_implementation == "tests_refuse"
+
+
+# --- company ------------------------------------------------------------------------------
+
+
+def test_replies_do_not_depend_on_batch_order_or_company(model):
+    requests = some_requests(150, most=12, longest=30)
+    together = TransformersEngine(model, end_ids=[]).generate(requests)
+    engine = TransformersEngine(model, end_ids=[], max_rows=7)
+    order = random.Random(1).sample(range(150), 150)
+    shuffled = engine.generate([requests[at] for at in order])
+    for at, done in zip(order, shuffled, strict=True):
+        assert done.ids == together[at].ids
+        assert done.log_probs == pytest.approx(together[at].log_probs, abs=TOLERANCE)
+    engine = TransformersEngine(model, end_ids=[], prefix_cache=False)
+    for request, done in zip(requests[:30], together, strict=False):
+        assert engine.generate([request])[0].ids == done.ids
+
+
+def test_seeds_give_different_replies_to_one_prompt(engine):
+    requests = sample_requests([1, 2, 3], 20, Sampling(max_tokens=8), run=4, episode=2, turn=1)
+    replies = {tuple(done.ids) for done in engine.generate(requests)}
+    assert len(replies) == 20
+    again = engine.generate(requests[5:6])[0].ids
+    assert again == engine.generate(requests)[5].ids
+
+
+def test_rows_with_different_settings_share_a_batch(model, engine):
+    kinds = [
+        Sampling(max_tokens=9, temperature=0),
+        Sampling(max_tokens=5, temperature=0.5, top_k=3),
+        Sampling(max_tokens=12, top_p=0.5),
+        Sampling(max_tokens=7, temperature=1.5, min_p=0.1),
+    ]
+    requests = [Request([at, 5, 9], kinds[at % 4], seed=at) for at in range(16)]
+    together = engine.generate(requests)
+    assert worst_error(model, requests, together) <= TOLERANCE
+    assert [engine.generate([request])[0].ids for request in requests] == [
+        done.ids for done in together
+    ]
+
+
+def test_tokens_come_as_often_as_the_model_says(model, engine):
+    prompt, count = [3, 1, 4], 4000
+    sampling = Sampling(max_tokens=1, temperature=0.5)
+    requests = sample_requests(prompt, count, sampling, run=1)
+    tokens = torch.tensor([done.ids[0] for done in engine.generate(requests)])
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt])).logits[0, -1]
+    expected = count * (logits / 0.5).softmax(-1)
+    common = expected > 10
+    observed = torch.bincount(tokens, minlength=len(expected)).float()
+    chi_square = ((observed - expected) ** 2 / expected)[common].sum().item()
+    degrees = int(common.sum())
+    assert degrees > 20
+    assert chi_square < degrees + 4 * (2 * degrees) ** 0.5
+
+
+# --- the end of a reply -------------------------------------------------------------------
+
+
+def test_an_end_id_ends_a_reply_and_is_part_of_it(model):
+    free = TransformersEngine(model, end_ids=[]).generate([Request([5, 6], seed=3)])[0]
+    end = free.ids[10]
+    length = free.ids.index(end) + 1
+    engine = TransformersEngine(model, end_ids=[end])
+    by_model = engine.generate([Request([5, 6], seed=3)])[0]
+    assert by_model.ids == free.ids[:length]
+    assert by_model.finish is FinishReason.STOP
+    stop = Sampling(stop_ids=(end,))
+    by_request = TransformersEngine(model, end_ids=[]).generate([Request([5, 6], stop, seed=3)])[0]
+    assert by_request.ids == by_model.ids
+    last = Sampling(max_tokens=length)
+    assert engine.generate([Request([5, 6], last, seed=3)])[0].finish is FinishReason.STOP
+
+
+def test_end_ids_come_from_model_and_tokenizer(model):
+    assert TransformersEngine(model).end_ids == {258}
+    tokenizer = tiny_tokenizer()
+    tokenizer.eos_token = "<|im_end|>"
+    engine = TransformersEngine(model, tokenizer=tokenizer)
+    assert engine.end_ids == {258, tokenizer.convert_tokens_to_ids("<|im_end|>")}
+
+
+def test_stop_strings_end_a_reply_also_across_tokens(model):
+    tokenizer = tiny_tokenizer()
+    engine = TransformersEngine(model, tokenizer=tokenizer, end_ids=[])
+    free = engine.generate([Request([5, 6], seed=3)])[0].ids
+    at = next(at for at in range(3, 99) if all(32 < token < 127 for token in free[at : at + 2]))
+    text = chr(free[at]) + chr(free[at + 1])
+    first = next(n for n in range(2, 99) if text in tokenizer.decode(free[:n]))
+    stopped = engine.generate([Request([5, 6], Sampling(stop_strings=("no such", text)), seed=3)])[
+        0
+    ]
+    assert stopped.ids == free[:first]
+    assert stopped.finish is FinishReason.STOP
+    with pytest.raises(ConfigError, match="tokenizer"):
+        TransformersEngine(model).submit([Request([5], Sampling(stop_strings=("x",)))])
+
+
+def test_a_reply_ends_with_the_context():
+    model = tiny_model("gpt2", n_positions=20, max_position_embeddings=20)
+    engine = TransformersEngine(model, end_ids=[])
+    requests = [Request(list(range(n)), seed=n) for n in (1, 8, 19)] * 2
+    completions = engine.generate(requests)
+    assert [len(done.ids) for done in completions] == [19, 12, 1] * 2
+    assert {done.finish for done in completions} == {FinishReason.LENGTH}
+    assert worst_error(model, requests, completions) <= TOLERANCE
+    again = engine.generate(requests)  # now every prompt is known
+    assert [done.ids for done in again] == [done.ids for done in completions]
+
+
+# --- the model afterwards -----------------------------------------------------------------
+
+
+def test_the_model_is_left_in_the_mode_it_was_in():
+    model = tiny_model("gpt2", attn_pdrop=0.5, resid_pdrop=0.5, embd_pdrop=0.5)
+    engine = TransformersEngine(model, end_ids=[])
+    model.train()
+    model.transformer.h[1].eval()
+    modes = [module.training for module in model.modules()]
+    requests = some_requests(8)
+    assert worst_error(model, requests, engine.generate(requests)) <= TOLERANCE  # no dropout
+    model.train()
+    model.transformer.h[1].eval()
+    engine.generate(requests)
+    engine.score([[1, 2, 3]])
+    assert [module.training for module in model.modules()] == modes
+    loss = model(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())

@@ -1,0 +1,199 @@
+"""The queue of the transformers engine: joining, leaving, and what is refused."""
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
+from llm_gym_agents.engines.transformers import decode, slots
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from tests.agents.engines.made_requests import TOLERANCE, some_requests
+from tests.agents.engines.truth import worst_error
+from tests.agents.tiny import VOCABULARY, tiny_model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+@pytest.fixture
+def engine(model):
+    return TransformersEngine(model, end_ids=[])
+
+
+# --- joining and leaving ------------------------------------------------------------------
+
+
+def test_new_prompts_join_while_others_run(model, engine):
+    requests = some_requests(60, most=25)
+    done = {}
+    waiting = list(requests)
+    most = 0
+    while waiting or engine.running:
+        engine.submit(waiting[:3])
+        del waiting[:3]
+        most = max(most, engine.running)
+        done.update((one.key, one) for one in engine.poll(timeout=0))
+    assert most > 12
+    completions = [done[request.key] for request in requests]
+    assert worst_error(model, requests, completions) <= TOLERANCE
+    alone = TransformersEngine(model, end_ids=[])
+    assert [alone.generate([request])[0].ids for request in requests] == [
+        one.ids for one in completions
+    ]
+
+
+def test_replies_are_returned_as_each_one_finishes(engine):
+    lengths = [9, 2, 5, 2, 30]
+    engine.submit(
+        Request([7], Sampling(max_tokens=length), seed=at, key=length)
+        for at, length in enumerate(lengths)
+    )
+    seen = []
+    while engine.running:
+        seen.append([done.key for done in engine.poll()])
+    assert seen == [[2, 2], [5], [9], [30]]
+
+
+def test_more_requests_than_rows_wait_their_turn(model):
+    engine = TransformersEngine(model, end_ids=[], max_rows=3)
+    requests = some_requests(11, most=6)
+    engine.submit(requests)
+    assert engine.running == 11
+    done = []
+    while engine.running:
+        done += engine.poll()
+    assert {one.key for one in done} == {request.key for request in requests}
+    by_key = {one.key: one for one in done}
+    assert worst_error(model, requests, [by_key[r.key] for r in requests]) <= TOLERANCE
+
+
+def test_poll_without_requests_returns_at_once(engine):
+    assert engine.poll() == []
+    assert engine.generate([]) == []
+
+
+def test_poll_comes_back_after_its_timeout_with_work_done(engine):
+    engine.submit([Request([1], Sampling(max_tokens=400))])
+    assert engine.poll(timeout=0) == []
+    for _ in range(399):
+        finished = engine.poll(timeout=0)
+    assert len(finished) == 1
+
+
+def test_cancel_drops_everything_and_returns_what_there_is(model):
+    engine = TransformersEngine(model, end_ids=[], max_rows=2)
+    engine.submit(Request([at], Sampling(max_tokens=50), seed=at, key=at) for at in range(4))
+    for _ in range(5):
+        engine.poll(timeout=0)
+    dropped = engine.cancel()
+    assert {done.key: len(done.ids) for done in dropped} == {0: 5, 1: 5, 2: 0, 3: 0}
+    assert {done.finish for done in dropped} == {FinishReason.CANCELLED}
+    assert engine.running == 0
+    assert engine.poll() == []
+    requests = some_requests(5)
+    assert worst_error(model, requests, engine.generate(requests)) <= TOLERANCE
+
+
+def test_an_interrupt_leaves_an_engine_that_works(model, engine, monkeypatch):
+    requests = some_requests(6, most=20)
+    wanted = engine.generate(requests)
+    calls = iter(range(100))
+
+    def interrupted(*args):
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return sample(*args)
+
+    sample = decode.sample
+    monkeypatch.setattr(decode, "sample", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.generate(requests)
+    assert engine.running == 0
+    assert [done.ids for done in engine.generate(requests)] == [done.ids for done in wanted]
+
+
+def test_a_wave_that_fails_is_still_waiting(engine, monkeypatch):
+    requests = some_requests(5)
+    wanted = engine.generate(requests)
+    engine.submit(requests)
+    with monkeypatch.context() as patch:
+        patch.setattr(decode, "sample", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.poll()
+    assert engine.running == 5
+    done = []
+    while engine.running:
+        done += engine.poll()
+    found = {one.key: one.ids for one in done}
+    assert [found[request.key] for request in requests] == [one.ids for one in wanted]
+
+
+def test_running_out_of_memory_loses_no_reply(model, engine, monkeypatch):
+    engine.submit([Request([1, 2, 3], Sampling(max_tokens=30), seed=1, key="first")])
+    engine.poll(timeout=0)
+    long = Request(list(range(200)), Sampling(max_tokens=3), seed=2, key="long")
+    engine.submit([long])
+    with monkeypatch.context() as patch:
+        calls = iter(range(100))
+
+        def grow(layer):
+            if next(calls) == 1:
+                raise torch.OutOfMemoryError("no room for the second layer")
+            _grow(layer)
+
+        _grow = slots._SlotLayer.grow
+        patch.setattr(slots._SlotLayer, "grow", grow)
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.poll()
+    done = []
+    while engine.running:
+        done += engine.poll()
+    requests = {"first": Request([1, 2, 3]), "long": long}
+    assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
+    assert sorted(len(one.ids) for one in done) == [3, 30]
+
+
+# --- refusals -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt", [[], list(range(512 // 2)) * 2, [0, VOCABULARY], [-1]])
+def test_a_prompt_that_cannot_be_answered_is_refused_with_all_others(engine, prompt):
+    with pytest.raises(ConfigError, match="must"):
+        engine.submit([Request([1]), Request(prompt)])
+    assert engine.running == 0
+
+
+def test_a_closed_engine_says_so(model):
+    engine = TransformersEngine(model)
+    engine.submit([Request([1])])
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        engine.generate([Request([1])])
+    with pytest.raises(EngineError, match="closed"):
+        engine.score([[1, 2]])
+
+
+def test_settings_are_checked(model):
+    with pytest.raises(ConfigError, match="max_rows"):
+        TransformersEngine(model, max_rows=0)
+    with pytest.raises(ConfigError, match=r"context_length must be in \[2, 512\]"):
+        TransformersEngine(model, context_length=1000)
+    engine = TransformersEngine(model, context_length=10)
+    assert len(engine.generate([Request([1, 2], seed=1)])[0].ids) <= 8
+    engine.submit([Request([1])])
+    with pytest.raises(ConfigError, match="idle"):
+        engine.generate([Request([1])])
+
+
+def test_logits_that_are_no_numbers_are_an_error():
+    model = tiny_model()
+    engine = TransformersEngine(model)
+    with torch.no_grad():
+        model.get_output_embeddings().weight[3, 3] = float("nan")
+    with pytest.raises(EngineError, match="not finite"):
+        engine.generate([Request([1, 2, 3])])
+    with pytest.raises(ConfigError, match="not finite"):
+        TransformersEngine(model)

@@ -1,0 +1,106 @@
+"""On a GPU: variable-length kernels, sampling and updates give what the CPU gives."""
+
+import copy
+
+import pytest
+import torch
+
+from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.text.chat import ChatFormat
+from tests.agents.learn.test_model import batch
+from tests.agents.learn.test_ppo import data, gradients, training
+from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(autouse=True)
+def exact_float32():
+    """TF32 would hide a real difference behind a rounding one."""
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+
+
+def on_gpu(family="llama", dtype=torch.float32):
+    # A head of 32 numbers is the smallest that the variable-length kernel takes.
+    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    return tiny_model(family, **wide).to("cuda", dtype)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral"])
+def test_the_variable_length_kernel_reads_like_one_by_one(family):
+    lm = on_gpu(family, torch.bfloat16)
+    inputs = [tensor.cuda() for tensor in batch()]
+    with torch.no_grad():
+        found = PolicyValueModel(lm)(*inputs).log_prob_T
+        exact = PolicyValueModel(copy.deepcopy(lm).float())(*inputs).log_prob_T
+    ids, lengths, positions, actions = inputs
+    with torch.no_grad():
+        logits = torch.cat([lm(input_ids=s[None]).logits[0] for s in ids.split(lengths.tolist())])
+    alone = logits.float().log_softmax(-1)[positions].gather(-1, actions[:, None]).squeeze(-1)
+    rounding = (alone - exact).abs().max()
+    assert (found - exact).abs().max() <= 2 * rounding + 1e-2
+
+
+def test_the_variable_length_kernel_has_gradients():
+    lm = on_gpu(dtype=torch.bfloat16)
+    inputs = [tensor.cuda() for tensor in batch()]
+    exact = copy.deepcopy(lm).float()
+    PolicyValueModel(exact)(*inputs).log_prob_T.mean().backward()
+    PolicyValueModel(lm)(*inputs).log_prob_T.mean().backward()
+    for (name, ours), theirs in zip(lm.named_parameters(), exact.parameters(), strict=True):
+        close = torch.nn.functional.cosine_similarity(
+            ours.grad.float().flatten(), theirs.grad.flatten(), dim=0
+        )
+        assert close > 0.98, name
+
+
+def test_float32_on_the_gpu_equals_the_cpu():
+    lm = on_gpu()
+    inputs = batch()
+    gpu = PolicyValueModel(lm)(*(tensor.cuda() for tensor in inputs)).log_prob_T
+    cpu = PolicyValueModel(copy.deepcopy(lm).cpu())(*inputs).log_prob_T
+    torch.testing.assert_close(gpu.cpu(), cpu, atol=1e-4, rtol=1e-4)
+
+
+def test_what_the_engine_samples_on_a_gpu_is_what_the_trainer_scores():
+    lm = on_gpu()
+    policy = LLMPolicy(
+        TransformersEngine(lm), ChatFormat.from_tokenizer(tiny_tokenizer()),
+        sampling=Sampling(max_tokens=12),
+    )  # fmt: skip
+    pool = TextEnvPool("llm_gym/GuessTheNumber-v0", 8, rules="system")
+    rollout = EpisodeCollector(pool, policy).collect([EpisodeTask(at, at) for at in range(16)])
+    found = rollout.data.to("cuda")
+    with torch.no_grad():
+        scores = PolicyValueModel(lm)(
+            found.ids_S, found.sequence_lengths_Q, found.position_T, found.action_T
+        )
+    torch.testing.assert_close(scores.log_prob_T, found.sampler_log_prob_T, atol=1e-4, rtol=0)
+
+
+def test_an_update_on_the_gpu_has_the_gradient_of_one_on_the_cpu():
+    model = PolicyValueModel(on_gpu())
+    other = copy.deepcopy(model).cpu()
+    gpu = gradients(PPO(model, training()), data())
+    cpu = gradients(PPO(other, training()), data())
+    for name, gradient in cpu.items():
+        torch.testing.assert_close(gpu[name].cpu(), gradient, atol=1e-4, rtol=1e-3, msg=name)
+
+
+def test_a_bfloat16_model_trains_and_its_loss_is_finite():
+    model = PolicyValueModel(on_gpu(dtype=torch.bfloat16))
+    metrics = PPO(model, training(ppo_epochs=2)).update(data())
+    assert metrics["train/grad_norm"] > 0

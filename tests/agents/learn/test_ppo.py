@@ -1,0 +1,266 @@
+"""PPO: gradients equal a hand-written loss, any cut gives the same step, faults stop it."""
+
+import copy
+
+import pytest
+import torch
+
+from llm_gym_agents.batch.pack import Packer
+from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.ppo import PPO, NotFiniteError
+from tests.agents.tiny import tiny_model
+
+
+def data(seed=0, terminated=(True, False, True, True), history=True):
+    """Four episodes of two turns each, with rewards on the last token of each turn."""
+    g = torch.Generator().manual_seed(seed)
+    fields = {name: [] for name in ("ids", "sequences", "position", "ends", "reward", "boot")}
+    lengths, per_episode = [], []
+    for over in terminated:
+        tokens, count = 0, 0
+        for turn in range(2):
+            prompt = torch.randint(256, (int(torch.randint(3, 9, (1,), generator=g)),), generator=g)
+            reply = torch.randint(256, (int(torch.randint(1, 5, (1,), generator=g)),), generator=g)
+            first = len(fields["ids"]) + len(prompt) - 1
+            fields["position"] += range(first, first + len(reply))
+            fields["ids"] += [*prompt.tolist(), *reply.tolist()]
+            if history and turn:
+                fields["sequences"][-1] += len(prompt) + len(reply)
+            else:
+                fields["sequences"].append(len(prompt) + len(reply))
+                count += 1
+            fields["ends"] += [False] * (len(reply) - 1) + [True]
+            fields["reward"] += [0.0] * (len(reply) - 1) + [float(torch.rand(1, generator=g))]
+            tokens += len(reply)
+        if not over:
+            fields["ids"] += [7, 8, 9]
+            if history:
+                fields["sequences"][-1] += 3
+            else:
+                fields["sequences"].append(3)
+                count += 1
+        fields["boot"].append(NO_POSITION if over else len(fields["ids"]) - 1)
+        lengths.append(tokens)
+        per_episode.append(count)
+    ids, position = torch.tensor(fields["ids"]), torch.tensor(fields["position"])
+    log_prob = -torch.rand(len(position), generator=g)
+    return RolloutData(
+        ids_S=ids,
+        sequence_lengths_Q=torch.tensor(fields["sequences"]),
+        position_T=position,
+        action_T=ids[position + 1],
+        sampler_log_prob_T=log_prob,
+        version_T=torch.zeros(len(position), dtype=torch.int64),
+        turn_ends_T=torch.tensor(fields["ends"]),
+        reward_T=torch.tensor(fields["reward"]),
+        lengths_E=torch.tensor(lengths),
+        sequences_E=torch.tensor(per_episode),
+        terminated_E=torch.tensor(terminated),
+        bootstrap_E=torch.tensor(fields["boot"]),
+        group_E=torch.tensor([0, 0, 1, 1]),
+        episode_E=torch.arange(4),
+        batch_size=[],
+    )
+
+
+def training(**settings):
+    config = ConfigStore().training
+    defaults = {"batch_size": 4, "mini_batch_size": 4, "ppo_epochs": 1, "learning_rate": 1e-3}
+    for name, value in (defaults | settings).items():
+        setattr(config, name, value)
+    return config
+
+
+def make(model=None, **settings):
+    if model is None:
+        model = PolicyValueModel(tiny_model())
+        torch.nn.init.normal_(model.value_head.weight, std=0.1)
+    return PPO(model, training(**settings))
+
+
+def gradients(ppo, batch):
+    """The gradient of the first optimizer step of an update."""
+    found = {}
+
+    def keep(optimizer, args, kwargs):
+        if not found:
+            found.update(
+                (name, p.grad.clone())
+                for name, p in ppo.model.named_parameters()
+                if p.grad is not None
+            )
+
+    ppo.optimizer.register_step_pre_hook(keep)
+    ppo.update(batch)
+    return found
+
+
+def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value=0.5):
+    """PPO with token-level GAE, written out: one loss, one episode at a time, in plain loops."""
+    with torch.no_grad():
+        old = model(batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.action_T)
+        old_value = model.value(old.hidden_TC).squeeze(-1)
+        hidden = model.read(batch.ids_S, batch.sequence_lengths_Q)
+    advantages, returns, at = [], [], 0
+    for e, n in enumerate(batch.lengths_E.tolist()):
+        v, r = old_value[at : at + n].tolist(), batch.reward_T[at : at + n].tolist()
+        cut = not batch.terminated_E[e]
+        after = model.value(hidden[batch.bootstrap_E[e]][None]).item() if cut else 0.0
+        carry, own = 0.0, []
+        for t in reversed(range(n)):
+            delta = r[t] + gamma * after - v[t]
+            carry = delta + gamma * lam * carry
+            own.insert(0, carry)
+            after = v[t]
+        advantages += own
+        returns += [a + x for a, x in zip(own, v, strict=True)]
+        at += n
+    advantage, target = torch.tensor(advantages), torch.tensor(returns)
+    advantage = (advantage - advantage.mean()) / (advantage.var() + 1e-8).sqrt()
+    new = model(batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.action_T)
+    ratio = (new.log_prob_T - old.log_prob_T).exp()
+    weight = (old.log_prob_T - batch.sampler_log_prob_T).exp().clamp(max=2.0)
+    surrogate = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+    critic = 0.5 * (model.value(new.hidden_TC).squeeze(-1) - target) ** 2
+    loss = (-surrogate * weight + value * critic - entropy * new.entropy_T).mean()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+SETTINGS = {"gamma": 0.9, "lam": 0.8, "discount": "token", "entropy_coef": 0.01}
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_the_gradient_is_that_of_a_hand_written_loss(history):
+    batch, ppo = data(history=history), make(**SETTINGS)
+    expected = hand_written(copy.deepcopy(ppo.model), batch)
+    found = gradients(ppo, batch)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("agg", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+def test_cutting_a_batch_into_micro_batches_changes_no_gradient(agg):
+    model = PolicyValueModel(tiny_model())
+    whole = gradients(make(copy.deepcopy(model), loss_agg=agg), data())
+    cut = gradients(make(copy.deepcopy(model), loss_agg=agg, micro_batch_tokens=1), data())
+    for name, gradient in whole.items():
+        torch.testing.assert_close(cut[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_a_pack_holds_whole_episodes_whatever_their_order():
+    batch = data()
+    packer = Packer(batch)
+    pack = packer.take(torch.tensor([3, 1]))
+    assert pack.ids_S[pack.position_T + 1].equal(pack.action_T)
+    assert pack.lengths_M.tolist() == batch.lengths_E[[3, 1]].tolist()
+    assert pack.bootstrap_M.tolist() == [NO_POSITION, pack.ids_S.numel() - 1]
+    assert [p.episodes_M.tolist() for p in packer.within(range(4), 1)] == [[0], [1], [2], [3]]
+    assert len(packer.within(range(4), 10_000)) == 1
+
+
+def test_a_cut_episode_is_worth_what_comes_after_it():
+    ppo = make()
+    scores = ppo.score(Packer(data()))
+    assert scores.bootstrap_E[1] != 0
+    assert scores.bootstrap_E[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0]
+
+
+def broken(**changes):
+    batch = data()
+    for name, change in changes.items():
+        change(getattr(batch, name))
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (lambda: broken(reward_T=lambda r: r.fill_(1.0)), "a reward must sit on the last"),
+        (lambda: broken(action_T=lambda a: a.add_(1)), "must be the id after its position"),
+        (lambda: broken(lengths_E=lambda n: n.add_(1)), "must add up to the sampled tokens"),
+        (lambda: broken(bootstrap_E=lambda b: b.fill_(-1)), "a position to bootstrap from"),
+    ],
+)
+def test_a_batch_that_does_not_fit_together_is_refused(batch, message):
+    with pytest.raises(ValueError, match=message):
+        make().update(batch())
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_step_and_keeps_the_batch():
+    ppo = make()
+    before = copy.deepcopy(ppo.model.state_dict())
+    batch = data()
+    with torch.no_grad():
+        ppo.model.value_head.bias.fill_(1e38)
+    before["value_head.bias"] = ppo.model.value_head.bias.clone()
+    with pytest.raises((NotFiniteError, ValueError)) as caught:
+        ppo.update(batch)
+    if isinstance(caught.value, NotFiniteError):
+        assert "ids" in caught.value.batch
+    for name, tensor in ppo.model.state_dict().items():
+        assert tensor.equal(before[name]), name
+
+
+def test_critic_warm_up_leaves_the_policy_alone():
+    ppo = make()
+    before = copy.deepcopy(ppo.model.state_dict())
+    ppo.update(data(), critic_only=True)
+    after = ppo.model.state_dict()
+    assert all(after[name].equal(before[name]) for name in before if name.startswith("lm."))
+    assert not after["value_head.weight"].equal(before["value_head.weight"])
+
+
+def test_early_stopping_ends_the_passes_when_the_policy_has_moved():
+    patient = make(ppo_epochs=4, learning_rate=0.05).update(data())
+    hasty = make(ppo_epochs=4, learning_rate=0.05, kl_early_stop=1e-6).update(data())
+    assert patient["train/epochs"] == 4
+    assert hasty["train/epochs"] < 4
+
+
+def test_the_rate_scales_the_step():
+    model = PolicyValueModel(tiny_model())
+    still = make(copy.deepcopy(model))
+    still.update(data(), rate=0.0)
+    for a, b in zip(still.model.parameters(), model.parameters(), strict=True):
+        assert a.equal(b)
+
+
+@pytest.mark.parametrize(
+    "estimator", ["grpo", "rloo", "dr_grpo", "opo", "gpg", "reinforce_plus_plus"]
+)
+def test_estimators_without_a_critic_train_a_model_without_one(estimator):
+    model = PolicyValueModel(tiny_model(), critic="none")
+    before = copy.deepcopy(model.state_dict())
+    metrics = make(model, adv_estimator=estimator, group_size=2).update(data())
+    assert "loss/value" not in metrics
+    assert any(not tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("loss", ["gspo", "cispo", "gpg"])
+def test_every_policy_loss_steps(loss):
+    metrics = make(policy_loss=loss).update(data())
+    assert metrics["train/grad_norm"] > 0
+
+
+def test_a_separate_critic_learns_without_moving_the_policy_through_its_loss():
+    model = PolicyValueModel(tiny_model(), critic="separate")
+    torch.nn.init.normal_(model.value_head.weight, std=0.1)
+    critic = copy.deepcopy(model.critic_lm.state_dict())
+    make(model).update(data())
+    assert any(not t.equal(critic[n]) for n, t in model.critic_lm.state_dict().items())
+
+
+def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
+    model = PolicyValueModel(tiny_model())
+    other = PolicyValueModel(tiny_model(seed=5), critic="none")
+    ppo = PPO(model, training(use_kl_in_reward=True, kl_coef=0.1), other)
+    metrics = ppo.update(data())
+    assert metrics["kl/reference"] != 0
+    assert metrics["kl/coef"] == 0.1
+    same = PPO(model, training(use_kl_in_loss=True, kl_coef=0.1), other).update(data())
+    assert same["policy/ref_kl"] > 0

@@ -1,0 +1,74 @@
+"""The learning rate falls as its schedule says; the difficulty follows success."""
+
+import math
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.learn.schedule import Curriculum, learning_rate_factor
+
+
+def factors(kind, total=10, warmup=0):
+    return [learning_rate_factor(kind, at, total, warmup) for at in range(total)]
+
+
+def test_a_constant_rate_stays():
+    assert factors("constant") == [1.0] * 10
+
+
+def test_a_linear_rate_falls_by_equal_steps_and_would_be_0_after_the_run():
+    assert factors("linear", 4) == [1.0, 0.75, 0.5, 0.25]
+    assert learning_rate_factor("linear", 4, 4, 0) == 0.0
+
+
+def test_a_cosine_rate_falls_from_1_over_a_half_in_the_middle_towards_0():
+    found = factors("cosine")
+    assert found[0] == 1.0
+    assert math.isclose(found[5], 0.5)
+    assert found == sorted(found, reverse=True)
+    assert math.isclose(learning_rate_factor("cosine", 10, 10, 0), 0.0, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["constant", "linear", "cosine"])
+def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind):
+    found = factors(kind, warmup=4)
+    assert found[:4] == [0.2, 0.4, 0.6, 0.8]
+    assert found[4:] == factors(kind, total=6)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_a_run_that_goes_on_past_its_end_does_not_learn_backwards(kind):
+    assert learning_rate_factor(kind, 25, 10, 0) == 0.0
+
+
+def test_a_run_of_nothing_but_warm_up_is_no_division_by_zero():
+    assert [learning_rate_factor("linear", at, 2, 2) for at in range(3)] == [1 / 3, 2 / 3, 1.0]
+
+
+def test_an_unknown_schedule_is_refused():
+    with pytest.raises(ConfigError, match="constant, linear or cosine, got 'square'"):
+        learning_rate_factor("square", 0, 10, 0)
+
+
+def test_the_difficulty_rises_above_the_target_and_falls_below_half_of_it():
+    curriculum = Curriculum(target=0.6, step=0.25)
+    assert curriculum.update(0.7) == 0.25
+    assert curriculum.update(0.7) == 0.5
+    assert curriculum.update(0.6) == 0.5  # at the target it stays
+    assert curriculum.update(0.3) == 0.5  # and so it does down to half of it
+    assert curriculum.update(0.2) == 0.25
+
+
+def test_the_difficulty_never_leaves_0_to_1():
+    curriculum = Curriculum(step=0.4)
+    assert curriculum.update(0.0) == 0.0
+    assert [curriculum.update(1.0) for _ in range(4)] == [0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_curriculum_goes_on_from_the_difficulty_it_was_at():
+    whole, first = Curriculum(), Curriculum()
+    successes = [0.9, 0.8, 0.1, 0.5, 1.0]
+    expected = [whole.update(success) for success in successes]
+    begun = [first.update(success) for success in successes[:2]]
+    second = Curriculum(difficulty=first.difficulty)
+    assert begun + [second.update(success) for success in successes[2:]] == expected

@@ -1,0 +1,159 @@
+"""Any Gymnasium environment in the pool, the trainer and the commands, without a line of code."""
+
+import functools
+import json
+import sys
+
+import gymnasium as gym
+import pytest
+import torch
+from torchrl.envs.utils import check_env_specs
+
+from llm_gym import cli
+from llm_gym.as_text.env import AsTextEnv
+from llm_gym.episodes import read_episodes
+from llm_gym.errors import ConfigError
+from llm_gym.wrappers import AsText
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
+from tests.agents.small_run import small
+from tests.agents.tiny import save_tiny
+from tests.legacy.test_old_gym import Walk
+
+REGISTERS = """
+import gymnasium as gym
+gym.register("OurPole-v0", "our_poles:Pole", max_episode_steps=4)
+from gymnasium.envs.classic_control import CartPoleEnv
+class Pole(CartPoleEnv): pass
+"""
+
+
+def play(pool, reply, episodes=3):
+    """Play some episodes in which every reply is ``reply``."""
+    pool.assign([EpisodeTask(id=at, seed=at) for at in range(episodes)])
+    data = pool.reset()
+    while pool.unfinished:
+        rows = data["observation"].shape[0]
+        data["action"] = torch.tensor([pool.texts.add(reply)] * rows)
+        data["cut"] = torch.full((rows,), int(Cut.NO))
+        _, data = pool.step_and_maybe_reset(data)
+    return pool.take_finished()
+
+
+SOURCES = {
+    "id": "MountainCar-v0",
+    "spec": gym.spec("MountainCar-v0"),
+    "environment": gym.make("MountainCar-v0"),
+    "environment in text": AsText(gym.make("MountainCar-v0")),
+    "factory": functools.partial(gym.make, "MountainCar-v0"),
+    "by the id of all": functools.partial(AsTextEnv, env_id="MountainCar-v0"),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_whatever_is_handed_over_is_played_in_text(source):
+    episodes = play(TextEnvPool(source, 2), "do nothing", 2)
+    for episode in episodes.values():
+        assert "A car stands in a valley" in episode.states[0]
+        assert episode.total_reward == -200.0
+        assert (episode.num_turns, str(episode.stop_reason)) == (200, "max_steps")
+        assert not episode.success
+
+
+def test_it_keeps_torchrls_specs():
+    check_env_specs(TextEnvPool("CartPole-v1", 2))
+
+
+def test_settings_go_to_the_environment_and_to_its_words():
+    pool = TextEnvPool(
+        "CartPole-v1", 1, sutton_barto_reward=True, rules="system", penalty=0.5, max_invalid=2
+    )
+    [episode] = play(pool, "sing", 1).values()
+    assert episode.rewards == [-0.5, -0.5]
+    assert episode.reset_info["system_prompt"].startswith("A pole stands")
+    assert [info["valid_action"] for info in episode.infos] == [False, False]
+    [episode] = play(pool, "push left", 1).values()
+    assert episode.rewards[0] == 0.0
+    assert episode.rewards[-1] == -1.0
+
+
+def test_it_is_played_in_workers_too():
+    [episode] = play(TextEnvPool("CartPole-v1", 1, workers=1), "push left", 1).values()
+    assert episode.infos[-1]["move"] == "push left"
+
+
+@pytest.mark.parametrize("source", [Walk, Walk()], ids=["class", "object"])
+def test_an_environment_of_old_gym_is_played_in_text(source):
+    episodes = play(TextEnvPool(source, 2), "right", 4).values()
+    assert all(episode.total_reward == 1.0 for episode in episodes)
+
+
+def test_legal_patterns_are_handed_out_for_constrained_decoding():
+    pool = TextEnvPool("Blackjack-v1", 1, patterns=True)
+    pool.assign([EpisodeTask(id=0, seed=0)])
+    assert pool.texts[int(pool.reset()["pattern"])] == "(?:stick|hit)"
+
+
+def test_a_pool_of_what_is_no_environment_is_refused():
+    with pytest.raises(ConfigError, match="no environment 'Nothing-v0'"):
+        TextEnvPool("Nothing-v0", 1)
+    with pytest.raises(ConfigError, match="as_gym takes"):
+        TextEnvPool(3, 1)
+
+
+def test_a_trainer_trains_on_any_id(tmp_path):
+    config = small(tmp_path, environment={"env_id": "FrozenLake-v1"})
+    config.environment.env_kwargs = {"is_slippery": False, "action_format": "tag"}
+    trainer = PPOTrainer(config)
+    history = trainer.fit()
+    trainer.cleanup()
+    assert len(history or trainer.metrics_history) == 1
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "our_poles.py").write_text(REGISTERS)
+    before = dict(gym.registry)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    forget(before)
+
+
+def forget(before):
+    gym.registry.clear()
+    gym.registry.update(before)
+    sys.modules.pop("our_poles", None)
+
+
+def test_eval_imports_a_package_and_plays_its_id(here, capsys):
+    model = save_tiny(here / "model")
+    arguments = ["--model", model, "--episodes", "2", "--max-tokens", "2", "--json", "--out", "x"]
+    assert cli.main(["eval", "OurPole-v0", *arguments]) == 2
+    assert "there is no environment 'OurPole-v0'" in capsys.readouterr().err
+    assert cli.main(["eval", "OurPole-v0", "--import", "our_poles", *arguments]) == 0
+    [result] = json.loads(capsys.readouterr().out)
+    assert (result["env"], result["episodes"]) == ("OurPole-v0", 2)
+    [first, _] = read_episodes(here / "x/OurPole-v0.jsonl")
+    assert first.reset_info["system_prompt"].startswith("A pole stands"), "its class has words"
+
+
+def test_a_run_on_an_imported_id_is_resumed_without_importing_it_again(here, capsys):
+    before = dict(gym.registry)
+    command = ["train", "OurPole-v0", "--import", "our_poles", "--smoke"]
+    assert cli.main([*command, "--checkpoint.output-dir", "run"]) == 0
+    config = ConfigStore.load(here / "run/config.json")
+    assert config.environment.env_id == "our_poles:OurPole-v0"
+    config.training.num_epochs = 2
+    config.save(here / "run/config.json")
+    forget(before)
+    assert cli.main(["resume", "run"]) == 0
+    assert "iteration 2/2" in capsys.readouterr().out
+
+
+def test_sft_data_takes_any_id_that_has_the_player(here):
+    command = ["sft-data", "CartPole-v1", "--episodes", "2", "--player"]
+    assert cli.main([*command, "random"]) == 0
+    assert len((here / "sft.jsonl").read_text().splitlines()) == 2
+    assert cli.main([*command, "solver"]) == 2

@@ -1,0 +1,131 @@
+"""Constrained decoding: the environment says what it can use, the engine is told."""
+
+import re
+
+import gymnasium as gym
+import pytest
+from torchrl.envs.utils import check_env_specs
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import Request, Sampling
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.evaluation import rollout
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.text.chat import ChatFormat
+from tests.agents.rollouts.test_play import Diary, tasks
+from tests.agents.scripted import ScriptedEngine
+from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+GAME, GUESS = "llm_gym/TextGameEasy-v0", "llm_gym/GuessTheNumber-v0"
+
+
+def policy_of(engine, **settings):
+    return LLMPolicy(engine, ChatFormat.from_tokenizer(tiny_tokenizer()), **settings)
+
+
+class Held(ScriptedEngine):
+    """Plays random usable actions, and knows from a twin of each episode which those are."""
+
+    def __init__(self, env_id, **how):
+        super().__init__(say=self._play, **how)
+        self.env_id, self.twins, self.patterns = env_id, {}, []
+
+    def _play(self, request):
+        seed = request.key
+        if seed not in self.twins:
+            self.twins[seed] = gym.make(self.env_id, rules="system").unwrapped
+            self.twins[seed].reset(seed=seed)
+        twin, pattern = self.twins[seed], request.sampling.pattern
+        assert pattern == twin.action_pattern()
+        action = twin.random_action()
+        assert re.fullmatch(pattern, action)
+        twin.step(action)
+        self.patterns.append(pattern)
+        return list(action.encode())
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("env_id", [GAME, GUESS, "llm_gym/Echo-v0"])
+def test_each_request_has_the_pattern_of_its_environment_now(env_id, barrier):
+    engine = Held(env_id, ready=lambda running: running[-1:])
+    policy = policy_of(engine, barrier=barrier)
+    result = rollout(
+        env_id, policy, 12, num_envs=5, constrained=True, env_kwargs={"rules": "system"}
+    )
+    assert len(result.episodes) == 12
+    assert result.invalid == 0.0
+    if env_id == GAME:
+        assert len(set(engine.patterns)) > 10, "they change with what can be done"
+
+
+def test_without_it_a_request_has_no_pattern_but_the_one_of_its_sampling():
+    seen = []
+    engine = ScriptedEngine(say=lambda request: seen.append(request.sampling.pattern) or [65])
+    rollout(GUESS, policy_of(engine), 2)
+    assert set(seen) == {None}
+    seen.clear()
+    rollout(GUESS, policy_of(engine, sampling=Sampling(pattern="[0-9]+")), 2)
+    assert set(seen) == {"[0-9]+"}
+
+
+def test_the_pool_shows_patterns_only_where_they_are_asked_for():
+    check_env_specs(TextEnvPool(GUESS, 3, patterns=True))
+    assert "pattern" not in TextEnvPool(GUESS, 3).reset().keys()  # noqa: SIM118 - a TensorDict
+
+
+def test_a_row_without_an_episode_has_no_pattern():
+    pool = TextEnvPool(GUESS, 3, patterns=True)
+    pool.assign([EpisodeTask(0, 0)])
+    handles = pool.reset()["pattern"].tolist()
+    assert handles[0] > 0
+    assert handles[1:] == [0, 0]
+    assert re.fullmatch(pool.texts[handles[0]], gym.make(GUESS).unwrapped._format.render("7"))
+
+
+def test_somebody_elses_environment_in_text_has_patterns_too():
+    seen = []
+
+    def say(request):
+        seen.append(request.sampling.pattern)
+        return list(b"push left")
+
+    rollout("CartPole-v1", policy_of(ScriptedEngine(say=say)), 1, constrained=True)
+    assert all(pattern and re.fullmatch(pattern, "push left") for pattern in seen), seen[0]
+
+
+def test_an_environment_without_patterns_is_refused():
+    collector = EpisodeCollector(TextEnvPool(Diary, 2, patterns=True), policy_of(ScriptedEngine()))
+    with pytest.raises(ConfigError, match=r"patterns=True needs environments with action_pattern"):
+        collector.play(tasks([0, 1]))
+
+
+def test_the_transformers_engine_refuses_a_pattern():
+    engine = TransformersEngine(tiny_model())
+    sentence = "replies held to a pattern need backend='vllm' or 'sglang'"
+    with pytest.raises(ConfigError, match=sentence):
+        engine.submit([Request([1]), Request([1, 2], Sampling(pattern="a+"))])
+    assert engine.running == 0
+    policy = policy_of(engine)
+    with pytest.raises(ConfigError, match=sentence):
+        rollout(GUESS, policy, 2, constrained=True)
+    assert engine.running == 0
+    assert len(rollout(GUESS, policy, 2).episodes) == 2
+
+
+@pytest.mark.slow
+def test_patterns_come_out_of_worker_processes():
+    engine = Held("llm_gym/Echo-v0")
+    result = rollout(
+        "llm_gym/Echo-v0",
+        policy_of(engine),
+        6,
+        num_envs=4,
+        workers=2,
+        constrained=True,
+        env_kwargs={"rules": "system"},
+    )
+    assert result.invalid == 0.0
+    assert engine.patterns

@@ -1,0 +1,203 @@
+"""A model plays: tokens in, tokens out, through pool, policy and TorchRL's collector."""
+
+import itertools
+
+import gymnasium as gym
+import pytest
+import torch
+
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
+from llm_gym.errors import ConfigError
+from llm_gym_agents.batch.rollout_data import NO_POSITION
+from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.evaluation import rollout
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.text.chat import ChatFormat
+from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+
+class Diary(gym.Env):
+    """Writes down what it is told; lasts ``seed % 3 + 1`` turns, cut after that if seed is odd."""
+
+    observation_space = action_space = AnyText(10_000)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seed, self.told = seed, []
+        return f"I am {seed}.", {"system_prompt": f"You talk to {seed}."}
+
+    def step(self, action):
+        self.told.append(action)
+        over = len(self.told) == self.seed % 3 + 1
+        obs = f"{self.seed} was told {len(self.told)}."
+        return obs, float(len(self.told)), over and self.seed % 2 == 0, over and self.seed % 2, {}
+
+
+def make(env=Diary, rows=3, family="llama", context="history", length=None, **sampling):
+    engine = TransformersEngine(tiny_model(family), context_length=length)
+    policy = LLMPolicy(
+        engine,
+        ChatFormat.from_tokenizer(tiny_tokenizer()),
+        sampling=Sampling(**{"max_tokens": 12, **sampling}),
+        context=context,
+        run_seed=7,
+    )
+    return EpisodeCollector(TextEnvPool(env, rows), policy)
+
+
+def tasks(seeds):
+    return [EpisodeTask(100 + seed, seed, seed) for seed in seeds]
+
+
+@pytest.mark.parametrize("context", ["history", "observation"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2"])
+def test_what_was_sampled_is_what_the_trainer_scores(context, family):
+    collector = make(family=family, context=context)
+    data = collector.collect(tasks(range(8))).data
+    model = PolicyValueModel(collector.policy.engine.model)
+    with torch.no_grad():
+        inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.action_T)
+        trained = model(*inputs).log_prob_T
+    torch.testing.assert_close(trained, data.sampler_log_prob_T, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("context", ["history", "observation"])
+def test_the_ids_say_what_was_said(context):
+    collector = make(context=context)
+    rollout_ = collector.collect(tasks(range(6)))
+    chat, tokenizer = collector.policy.chat, tiny_tokenizer()
+    sequences = rollout_.data.ids_S.split(rollout_.data.sequence_lengths_Q.tolist())
+    at = 0
+    for episode, count in zip(rollout_.episodes, rollout_.data.sequences_E.tolist(), strict=True):
+        text = "".join(tokenizer.decode(ids) for ids in sequences[at : at + count])
+        at += count
+        assert f"You talk to {episode.seed}." in text
+        states = episode.states if episode.truncated[-1] else episode.states[:-1]
+        assert all(state in text for state in states)
+        assert all(chat.text_of(tokenizer.encode(a)) == a for a in episode.actions if a.isascii())
+
+
+def test_a_batch_is_the_named_episodes_in_order_with_rewards_on_last_tokens():
+    rollout_ = make(rows=2).collect(tasks([5, 3, 4, 0, 8]))
+    data = rollout_.data
+    assert [episode.seed for episode in rollout_.episodes] == [0, 3, 4, 5, 8]
+    assert data.episode_E.tolist() == [100, 103, 104, 105, 108]
+    turns = [seed % 3 + 1 for seed in (0, 3, 4, 5, 8)]
+    assert int(data.turn_ends_T.sum()) == sum(turns)
+    rewards = list(itertools.chain.from_iterable(range(1, n + 1) for n in turns))
+    assert data.reward_T[data.turn_ends_T].tolist() == [float(r) for r in rewards]
+    assert not data.reward_T[~data.turn_ends_T].any()
+
+
+def test_only_cut_episodes_have_a_position_to_bootstrap_from():
+    data = make().collect(tasks([2, 3])).data
+    assert data.terminated_E.tolist() == [True, False]
+    assert data.bootstrap_E[0] == NO_POSITION
+    last = data.sequence_lengths_Q.sum() - 1
+    assert data.bootstrap_E[1] == last, "after the final observation"
+
+
+def test_what_is_sampled_depends_on_neither_rows_nor_order():
+    few = make(rows=2).collect(tasks(range(7)))
+    many = make(rows=7).collect(tasks(reversed(range(7))))
+    assert [e.actions for e in few.episodes] == [e.actions for e in many.episodes]
+    assert any(action for episode in few.episodes for action in episode.actions)
+
+
+def test_the_run_seed_changes_what_is_sampled():
+    one, two = make(), make()
+    two.policy.run_seed = 8
+    first, second = (c.collect(tasks(range(4))).episodes for c in (one, two))
+    assert [e.actions for e in first] != [e.actions for e in second]
+
+
+def test_batches_follow_each_other_without_a_trace():
+    collector = make()
+    collector.collect(tasks(range(5)))
+    again = collector.collect(tasks(range(5, 11)))
+    fresh = make().collect(tasks(range(5, 11)))
+    assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
+    assert again.data.ids_S.equal(fresh.data.ids_S)
+
+
+def test_an_episode_that_outgrows_the_context_is_cut_not_shortened():
+    data = make(rows=1, length=150, max_tokens=20)
+    rollout_ = data.collect(tasks([5]))
+    episode = rollout_.episodes[0]
+    assert episode.stop_reason is StopReason.CONTEXT
+    assert 1 <= episode.num_turns < 3
+    assert int(rollout_.data.sequence_lengths_Q.max()) <= 150
+    assert rollout_.data.bootstrap_E[0] == rollout_.data.ids_S.numel() - 1
+
+
+def test_a_first_prompt_that_does_not_fit_is_reported_as_unplayed():
+    rollout_ = make(rows=2, length=30).collect(tasks([0, 1]))
+    assert rollout_.episodes == []
+    assert [episode.stop_reason for episode in rollout_.unplayed] == [StopReason.CONTEXT] * 2
+
+
+def test_two_episodes_of_one_id_are_refused():
+    with pytest.raises(ConfigError, match="an id of its own"):
+        make().collect([EpisodeTask(1, 0), EpisodeTask(1, 1)])
+
+
+def test_a_context_of_another_kind_is_refused():
+    with pytest.raises(ConfigError, match="context must be 'history' or 'observation', got 'all'"):
+        make(context="all")
+
+
+def test_a_system_prompt_of_ones_own_replaces_the_environments():
+    collector = make()
+    collector.policy.system_prompt = "Be brief."
+    text = tiny_tokenizer().decode(collector.collect(tasks([0])).data.ids_S)
+    assert "Be brief." in text
+    assert "You talk to" not in text
+
+
+def test_greedy_play_is_the_same_whatever_the_seed():
+    collector = make()
+    with collector.policy.greedily():
+        first, _ = collector.play(tasks(range(3)))
+        collector.policy.run_seed = 99
+        second, _ = collector.play(tasks(range(3)))
+    assert [e.actions for e in first] == [e.actions for e in second]
+    assert collector.policy.sampling.temperature == 1.0
+
+
+def test_a_policy_acts_without_torchrl_and_remembers_each_row():
+    policy = make().policy
+    first = policy.act(["Hello.", "Good day."], system_prompt="Be kind.")
+    assert len(first) == 2
+    assert all(isinstance(text, str) for text in first)
+    grown = [len(talk.ids) for talk in policy._open.values()]
+    policy.act(["And now?", "And then?"])
+    assert all(
+        a < b for a, b in zip(grown, (len(t.ids) for t in policy._open.values()), strict=True)
+    )
+    policy.act(["A new one.", "Still here."], new=[True, False])
+    assert [talk.turns for talk in policy._open.values()] == [1, 3]
+
+
+def test_rollout_reports_success_with_its_interval_and_writes_records(tmp_path):
+    policy = make().policy
+    path = tmp_path / "episodes.jsonl"
+    result = rollout(
+        "llm_gym/Memory-v0",
+        policy,
+        12,
+        num_envs=4,
+        records=str(path),
+        env_kwargs={"rules": "system"},
+    )
+    low, high = result.interval
+    assert low <= result.success <= high
+    assert len(path.read_text().splitlines()) == 12
+    assert result.summary()["episodes"] == 12
+    assert result.normalised is not None
+    assert "success" in str(result)

@@ -1,0 +1,185 @@
+"""TextEnvPool: named episodes, partial resets, and environments that fail."""
+
+import os
+
+import gymnasium as gym
+import pytest
+import torch
+from tensordict import TensorDict
+from torchrl.envs.utils import check_env_specs
+
+import llm_gym
+from llm_gym.core.outcome import StopReason
+from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask
+from tests.agents.odd import Crashing, CrashingAtReset, Dying, Hanging, Tagged
+
+GUESS = "llm_gym/GuessTheNumber-v0"
+
+
+def answer(pool, data, cut=()):
+    """Reply to every row by repeating what it said."""
+    texts = pool.texts.read(data["observation"].tolist())
+    actions = [pool.texts.add(f"reply to {text}") for text in texts]
+    cuts = [Cut.CONTEXT if at in cut else Cut.NO for at in range(len(texts))]
+    data["action"], data["cut"] = torch.tensor(actions), torch.tensor(cuts)
+    return data
+
+
+def play(pool, tasks, steps=40):
+    """Play ``tasks`` through TorchRL's own stepping, with partial resets."""
+    pool.assign(tasks)
+    data = pool.reset()
+    for _ in range(steps):
+        _, data = pool.step_and_maybe_reset(answer(pool, data))
+    return pool.take_finished()
+
+
+TASKS = [EpisodeTask(id=10 + seed, seed=seed, group=seed // 2) for seed in range(9)]
+
+
+def test_keeps_torchrls_specs():
+    check_env_specs(TextEnvPool(GUESS, 3))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_named_episode_is_played_once_and_whole(workers):
+    pool = TextEnvPool(Tagged, 4, workers=workers)
+    finished = play(pool, TASKS)
+    assert sorted(finished) == [task.id for task in TASKS]
+    assert pool.unfinished == 0
+    for task in TASKS:
+        episode = finished[task.id]
+        turns = task.seed % 4 + 1
+        assert episode.states == [f"seed {task.seed} turn {at}" for at in range(turns + 1)]
+        assert episode.rewards == [float(at + 1) for at in range(turns)]
+        assert episode.dones == [False] * (turns - 1) + [True]
+        assert (episode.seed, episode.group) == (task.seed, task.group)
+    pool.close()
+
+
+def test_rows_without_an_episode_are_idle():
+    pool = TextEnvPool(Tagged, 4)
+    pool.assign(TASKS[:2])
+    data = pool.reset()
+    assert data["episode"].tolist() == [10, 11, IDLE, IDLE]
+    after = pool.step(answer(pool, data))["next"]
+    assert after["done"].squeeze(-1).tolist() == [True, False, True, True]
+    assert after["reward"].squeeze(-1).tolist() == [1.0, 0.0 + 1.0, 0.0, 0.0]
+
+
+def test_a_cut_ends_the_episode_as_truncated_without_a_step():
+    pool = TextEnvPool(Tagged, 2)
+    pool.assign([EpisodeTask(0, 3), EpisodeTask(1, 7)])
+    data = pool.step(answer(pool, pool.reset()))["next"]
+    after = pool.step(answer(pool, data.exclude("reward"), cut=[0]))["next"]
+    assert after["truncated"].squeeze(-1).tolist() == [True, False]
+    assert after["terminated"].squeeze(-1).tolist() == [False, False]
+    episode = pool.take_finished()[0]
+    assert episode.stop_reason is StopReason.CONTEXT
+    assert episode.num_turns == 1
+    assert episode.truncated == [True]
+    assert episode.final_state == "seed 3 turn 1"
+
+
+def test_an_environment_that_raises_ends_its_episode_and_the_run_goes_on(caplog):
+    pool = TextEnvPool(Crashing, 3)
+    finished = play(pool, TASKS)
+    assert sorted(finished) == [task.id for task in TASKS]
+    broken = finished[12]
+    assert broken.stop_reason is StopReason.ERROR
+    assert broken.truncated == [False, True]
+    assert broken.rewards == [1.0, 0.0]
+    assert finished[16].stop_reason is not StopReason.ERROR, "the same row plays on"
+    assert "the database is gone" in pool.failures[0]
+    assert "episode 12" in caplog.text
+
+
+def test_an_environment_that_raises_at_reset_costs_its_episode_only():
+    pool = TextEnvPool(CrashingAtReset, 3)
+    finished = play(pool, TASKS)
+    assert finished[12].stop_reason is StopReason.ERROR
+    assert finished[12].num_turns == 0
+    assert sum(episode.num_turns > 0 for episode in finished.values()) == len(TASKS) - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env", "timeout"), [(Hanging, 1.5), (Dying, 30.0)])
+def test_an_environment_that_hangs_or_dies_is_replaced(env, timeout):
+    pool = TextEnvPool(env, 3, workers=3, timeout=timeout)
+    finished = play(pool, TASKS)
+    assert sorted(finished) == [task.id for task in TASKS]
+    assert finished[12].stop_reason is StopReason.ERROR
+    others = [finished[task.id] for task in TASKS if task.seed % 3 != 2]
+    assert all(episode.stop_reason is not StopReason.ERROR for episode in others)
+    pool.close()
+
+
+def test_the_games_own_flags_and_system_prompt_arrive():
+    pool = TextEnvPool(GUESS, 2, rules="system", low=1, high=2, max_turns=1)
+    pool.assign([EpisodeTask(0, 0), EpisodeTask(1, 1)])
+    data = pool.reset()
+    assert "from 1 to 2" in pool.texts[int(data["system"][0])]
+    data["action"] = torch.tensor([pool.texts.add("1"), pool.texts.add("1")])
+    data["cut"] = torch.zeros(2, dtype=torch.int64)
+    after = pool.step(data)["next"]
+    assert after["terminated"].all()
+    assert not after["truncated"].any()
+
+
+def test_options_reach_the_environment():
+    pool = TextEnvPool("llm_gym/TextGameEasy-v0", 2)
+    pool.assign([EpisodeTask(0, 0, options={"split": "test"}), EpisodeTask(1, 1)])
+    pool.reset()
+    split = llm_gym.core.splits.split_of
+    assert split(pool._rows.envs[0].unwrapped.instance_id()) == "test"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        GUESS,
+        gym.spec(GUESS),
+        GuessTheNumberEnv,
+        lambda: GuessTheNumberEnv(high=9),
+        gym.make(GUESS),
+        GuessTheNumberEnv(high=9),
+        SimpleGameEnvironment({"max_steps": 5}),
+    ],
+    ids=["id", "spec", "class", "factory", "instance with a spec", "bare instance", "legacy"],
+)
+def test_environments_come_in_many_forms(source):
+    pool = TextEnvPool(source, 2)
+    first = pool.texts.read(pool.reset()["observation"].tolist())
+    assert all(first)
+    assert pool._rows.envs[0].unwrapped is not pool._rows.envs[1].unwrapped
+
+
+def test_an_environment_that_cannot_be_copied_is_asked_for_as_a_function():
+    env = GuessTheNumberEnv()
+    env.connection = open(os.devnull)  # noqa: SIM115
+    with pytest.raises(ConfigError, match="pass a function that makes one"):
+        TextEnvPool(env, 2)
+    env.connection.close()
+
+
+def test_without_tasks_it_plays_for_ever_from_its_seed():
+    pool = TextEnvPool(GUESS, 2)
+    pool.set_seed(5)
+    data = pool.reset()
+    assert data["episode"].tolist() == [0, 1]
+    again = TextEnvPool(GUESS, 2)
+    again.set_seed(5)
+    assert pool.texts.read(data["observation"].tolist()) == again.texts.read(
+        again.reset()["observation"].tolist()
+    )
+
+
+def test_random_actions_are_legal_moves():
+    pool = TextEnvPool(GUESS, 3)
+    data = pool.reset()
+    assert isinstance(pool.rand_action(data), TensorDict)
+    assert all(1 <= int(text) <= 20 for text in pool.texts.read(data["action"].tolist()))

@@ -1,0 +1,173 @@
+"""Tokenizers made on the spot read games cheaply and speak to them."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from llm_gym.core.spaces import AnyText
+from llm_gym.errors import ConfigError
+from llm_gym.registry.suite import ENVS
+from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
+
+EASY = "llm_gym/TextGameEasy-v0"
+
+
+@pytest.fixture(scope="module")
+def easy():
+    return word_tokenizer(collect_vocabulary([EASY], episodes=100))
+
+
+def ids_of(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False).input_ids
+
+
+def test_a_game_it_has_not_seen_is_read_word_by_word(easy):
+    env = gym.make(EASY, rules="system")
+    strange = total = 0
+    for seed in range(10_000, 10_030):
+        observation, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            ids = ids_of(easy, observation)
+            assert len(ids) == len(observation.split())
+            total += len(ids)
+            strange += ids.count(easy.unk_token_id)
+            action = env.unwrapped.oracle_action()
+            observation, _, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+    assert total > 2_000
+    assert strange == 0
+
+
+def test_every_move_comes_back_as_the_game_understands_it(easy):
+    env = gym.make(EASY, rules="system")
+    env.reset(seed=10_000)
+    for action in env.unwrapped.legal_actions():
+        ids = ids_of(easy, action)
+        assert easy.unk_token_id not in ids
+        assert easy.decode([easy.bos_token_id, *ids, easy.eos_token_id], True) == action
+    env.step(easy.decode(ids_of(easy, env.unwrapped.oracle_action())))
+    assert env.unwrapped.turns_left == env.unwrapped.max_turns - 1
+
+
+def test_the_answer_to_an_unusable_move_is_read_too(easy):
+    env = gym.make(EASY, rules="system")
+    for action in ("", "xyzzy", "take rope rope"):
+        env.reset(seed=10_001)
+        observation = env.step(action)[0]
+        assert easy.unk_token_id not in ids_of(easy, observation), observation
+
+
+def test_the_vocabulary_of_the_demo_is_small(easy):
+    assert len(easy) < 128
+
+
+def test_spaces_and_line_breaks_separate_words_and_cost_nothing():
+    tokenizer = word_tokenizer(["in hall go"])
+    assert ids_of(tokenizer, "\n in \t\nhall\n\n go ") == ids_of(tokenizer, "in hall go")
+    assert ids_of(tokenizer, "\n \n") == []
+
+
+def test_a_word_is_the_same_in_a_sentence_and_in_a_move():
+    tokenizer = word_tokenizer(["Say blue. Exits: north, east!"])
+    assert ids_of(tokenizer, "blue")[0] in ids_of(tokenizer, "Say blue.")
+    assert tokenizer.unk_token_id not in ids_of(tokenizer, "north east , Exits")
+    assert tokenizer.tokenize("3.14 a.b .") == ["<unk>", "<unk>", "."]
+
+
+def test_special_tokens_are_four_and_come_first_whatever_the_texts_say():
+    tokenizer = word_tokenizer(["<eos> f a <pad> >", "b e d c"])
+    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    assert tokens == ["<pad>", "<bos>", "<eos>", "<unk>", ">", *"abcdef"]
+    assert tokenizer.pad_token_id != tokenizer.eos_token_id
+
+
+def test_the_vocabulary_does_not_depend_on_the_order_of_texts():
+    texts = ["go north", "take rope", "in hall"]
+    assert word_tokenizer(texts).get_vocab() == word_tokenizer(texts[::-1]).get_vocab()
+
+
+@settings(deadline=None)
+@given(text=st.text())
+def test_any_text_becomes_known_words_or_unknown_ones(easy, text):
+    ids = ids_of(easy, text)
+    assert all(0 <= at < len(easy) for at in ids)
+
+
+@settings(deadline=None)
+@given(text=st.text())
+def test_bytes_give_every_text_back(text):
+    tokenizer = byte_tokenizer()
+    ids = ids_of(tokenizer, text.replace("<", "("))
+    assert bytes(ids).decode() == tokenizer.decode(ids) == text.replace("<", "(")
+
+
+def test_bytes_that_are_no_text_do_not_raise():
+    tokenizer = byte_tokenizer()
+    assert tokenizer.decode([0xC3, ord("a")]) == "\ufffda"
+    assert len(tokenizer) == 259
+    assert tokenizer.convert_tokens_to_ids(["<pad>", "<bos>", "<eos>"]) == [256, 257, 258]
+
+
+@pytest.mark.parametrize("make", [byte_tokenizer, lambda: word_tokenizer(["go north."])])
+def test_a_tokenizer_survives_saving_and_loading(make, tmp_path):
+    tokenizer = make()
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    text = "go  north.\nxyzzy é <eos>"
+    assert loaded(text).input_ids == tokenizer(text).input_ids
+    assert loaded(text).input_ids[0] == loaded.bos_token_id
+    assert loaded.decode(loaded(text).input_ids) == tokenizer.decode(tokenizer(text).input_ids)
+    assert loaded.special_tokens_map == tokenizer.special_tokens_map
+    assert loaded.get_vocab() == tokenizer.get_vocab()
+
+
+@pytest.mark.parametrize("env_id", [row.id for row in ENVS])
+def test_a_vocabulary_can_be_collected_from_every_environment(env_id):
+    texts = collect_vocabulary([env_id], episodes=2)
+    assert len(texts) == len(set(texts)) > 2
+    assert texts == collect_vocabulary([env_id], episodes=2)
+    assert texts != collect_vocabulary([env_id], episodes=4, seed=2)
+
+
+def test_the_rules_are_read_when_asked_for():
+    rules = gym.make(EASY, rules="system").unwrapped.system_prompt
+    assert rules not in collect_vocabulary([EASY], episodes=1)
+    assert rules in collect_vocabulary([EASY], episodes=1, rules=True)
+
+
+class Parrot(gym.Env[str, str]):
+    """A text environment of somebody else: no players, no rules, no limit of its own."""
+
+    observation_space = AnyText(20)
+    action_space = gym.spaces.Text(5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "Hello", {}
+
+    def step(self, action):
+        return f"You said {action}", 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(("limit", "turns"), [(3, 3), (None, 1_000)])
+def test_an_environment_of_somebody_else_is_played_in_its_own_action_space(
+    limit, turns, monkeypatch
+):
+    monkeypatch.setattr(gym.envs.registration, "registry", {})
+    gym.register("Parrot-v0", Parrot, max_episode_steps=limit)
+    texts = collect_vocabulary(["Parrot-v0"], episodes=1)
+    said = [text for text in texts if text.startswith("You said ")]
+    assert texts[0] == "Hello"
+    assert turns * 0.8 < len(said) <= turns
+    assert all(text.removeprefix("You said ") in Parrot.action_space for text in said)
+    assert texts == collect_vocabulary(["Parrot-v0"], episodes=1)
+
+
+def test_no_episodes_is_an_error():
+    with pytest.raises(ConfigError, match="episodes must be at least 1, got 0"):
+        collect_vocabulary([EASY], episodes=0)

@@ -1,0 +1,163 @@
+"""``PPOTrainer``: a fault is one sentence, and nothing is lost."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from llm_gym.errors import LLMGymError
+from llm_gym_agents import (
+    PPOTrainer,
+)
+from llm_gym_agents.learn.ppo import NotFiniteError
+from llm_gym_agents.run.metrics import read_metrics
+from tests.agents.small_run import BreaksOnce, NeverBegins, Odd, small
+from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+
+def one_sentence(caught):
+    assert isinstance(caught.value, LLMGymError)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def wrong(tmp_path, **sections):
+    return lambda: PPOTrainer(small(tmp_path, **sections), Odd)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda p: wrong(p, ray={"use_ray": True})(), "ray.use_ray must be False, got True"),
+        (lambda p: wrong(p, training={"group_size": 3})(), "multiple of training.group_size"),
+        (lambda p: wrong(p, training={"adv_estimator": "grpo"})(), "at least 2"),
+        (lambda p: wrong(p, model={"local_path": "./nowhere"})(), "no model folder './nowhere'"),
+        (lambda p: wrong(p, model={"model_name": "no/such-model"})(), "no model could be loaded"),
+        (lambda p: PPOTrainer(small(p)), "set config.environment.env_id, got neither"),
+        (lambda p: PPOTrainer(small(p), Odd, dataset=[]), "got both"),
+        (lambda p: PPOTrainer(small(p), Odd, model=tiny_model()), "needs its tokenizer"),
+        (lambda p: PPOTrainer(small(p), "llm_gym/Ecko-v0"), "no environment 'llm_gym/Ecko-v0'"),
+        (lambda p: PPOTrainer(small(p), Odd).fit(num_epochs=0), "training.num_epochs must be"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(tmp_path, make, says, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(LLMGymError) as caught:
+        make(tmp_path)
+    assert says in one_sentence(caught)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tokenizer_that_does_not_fit_the_model(tmp_path):
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens([f"<{at}>" for at in range(10)])
+    with pytest.raises(LLMGymError) as caught:
+        PPOTrainer(small(tmp_path), Odd, model=tiny_model(), tokenizer=tokenizer)
+    assert "at most the 264 tokens of the model's embedding, got 271" in one_sentence(caught)
+
+
+def test_an_environment_that_never_begins(tmp_path):
+    trainer = PPOTrainer(small(tmp_path), NeverBegins)
+    with pytest.raises(LLMGymError) as caught:
+        trainer.fit()
+    trainer.cleanup()
+    assert "no episode of iteration 0 could be played" in one_sentence(caught)
+    assert "no such level" in str(caught.value)
+
+
+def test_an_environment_that_breaks_now_and_then_costs_its_episodes_only(tmp_path):
+    config = small(tmp_path, training={"batch_size": 8, "mini_batch_size": 8})
+    trainer = PPOTrainer(config, BreaksOnce)
+    [row] = trainer.fit()
+    trainer.cleanup()
+    assert 0 < row["episode/failed"] < 1
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e38])
+def test_a_reward_that_is_no_number_stops_the_run(tmp_path, reward):
+    trainer = PPOTrainer(small(tmp_path), type("Bad", (Odd,), {"reward": reward}))
+    before = {name: tensor.clone() for name, tensor in trainer.lm.state_dict().items()}
+    with pytest.raises((LLMGymError, ValueError)) as caught:
+        trainer.fit()
+    trainer.cleanup()
+    assert "\n" not in str(caught.value)
+    assert all(trainer.lm.state_dict()[name].equal(before[name]) for name in before)
+
+
+def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
+    config = small(tmp_path, training={"num_iters_per_epoch": 2})
+    trainer = PPOTrainer(config, Odd)
+
+    def spoil(trainer, row):
+        with torch.no_grad():
+            trainer.model.value_head.bias.fill_(1e30)
+
+    trainer.callbacks.append(spoil)
+    with pytest.raises(NotFiniteError) as caught:
+        trainer.fit()
+    trainer.cleanup()
+    [saved] = tmp_path.glob("not-finite-*.safetensors")
+    assert str(saved) in one_sentence(caught)
+    assert {"ids", "action", "advantage"} <= load_file(saved).keys()
+    assert len(read_metrics(tmp_path)) == 1
+
+
+def test_weights_that_blew_up_are_one_sentence(tmp_path):
+    config = small(tmp_path, training={"learning_rate": 1e30, "num_iters_per_epoch": 3})
+    trainer = PPOTrainer(config, Odd, reward_fn=lambda t: len(t.actions[0]))
+    with pytest.raises(LLMGymError) as caught:
+        trainer.fit()
+    trainer.cleanup()
+    assert "not finite" in one_sentence(caught)
+
+
+def test_the_folder_of_another_run_is_left_alone(tmp_path):
+    trainer = PPOTrainer(small(tmp_path / "theirs"), Odd)
+    trainer.fit()
+    kept = trainer.save_checkpoint(tmp_path / "elsewhere")
+    trainer.cleanup()
+    theirs = {p: p.read_bytes() for p in (tmp_path / "theirs").rglob("*") if p.is_file()}
+    for load in (False, True):
+        other = PPOTrainer(small(tmp_path / "theirs", training={"seed": 5}), Odd)
+        if load:
+            other.load_checkpoint(kept)
+        with pytest.raises(LLMGymError) as caught:
+            other.fit(num_epochs=3)
+        other.cleanup()
+        assert "must be a new folder" in one_sentence(caught)
+    assert theirs == {p: p.read_bytes() for p in (tmp_path / "theirs").rglob("*") if p.is_file()}
+
+
+def test_a_checkpoint_goes_on_in_a_new_folder(tmp_path):
+    trainer = PPOTrainer(small(tmp_path / "old"), Odd)
+    trainer.fit()
+    kept = trainer.save_checkpoint(tmp_path / "kept")
+    trainer.cleanup()
+    other = PPOTrainer(small(tmp_path / "new"), Odd)
+    other.load_checkpoint(kept)
+    other.fit(num_epochs=2)
+    other.cleanup()
+    assert [row["iteration"] for row in read_metrics(tmp_path / "new")] == [2]
+
+
+def test_what_the_config_says_now_wins_over_the_checkpoint(tmp_path):
+    trainer = PPOTrainer(small(tmp_path / "old"), Odd)
+    trainer.fit()
+    kept = trainer.save_checkpoint(tmp_path / "kept")
+    trainer.cleanup()
+    changes = {"learning_rate": 0.5, "weight_decay": 0.25, "adam_beta1": 0.5}
+    other = PPOTrainer(small(tmp_path / "new", training=changes), Odd)
+    other.load_checkpoint(kept)
+    other.cleanup()
+    group = other.ppo.optimizer.param_groups[0]
+    assert (group["base_lr"], group["weight_decay"], group["betas"][0]) == (0.5, 0.25, 0.5)
+
+
+def test_a_checkpoint_without_a_reference_is_refused_where_one_is_needed(tmp_path):
+    trainer = PPOTrainer(small(tmp_path / "old"), Odd)
+    kept = trainer.save_checkpoint(tmp_path / "kept")
+    trainer.cleanup()
+    other = PPOTrainer(small(tmp_path / "new", training={"use_kl_in_loss": True}), Odd)
+    with pytest.raises(LLMGymError) as caught:
+        other.load_checkpoint(kept)
+    other.cleanup()
+    assert "needs a checkpoint that has one" in one_sentence(caught)

@@ -1,0 +1,139 @@
+"""vLLM in a process of its own: it works, and when it dies or hangs nobody else does."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from llm_gym.errors import LLMGymError
+from llm_gym_agents.build import tiny_llama
+from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.vllm.engine import VLLMEngine
+from llm_gym_agents.text.tokenizers import byte_tokenizer
+from tests.agents.vllm.test_sampling import asked, largest_gap
+
+
+def children():
+    """Return the processes that this one started and that are alive, with theirs."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                parents[int(stat.parent.name)] = int(parent)
+    found, todo = set(), [os.getpid()]
+    while todo:
+        own = [pid for pid, parent in parents.items() if parent == todo[-1]]
+        todo.pop()
+        todo += own
+        found.update(own)
+    return found
+
+
+def drain(engine):
+    while engine.running:
+        engine.poll()
+
+
+@pytest.fixture
+def separate(folder):
+    before = children()
+    made = VLLMEngine(folder, dtype="float32", eager=True, separate=True, stall_s=20)
+    made.processes = children() - before
+    assert made.processes
+    yield made
+    made.close()
+    deadline = time.monotonic() + 20
+    while (alive := children() & made.processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive, "every process that vLLM started has ended"
+    waiting = [thread.name for thread in threading.enumerate() if not thread.daemon]
+    assert waiting == ["MainThread"], "nothing that Python would wait for at its end"
+
+
+def send(engine, what):
+    for process in engine.processes & children():
+        os.kill(process, what)
+
+
+def test_a_separate_process_samples_takes_weights_outlives_an_interrupt_and_dies(separate, lm):
+    requests = asked()
+    assert largest_gap(lm, requests, separate.generate(requests)) <= 1e-4
+    for weight in lm.parameters():
+        weight.data.mul_(1.1)
+    separate.update_weights(served_weights(lm), 1)
+    replies = separate.generate(requests)
+    assert largest_gap(lm, requests, replies) <= 1e-4
+
+    separate.submit(asked(max_tokens=400))
+    separate.poll(0.0)
+    send(separate, signal.SIGSTOP)  # so that it is waited for, and has something to say later
+    send(separate, signal.SIGINT)  # a terminal interrupts every process
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        drain(separate)
+    send(separate, signal.SIGCONT)
+    assert separate.cancel()
+    assert [again.ids for again in separate.generate(requests)] == [said.ids for said in replies]
+
+    separate.submit(asked(max_tokens=400))
+    separate.poll(0.0)
+    send(separate, signal.SIGKILL)
+    with pytest.raises(EngineError, match="vLLM lost its process; it was ended with") as e:
+        drain(separate)
+    assert "\n" not in str(e.value)
+    assert separate.running == 0
+    with pytest.raises(EngineError, match="the engine is closed"):
+        separate.submit(requests)
+
+
+def test_a_process_that_hangs_is_given_up(separate, lm, monkeypatch):
+    separate.generate(asked(1))
+    separate.stall_s = 2.0
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(separate, "close", lambda: None)
+            separate.submit(asked(max_tokens=400))
+            send(separate, signal.SIGSTOP)
+            with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with"):
+                drain(separate)
+        send(separate, signal.SIGCONT)
+        separate.cancel()
+        send(separate, signal.SIGSTOP)
+        with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with 0 replies"):
+            separate.update_weights(served_weights(lm), 1)
+    finally:
+        send(separate, signal.SIGCONT)
+
+
+def test_a_cache_that_holds_no_reply_is_one_sentence_at_the_start(tmp_path):
+    tokenizer = byte_tokenizer()
+    shape = {"hidden_size": 64, "heads": 2, "layers": 16, "context_length": 200_000}
+    tiny_llama(tokenizer, **shape).save_pretrained(tmp_path)
+    with pytest.raises(EngineError, match=r"could not start with .* (KV|GiB|memory)") as found:
+        VLLMEngine(str(tmp_path), dtype="float32", eager=True)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"max_model_len": 100_000}, r"could not start with .*: .*max_model_len \(100000\)"),
+        ({"dtype": "float7"}, "could not start with .*: .*dtype"),
+        ({"max_model_len": 0}, "max_model_len must be a whole number, at least 1, got 0"),
+        ({"max_rows": 0}, "max_rows must be a whole number, at least 1, got 0"),
+        ({"cache_gb": 0.5}, "cache_gb must be a whole number, at least 1, got 0.5"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size must be a whole number"),
+        ({"gpu_memory_utilization": 2}, r"gpu_memory_utilization in \(0, 1\], got 600.0 and 2"),
+        ({"stall_s": 0}, "stall_s must be above 0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_sentence(folder, settings, sentence):
+    with pytest.raises(LLMGymError, match=sentence) as found:
+        VLLMEngine(folder, eager=True, **settings)
+    assert "\n" not in str(found.value)

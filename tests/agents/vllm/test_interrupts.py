@@ -1,0 +1,151 @@
+"""What is broken off, refused or dropped leaves nothing behind in vLLM."""
+
+import contextlib
+import os
+import signal
+import time
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
+from llm_gym_agents.engines.vllm import runtime as vllm_runtime
+from tests.agents.vllm.conftest import prompts
+from tests.agents.vllm.test_sampling import asked, largest_gap
+
+
+def core(engine):
+    """Return the part of vLLM that plans and computes."""
+    return engine._engine.engine_core.engine_core
+
+
+def interrupt_once(monkeypatch, owner, name):
+    usual, left = getattr(owner, name), [True]
+
+    def interrupted(*args, **kwargs):
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        return usual(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+def test_an_interrupt_between_planning_and_computing_does_not_spoil_the_cache(
+    engine, lm, monkeypatch
+):
+    long = [Request(prompt, Sampling(max_tokens=8)) for prompt in prompts(2, 200)]
+    interrupt_once(monkeypatch, core(engine).model_executor, "execute_model")
+    with pytest.raises(KeyboardInterrupt):
+        engine.generate(long)
+    assert engine.running == 0
+    assert largest_gap(lm, long, engine.generate(long)) <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["add_request", "step"])
+def test_an_interrupt_leaves_nothing_running(engine, monkeypatch, name):
+    with monkeypatch.context() as patched:
+        interrupt_once(patched, engine._engine, name)
+        with pytest.raises(KeyboardInterrupt):
+            engine.generate(asked(max_tokens=100))
+        assert engine.running == engine._engine.get_num_unfinished_requests() == 0
+        interrupt_once(patched, engine._engine, name)
+        with pytest.raises(KeyboardInterrupt):
+            engine.score(prompts(3, 20))
+        assert engine._engine.get_num_unfinished_requests() == 0
+    assert not core(engine).scheduler.has_unfinished_requests()
+
+
+def test_nothing_of_what_was_dropped_is_taken_for_something_later(engine):
+    clean = [reply.ids for reply in engine.generate(asked())]
+    engine.submit([Request(r.prompt, Sampling(max_tokens=200), 99, "old") for r in asked()])
+    engine.poll(0.0)
+    engine.cancel()
+    engine.submit(asked())  # under other names, whatever was still on its way
+    found = {}
+    while engine.running:
+        found |= {reply.key: reply.ids for reply in engine.poll()}
+    assert [found[f"row {seed}"] for seed in range(8)] == clean
+    assert len(found) == 8
+
+
+@pytest.mark.parametrize("pattern", ["(open", "a{2,1}", "[z-a]", "(?P<name>", "\0"])
+def test_a_pattern_that_cannot_be_used_costs_no_other_reply(engine, pattern):
+    engine.submit(asked(2, max_tokens=30))
+    good, bad = asked(2)
+    bad = Request(bad.prompt, Sampling(max_tokens=8, pattern=pattern), key="bad")
+    with pytest.raises(ConfigError, match="vLLM refuses a request: ") as found:
+        engine.submit([good, bad])
+    assert "\n" not in str(found.value)
+    assert engine.running == 2
+    done = []
+    while engine.running:
+        done += engine.poll()
+    assert {reply.finish for reply in done} <= {FinishReason.STOP, FinishReason.LENGTH}
+    assert len(done) == 2
+
+
+def test_a_prefix_cache_that_is_kept_is_no_update(engine, lm, monkeypatch):
+    """vLLM only logs that it did not empty it: samples would be half of the old weights."""
+    monkeypatch.setattr(engine, "close", lambda: None)
+    held = engine._engine.add_request("held", {"prompt_token_ids": [1] * 50}, asked_by_vllm())
+    engine._engine.step()
+    try:
+        with pytest.raises(EngineError, match="vLLM did not empty its prefix cache"):
+            engine.update_weights(served_weights(lm), 5)
+        assert engine.version == 0
+    finally:
+        engine._engine.abort_request([held], internal=True)
+    engine.update_weights(served_weights(lm), 0)
+
+
+def asked_by_vllm():
+    from vllm import SamplingParams
+
+    return SamplingParams(max_tokens=100, detokenize=False, ignore_eos=True)
+
+
+def test_an_interrupt_ends_a_start_whatever_vllm_does_about_it(folder, monkeypatch):
+    import vllm
+
+    def swallows(*args, **settings):  # as vLLM does while it waits for its process
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return "started nonetheless"
+
+    monkeypatch.setattr(vllm, "LLM", swallows)
+    with pytest.raises(KeyboardInterrupt):
+        vllm_runtime.start(folder, separate=True, cache_gb=1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_process_of_vllms_ends_when_its_owner_is_killed():
+    from llm_gym_agents.engines.vllm.worker import WorkerSide
+
+    read, write = os.pipe()
+    owner = os.fork()
+    if owner == 0:
+        worker = os.fork()
+        if worker == 0:
+            WorkerSide().llm_gym_follow(os.getppid())
+            os.write(write, b"%d" % os.getpid())
+        time.sleep(60)
+        os._exit(0)
+    worker = int(os.read(read, 20))
+    time.sleep(0.2)
+    assert is_alive(worker)
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    deadline = time.monotonic() + 10
+    while is_alive(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_alive(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

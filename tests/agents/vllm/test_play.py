@@ -1,0 +1,48 @@
+"""A served model plays environments."""
+
+import pytest
+
+from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.evaluation import rollout
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.text.chat import ChatFormat
+
+ENV = "llm_gym/GuessTheNumberEasy-v0"
+
+
+def play(engine, *, barrier, episodes=24, envs=8):
+    engine._llm.reset_prefix_cache()
+    chat = ChatFormat.from_tokenizer(engine.tokenizer)
+    policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=6), barrier=barrier)
+    collector = EpisodeCollector(TextEnvPool(ENV, envs, rules="system"), policy)
+    try:
+        return collector.collect([EpisodeTask(at, at) for at in range(episodes)])
+    finally:
+        collector.close()
+
+
+def test_with_a_barrier_two_runs_are_equal_to_the_bit(engine):
+    one, two = play(engine, barrier=True), play(engine, barrier=True)
+    assert one.data.sampler_log_prob_T.tolist() == two.data.sampler_log_prob_T.tolist()
+    assert [e.actions for e in one.episodes] == [e.actions for e in two.episodes]
+
+
+def test_without_a_barrier_the_same_named_episodes_are_played(engine):
+    waiting, flowing = play(engine, barrier=True), play(engine, barrier=False)
+    assert [e.episode_id for e in flowing.episodes] == list(range(24))
+    assert [e.actions for e in flowing.episodes] == [e.actions for e in waiting.episodes]
+    assert flowing.data.sampler_log_prob_T.tolist() == pytest.approx(
+        waiting.data.sampler_log_prob_T.tolist(), abs=1e-4
+    )
+
+
+def test_a_model_held_to_the_legal_moves_never_errs(engine):
+    chat = ChatFormat.from_tokenizer(engine.tokenizer)
+    policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=6))
+    free = rollout(ENV, policy, 8, env_kwargs={"rules": "system"})
+    held = rollout(ENV, policy, 8, env_kwargs={"rules": "system"}, constrained=True)
+    assert free.invalid > 0.5
+    assert held.invalid == 0.0

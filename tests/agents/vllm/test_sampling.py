@@ -1,0 +1,185 @@
+"""vLLM answers like the engine that samples with the trainer's own model."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import FinishReason, Request, Sampling
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.engines.vllm.runtime import parameters
+from tests.agents.vllm.conftest import prompts
+
+
+def asked(count=8, **sampling):
+    return [
+        Request(prompt, Sampling(**{"max_tokens": 16, **sampling}), seed=seed, key=f"row {seed}")
+        for seed, prompt in enumerate(prompts(count))
+    ]
+
+
+def largest_gap(lm, requests, replies, temperature=1.0):
+    """Return how far the engine's log-probs are from a float32 forward of ``lm``."""
+    own = TransformersEngine(lm)
+    gaps = []
+    for request, reply in zip(requests, replies, strict=True):
+        scored = own.score([[*request.prompt, *reply.ids]], temperature)[0]
+        gaps += [
+            abs(theirs - ours)
+            for theirs, ours in zip(reply.log_probs, scored[len(request.prompt) - 1 :], strict=True)
+        ]
+    return max(gaps)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probs_are_those_of_a_float32_forward(engine, lm, temperature):
+    requests = asked(temperature=temperature)
+    replies = engine.generate(requests)
+    assert all(len(reply.ids) == len(reply.log_probs) >= 1 for reply in replies)
+    assert largest_gap(lm, requests, replies, temperature) <= 1e-4
+
+
+def test_greedy_replies_are_those_of_the_transformers_engine(engine, lm):
+    requests = asked(temperature=0.0)
+    theirs = [reply.ids for reply in engine.generate(requests)]
+    assert theirs == [reply.ids for reply in TransformersEngine(lm).generate(requests)]
+
+
+def test_greedy_log_probs_are_those_of_temperature_one(engine, lm):
+    requests = asked(temperature=0.0)
+    assert largest_gap(lm, requests, engine.generate(requests)) <= 1e-4
+
+
+def test_a_seed_decides_what_is_sampled_whatever_else_runs(engine):
+    requests = asked()
+    together = [reply.ids for reply in engine.generate(requests)]
+    alone = [engine.generate([request])[0].ids for request in requests]
+    other = [Request(r.prompt, r.sampling, r.seed + 100) for r in requests]
+    assert together == alone
+    assert together != [reply.ids for reply in engine.generate(other)]
+
+
+def test_replies_come_back_under_the_keys_they_were_asked_with(engine):
+    engine.submit(asked())
+    found = []
+    while engine.running:
+        found += [reply.key for reply in engine.poll()]
+    assert sorted(found) == [f"row {seed}" for seed in range(8)]
+    assert engine.poll() == []
+
+
+def long_reply(engine, max_tokens):
+    """Return a request whose reply does not end by itself, and that reply."""
+    requests = asked(max_tokens=max_tokens)
+    replies = engine.generate(requests)
+    return next(
+        (request, reply)
+        for request, reply in zip(requests, replies, strict=True)
+        if reply.finish is FinishReason.LENGTH
+    )
+
+
+def test_a_stop_id_ends_the_reply_and_is_part_of_it(engine):
+    request, free = long_reply(engine, 16)
+    stop = free.ids[5]
+    sampling = replace(request.sampling, stop_ids=(stop,))
+    reply = engine.generate([Request(request.prompt, sampling, request.seed)])[0]
+    assert reply.ids == free.ids[: free.ids.index(stop) + 1]
+    assert reply.finish is FinishReason.STOP
+
+
+def test_a_stop_string_ends_the_reply_with_its_last_token(engine):
+    request, free = long_reply(engine, 32)
+    string = engine.tokenizer.decode(free.ids[6:8])
+    sampling = replace(request.sampling, stop_strings=(string,))
+    reply = engine.generate([Request(request.prompt, sampling, request.seed)])[0]
+    assert reply.finish is FinishReason.STOP
+    assert reply.ids == free.ids[: len(reply.ids)]
+    assert string in engine.tokenizer.decode(reply.ids)
+    assert string not in engine.tokenizer.decode(reply.ids[:-1])
+    assert len(reply.log_probs) == len(reply.ids)
+    assert engine.running == 0
+
+
+def test_top_k_one_is_greedy(engine):
+    greedy = [reply.ids for reply in engine.generate(asked(temperature=0.0))]
+    assert [reply.ids for reply in engine.generate(asked(top_k=1))] == greedy
+
+
+def test_a_pattern_holds_the_whole_reply(engine):
+    replies = engine.generate(asked(pattern="(go|look) (north|south)", max_tokens=32))
+    texts = [engine.tokenizer.decode(reply.ids, skip_special_tokens=True) for reply in replies]
+    assert all(re.fullmatch("(go|look) (north|south)", text) for text in texts), texts
+    assert len(set(texts)) > 1
+
+
+def test_a_pattern_made_of_escaped_words_is_no_noise(engine, capfd):
+    words = re.escape("go to room #1 & look~")
+    [reply] = engine.generate(asked(1, pattern=words, max_tokens=32))
+    text = engine.tokenizer.decode(reply.ids, skip_special_tokens=True)
+    assert text == "go to room #1 & look~"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_second_turn_reads_only_what_is_new(engine, monkeypatch):
+    known, take = [], engine._take
+
+    def note(output):
+        known.append(output.num_cached_tokens)
+        return take(output)
+
+    monkeypatch.setattr(engine, "_take", note)
+    opening = [at * at % 200 + 1 for at in range(300)]
+    [reply] = engine.generate([Request(opening, Sampling(max_tokens=8))])
+    engine.generate([Request([*opening, *reply.ids, 1, 2, 3], Sampling(max_tokens=1))])
+    first, second = known
+    assert first == 0
+    assert second >= 256, "all but the last block, of 128 tokens on a CPU"
+
+
+def test_vllm_is_asked_for_no_text_and_no_log_probs_but_those_of_the_reply():
+    made = parameters(Sampling(), limit=9, ends=frozenset({3, 2}), streamed=False)
+    assert (made.logprobs, made.prompt_logprobs, made.detokenize) == (0, None, False)
+    assert (made.max_tokens, made.stop_token_ids) == (9, [2, 3])
+
+
+def test_scores_are_those_of_the_transformers_engine(engine, lm):
+    sequences = prompts(3, 20)
+    theirs, ours = engine.score(sequences), TransformersEngine(lm).score(sequences)
+    for one, other in zip(theirs, ours, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    with pytest.raises(ConfigError, match="temperature 1 only"):
+        engine.score(sequences, temperature=0.5)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [
+        ([], "1 to 511 tokens"),
+        ([1] * 512, "1 to 511 tokens"),
+        ([100_000], r"token ids must be in \[0, "),
+        ([-1], r"token ids must be in \[0, "),
+    ],
+)
+def test_a_prompt_that_cannot_be_answered_is_refused_and_nothing_runs(engine, prompt, sentence):
+    good = Request([1, 2, 3], Sampling(max_tokens=4))
+    with pytest.raises(ConfigError, match=sentence):
+        engine.submit([good, Request(prompt, Sampling(max_tokens=4))])
+    assert engine.running == 0
+    assert len(engine.generate([good])) == 1
+
+
+def test_a_reply_never_leaves_the_context(engine):
+    reply = engine.generate([Request([5] * 500, Sampling(max_tokens=64))])[0]
+    assert len(reply.ids) <= 12
+
+
+def test_cancelled_replies_are_dropped_and_the_engine_goes_on(engine):
+    engine.submit(asked(max_tokens=200))
+    engine.poll(0.0)
+    dropped = engine.cancel()
+    assert {reply.finish for reply in dropped} == {FinishReason.CANCELLED}
+    assert len(dropped) == 8
+    assert engine.running == 0
+    assert len(engine.generate(asked())) == 8

@@ -1,0 +1,163 @@
+"""``llm-gym eval --endpoint`` against a real vLLM server, on the CPU."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from llm_gym import cli, read_episodes
+from llm_gym.core.outcome import StopReason
+from llm_gym.endpoint import EndpointError, play
+
+GUESS = "llm_gym/GuessTheNumber-v0"
+CONTEXT = 1024
+KEY = "sk-vllm-0123456789abcdef"
+START_S = 600
+TEMPLATE = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def chatty(tmp_path_factory):
+    """A small Llama with random weights whose tokenizer, of bytes, knows a chat template."""
+    from llm_gym_agents.build import tiny_llama
+    from llm_gym_agents.text.tokenizers import byte_tokenizer
+
+    place = tmp_path_factory.mktemp("chatty")
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    # vLLM's attention on a CPU wants heads of at least 32.
+    lm = tiny_llama(tokenizer, hidden_size=64, heads=2, context_length=CONTEXT)
+    lm.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def url(chatty, tmp_path_factory):
+    """What ``vllm serve`` runs, until it answers."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("log") / "vllm.txt"
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(chatty)]
+    command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--enforce-eager", "--dtype", "float32", "--max-model-len", str(CONTEXT)]
+    # A seeded request whose prompt is read in pieces fails on a CPU.
+    command += ["--no-enable-chunked-prefill"]
+    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_API_KEY": KEY}
+    environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, env=environment, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + START_S
+        while not answers(f"http://127.0.0.1:{port}/health"):
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its engine has a process of its own
+        process.wait()
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("LLM_GYM_API_KEY", KEY)
+
+
+def written(tokenizer, episode, turn):
+    """Return the conversation before the reply of ``turn``, in the words of the template."""
+    so_far = episode.messages[: 2 + 2 * turn]
+    return tokenizer.apply_chat_template(so_far, tokenize=False, add_generation_prompt=True)
+
+
+def test_four_episodes_are_played_and_every_token_is_accounted_for(url, chatty, tmp_path):
+    from transformers import AutoTokenizer
+
+    records = tmp_path / "played.jsonl"
+    result = play(GUESS, url, "tiny", 4, max_tokens=8, temperature=1.0, records=records)
+    tokenizer = AutoTokenizer.from_pretrained(chatty)
+    assert [episode.seed for episode in result.episodes] == [0, 1, 2, 3]
+    for episode in result.episodes:
+        assert episode.stop_reason in (StopReason.WON, StopReason.LOST)
+        # A byte is a token: what the server read is what the record says, to the last one.
+        read = [written(tokenizer, episode, turn) for turn in range(episode.num_turns)]
+        assert episode.extra["tokens_in"] == [len(text.encode()) for text in read]
+        assert all(1 <= count <= 8 for count in episode.extra["tokens_out"])
+    turns = sum(episode.num_turns for episode in result.episodes)
+    assert result.usage.requests == turns
+    assert result.usage.tokens_out == sum(sum(e.extra["tokens_out"]) for e in result.episodes)
+    assert result.usage.uncounted == result.usage.retries == 0
+    assert list(read_episodes(records)) == result.episodes
+
+
+def test_what_is_sampled_depends_on_the_seed(url):
+    def said(seed, num_envs):
+        played = play(
+            GUESS, url, "tiny", 2, seed=seed, num_envs=num_envs, max_tokens=6, temperature=1.0
+        )
+        return [episode.actions for episode in played.episodes]
+
+    assert said(3, 1) == said(3, 2)
+    assert said(3, 1) != said(4, 1)
+
+
+def test_a_conversation_that_outgrows_the_context_is_cut(url):
+    long = {"max_tokens": 350, "body": {"ignore_eos": True}}
+    result = play(GUESS, url, "tiny", 2, **long)
+    for episode in result.episodes:
+        assert episode.stop_reason == StopReason.CONTEXT
+        assert 1 <= episode.num_turns < 5
+        assert episode.truncated[-1]
+    [unplayed] = play(GUESS, url, "tiny", 1, system_prompt="x" * 2000).episodes
+    assert (unplayed.stop_reason, unplayed.num_turns) == (StopReason.CONTEXT, 0)
+
+
+def test_what_the_server_refuses_is_one_sentence(url, monkeypatch):
+    with pytest.raises(EndpointError, match="404: it has no model 'huge'"):
+        play(GUESS, url, "huge", 1)
+    with pytest.raises(EndpointError, match=r"400: .*max_tokens"):
+        play(GUESS, url, "tiny", 1, max_tokens=9000)
+    monkeypatch.setenv("LLM_GYM_API_KEY", "sk-wrong-0123456789")
+    with pytest.raises(EndpointError, match="401: it does not accept <key from LLM_GYM_API_KEY>"):
+        play(GUESS, url, "tiny", 1)
+    monkeypatch.delenv("LLM_GYM_API_KEY")
+    with pytest.raises(EndpointError, match="401: it wants a key"):
+        play(GUESS, url, "tiny", 1)
+
+
+def test_the_command_plays_and_reckons(url, tmp_path, capsys):
+    options = ["--endpoint", url, "--model", "tiny", "--episodes", "4", "--max-tokens", "8"]
+    options += ["--price-in", "1", "--price-out", "10", "--json", "--out", str(tmp_path)]
+    assert cli.main(["eval", GUESS, *options]) == 0
+    [result] = json.loads(capsys.readouterr().out)
+    assert result["episodes"] == 4
+    cost = (result["tokens_in"] + 10 * result["tokens_out"]) / 1e6
+    assert result["cost"] == pytest.approx(cost)
+    [file] = tmp_path.iterdir()
+    assert KEY not in file.read_text()

@@ -1,0 +1,100 @@
+"""New weights reach vLLM, and a push that does not is an error."""
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.probe import Probe, StaleWeightsError
+from llm_gym_agents.learn.publish import Publisher
+from tests.agents.vllm.conftest import prompts
+from tests.agents.vllm.test_sampling import asked, largest_gap
+
+
+@torch.no_grad()
+def shaken(lm, by=0.1):
+    for weight in lm.parameters():
+        weight.add_(by * torch.randn(weight.shape, generator=torch.manual_seed(1)))
+    return lm
+
+
+@pytest.fixture
+def as_before(engine, folder):
+    """Give the engine back the weights that it began with."""
+    yield
+    from llm_gym_agents.engines.load import load_model
+
+    engine.update_weights(served_weights(load_model(folder)), 0)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_after_a_push_log_probs_are_those_of_the_new_weights(engine, lm):
+    requests = asked()
+    before = engine.generate(requests)
+    engine.update_weights(served_weights(shaken(lm)), 7)
+    after = engine.generate(requests)
+    assert {reply.version for reply in after} == {7}
+    assert largest_gap(lm, requests, after) <= 1e-4
+    assert largest_gap(lm, requests, before) > 0.1
+
+
+@pytest.mark.usefixtures("as_before")
+def test_lora_adapters_are_pushed_merged(engine, lm):
+    from peft import LoraConfig, inject_adapter_in_model
+
+    adapted = inject_adapter_in_model(LoraConfig(r=4, target_modules="all-linear"), lm)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.3)
+    Publisher(engine, adapted).publish(1)
+    requests = asked()
+    assert largest_gap(adapted, requests, engine.generate(requests)) <= 1e-4
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_cached_prefix_does_not_survive_a_push(engine, lm):
+    long = [asked(1)[0].__class__(prompts(1, 200)[0], asked(1)[0].sampling)]
+    engine.generate(long)  # fills the cache
+    engine.update_weights(served_weights(shaken(lm)), 1)
+    assert largest_gap(lm, long, engine.generate(long)) <= 1e-4
+
+
+def test_weights_that_are_missing_are_named(engine, lm):
+    named = [(name, weight) for name, weight in served_weights(lm) if "layers.1.mlp" not in name]
+    with pytest.raises(ConfigError, match=r"weights are missing for .*layers\.1\.mlp"):
+        engine.update_weights(named, 1)
+
+
+def test_weights_do_not_change_under_a_running_reply(engine, lm):
+    engine.submit(asked(1, max_tokens=100))
+    with pytest.raises(EngineError, match="weights cannot change while 1 replies"):
+        engine.update_weights(served_weights(lm), 1)
+    engine.cancel()
+
+
+def test_the_probe_agrees_with_an_engine_that_has_the_weights(engine, lm):
+    assert Probe(lm).check(engine) <= 1e-5
+
+
+def test_a_push_that_writes_nothing_is_caught(engine, lm, monkeypatch):
+    names = engine._llm.collective_rpc("llm_gym_parameters")[0]
+    monkeypatch.setattr(engine, "_load", lambda bucket: names)
+    with pytest.raises(StaleWeightsError, match="does not sample with the weights of version 3"):
+        Publisher(engine, shaken(lm)).publish(3)
+    engine.version = 0
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_push_that_keeps_the_old_linear_layers_is_caught(engine, lm, monkeypatch):
+    """What vLLM's ``reload_weights`` does, without a word, where linears are packed (aarch64)."""
+    load, names = engine._load, engine._llm.collective_rpc("llm_gym_parameters")[0]
+
+    def load_the_rest(bucket):
+        load([(name, weight) for name, weight in bucket if weight.ndim == 1 or "embed" in name])
+        return names
+
+    monkeypatch.setattr(engine, "_load", load_the_rest)
+    with pytest.raises(StaleWeightsError, match="nothing was trained on them"):
+        Publisher(engine, shaken(lm)).publish(1)

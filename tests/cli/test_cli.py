@@ -1,0 +1,181 @@
+"""The llm-gym command, as a person uses it."""
+
+import importlib.metadata
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+import llm_gym
+from llm_gym import cli
+from llm_gym.cli import main
+from llm_gym.registry.suite import ENVS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_list_shows_every_environment_with_its_scores(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for row in ENVS:
+        line = next(line for line in out.splitlines() if line.startswith(row.id + " "))
+        assert line.count("%") == 3
+    assert "random" in out
+    assert "oracle" in out
+
+
+def test_list_can_be_filtered_measured_and_read_by_programs(capsys):
+    assert main(["list", "guessthenumbereasy", "--measure", "5", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["llm_gym/GuessTheNumberEasy-v0"]["oracle"]["success"] == 1.0
+    assert rows["llm_gym/GuessTheNumberEasy-v0"]["random"]["episodes"] == 5
+
+
+def test_list_says_when_nothing_fits(capsys):
+    assert main(["list", "MountainCar"]) == 2
+    said = capsys.readouterr().err
+    assert "no environment id contains 'MountainCar'; --all looks beyond the suite" in said
+    assert main(["list", "Chess", "--all"]) == 2
+    assert capsys.readouterr().err == "llm-gym: no environment id contains 'Chess'\n"
+
+
+def test_the_columns_are_apart_even_where_ids_are_short(capsys):
+    assert main(["list", "taxi-", "--all"]) == 0
+    assert capsys.readouterr().out.split()[:3] == ["environment", "from", "limit"]
+
+
+def type_in(monkeypatch, *lines):
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines) + "\n"))
+
+
+def test_a_person_plays_and_wins(monkeypatch, capsys):
+    type_in(monkeypatch, "?", *map(str, range(1, 11)))
+    settings = ["--set", "high=10", "--set", "max_turns=10", "--seed", "3"]
+    assert main(["play", "llm_gym/GuessTheNumber-v0", *settings]) == 0
+    out = capsys.readouterr().out
+    assert "whole number from 1 to 10" in out
+    assert "1  2  3  4" in out, "? lists the moves"
+    assert "[won after" in out
+
+
+def test_quitting_and_the_end_of_input_are_no_errors(monkeypatch, capsys):
+    for lines in (["quit"], []):
+        type_in(monkeypatch, *lines) if lines else monkeypatch.setattr("sys.stdin", io.StringIO(""))
+        assert main(["play", "llm_gym/TextGame-v0", "--seed", "1"]) == 0
+        assert "Goodbye." in capsys.readouterr().out
+
+
+def test_one_can_watch_a_player(capsys):
+    assert main(["play", "llm_gym/TextGame-v0", "--seed", "1", "--player", "oracle"]) == 0
+    out = capsys.readouterr().out
+    assert "Your quest is done." in out
+    assert "[won after" in out
+
+
+def test_rules_in_the_system_prompt_are_shown_to_a_person(capsys):
+    args = ["--set", "rules=system", "--player", "oracle", "--seed", "1"]
+    assert main(["play", "llm_gym/GuessTheNumber-v0", *args]) == 0
+    assert "whole number from 1 to 20" in capsys.readouterr().out
+
+
+def test_check_passes_a_sound_environment_and_fails_a_broken_one(capsys):
+    assert main(["check", "llm_gym/GuessTheNumber-v0"]) == 0
+    assert "no rules broken" in capsys.readouterr().out
+    assert main(["check", "llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv"]) == 0
+    capsys.readouterr()
+
+
+def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
+    (tmp_path / "my_env.py").write_text(
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
+        "class MyEnv(GuessTheNumberEnv):\n"
+        "    def oracle_move(self): return '1'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["check", "my_env:MyEnv"]) == 1
+    out = capsys.readouterr().out
+    assert "FAIL  the oracle wins" in out
+    assert "1 rule broken" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["play", "llm_gym/TextGam-v0"], "Did you mean: `TextGame`?"),
+        (
+            ["play", "llm_gym/TextGame-v0", "--set", "rooms"],
+            "--set must be NAME=VALUE, got 'rooms'",
+        ),
+        (["play", "llm_gym/TextGame-v0", "--set", "rooms=1"], "rooms must be from 2"),
+        (["play", "llm_gym/TextGame-v0", "--set", "x=4"], "unexpected keyword argument 'x'\n"),
+        (["list", "--measure", "0"], "--measure must be at least 1, got 0"),
+        (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
+        (["check", "nowhere:Env"], "cannot import nowhere"),
+        (["check", "llm_gym.envs:Nothing"], "module llm_gym.registry.suite has no Nothing"),
+        (["play", "x", "--import", "nowhere"], "cannot import nowhere"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(arguments, message, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, capsys):
+    spec = EnvSpec("NeedsMore-v0", entry_point="nowhere_at_all:Game")
+    monkeypatch.setitem(gym.registry, spec.id, spec)
+    assert main(["play", spec.id]) == 2
+    wanted = "llm-gym: cannot build NeedsMore-v0: No module named 'nowhere_at_all'\n"
+    assert capsys.readouterr().err == wanted
+
+
+def test_an_unknown_command_is_answered_with_all_there_are(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate"])
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    for name in ("list", "play", "check-parser", "eval", "train"):
+        assert f"'{name}'" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [("replay", "holds no episodes"), ("check-parser", "holds no replies")]
+)
+def test_an_empty_file_does_not_pass(command, why, tmp_path, capsys):
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    assert main([command, str(empty)]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_help_is_what_one_gets_without_a_command(capsys):
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert left.value.code == 0
+    assert "play an environment in the terminal" in capsys.readouterr().out
+
+
+def test_other_packages_add_commands_that_load_only_when_called(monkeypatch, capsys):
+    entry = importlib.metadata.EntryPoint("greet", "tests_greeting:main", cli.GROUP)
+    monkeypatch.setattr(cli, "entry_points", lambda group: [entry])
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "greet" in capsys.readouterr().out
+    assert "tests_greeting" not in sys.modules
+    module = type(sys)("tests_greeting")
+    module.main = lambda argv: len(argv)
+    monkeypatch.setitem(sys.modules, "tests_greeting", module)
+    assert main(["greet", "a", "b", "c"]) == 3
+
+
+def test_the_console_script_is_installed_and_knows_its_version():
+    script = Path(sys.executable).parent / "llm-gym"
+    out = subprocess.run([script, "--version"], capture_output=True, text=True, check=True).stdout
+    assert out == f"llm-gym {llm_gym.__version__}\n"

@@ -1,0 +1,84 @@
+"""Action formats: what each finds, and that hostile text costs no time."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_gym.core.formats import FORMATS, drop_thinking, get_format
+from llm_gym.errors import ConfigError
+
+CASES = [
+    ("plain", "go north", "go north"),
+    ("plain", "Let me think.\n\n  go north  \n\n", "go north"),
+    ("plain", "<think>go south</think>\ngo north", "go north"),
+    ("plain", "go south</think>go north", "go north"),
+    ("plain", "go south\n<think>never closed", "go south"),
+    ("plain", "<think>never closed", None),
+    ("plain", " \n ", None),
+    ("tag", "I say <action>go north</action>!", "go north"),
+    ("tag", "<action>a</action><action>b</action>", "b"),
+    ("tag", "<action>go north", None),
+    ("tag", "go north</action>", None),
+    ("tag", "<action> </action>", None),
+    ("boxed", r"so \boxed{go north}.", "go north"),
+    ("boxed", r"\boxed{a{b}c}", "a{b}c"),
+    ("boxed", r"\boxed{first} then \boxed{open", "first"),
+    ("boxed", r"\boxed{}", None),
+    ("json", '{"action": "go north"}', "go north"),
+    ("json", 'text {"action": "a", "meta": {"x": 1}} more', "a"),
+    ("json", '{"action": "a"} {"other": 1}', "a"),
+    ("json", '{"action": "say \\"hi\\" \\u00e9"}', 'say "hi" é'),
+    ("json", '{"action": 3}', None),
+    ("json", '{"action": "broken', None),
+    ("react", "Thought: x\nAction: go north", "go north"),
+    ("react", "action: a\nObservation: b\nACTION : c\n", "c"),
+    ("react", "My action is north", None),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "move"), CASES)
+def test_finds_the_move(name, text, move):
+    assert FORMATS[name].parse(drop_thinking(text)) == move
+
+
+@given(move=st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1))
+def test_what_a_format_writes_it_reads_back(move):
+    move = move.strip()
+    if not move or any(mark in move for mark in ("think>", "action>", "{", "}", "\n")):
+        return
+    for form in FORMATS.values():
+        assert form.parse(drop_thinking(form.render(move))) == move, form.name
+
+
+@given(moves=st.lists(st.text(min_size=1), min_size=1, max_size=4))
+def test_the_pattern_matches_exactly_the_listed_moves(moves):
+    for form in FORMATS.values():
+        pattern = form.pattern(moves)
+        assert all(re.fullmatch(pattern, form.render(move)) for move in moves), form.name
+        assert not re.fullmatch(pattern, form.render("".join(moves) + "?")), form.name
+
+
+def test_a_pattern_may_be_given_as_a_regex():
+    assert re.fullmatch(get_format("tag").pattern("[0-9]+"), "<action>42</action>")
+    assert not re.fullmatch(get_format("tag").pattern("[0-9]+"), "<action>x</action>")
+
+
+def test_deeply_nested_text_is_read_in_bounded_work():
+    bombs = ['{"a":' * 100_000, r"\boxed{" * 100_000, "<think>" * 100_000, "Action:\n" * 100_000]
+    for form in FORMATS.values():
+        for bomb in bombs:
+            form.parse(drop_thinking(bomb))  # would take minutes if any of them were quadratic
+    assert get_format("json").parse('{"a":' * 100_000 + '{"action": "x"}') == "x"
+
+
+@given(st.text(min_size=1).filter(str.isalnum))
+def test_one_word_is_a_plain_move_as_it_stands(word):
+    # ``TextEnv.step`` relies on it and does not ask the parser.
+    assert FORMATS["plain"].parse(drop_thinking(word)) == word
+
+
+def test_unknown_format_is_named_with_the_choices():
+    with pytest.raises(ConfigError, match="one of plain, tag, boxed, json, react, got 'xml'"):
+        get_format("xml")

@@ -1,0 +1,76 @@
+"""AnyText: what it takes, what it refuses, and what it does in a vector env."""
+
+import pickle
+
+import gymnasium as gym
+import pytest
+from gymnasium.vector.utils import batch_space
+from hypothesis import given
+from hypothesis import strategies as st
+
+import llm_gym  # noqa: F401
+from llm_gym.core.spaces import AnyText
+from llm_gym.errors import ConfigError
+
+
+@given(st.text(max_size=50) | st.sampled_from(["\ud800", "\x00", "a b\nc", "é✓漢字🙂"]))
+def test_takes_any_unicode(text):
+    assert text in AnyText(50)
+
+
+@pytest.mark.parametrize("other", [None, 3, b"bytes", ["list"], "x" * 51])
+def test_refuses_what_is_no_string_or_too_long(other):
+    assert other not in AnyText(50)
+
+
+def test_contains_never_looks_at_the_characters():
+    class Unreadable(str):
+        def __iter__(self):
+            raise AssertionError("read a character")
+
+        def __getitem__(self, at):
+            raise AssertionError("read a character")
+
+    assert AnyText(10**7).contains(Unreadable("x" * 10**6))
+
+
+def test_is_a_text_space_so_that_other_libraries_convert_it():
+    assert isinstance(AnyText(5), gym.spaces.Text)
+
+
+def test_equality_is_length_and_survives_pickling():
+    assert AnyText(5) == AnyText(5)
+    assert AnyText(5) != AnyText(6)
+    assert AnyText(5) != gym.spaces.Text(5)
+    assert pickle.loads(pickle.dumps(AnyText(5))) == AnyText(5)
+
+
+def test_samples_are_seeded_and_inside():
+    one, two = AnyText(30, seed=4), AnyText(30, seed=4)
+    samples = [one.sample() for _ in range(50)]
+    assert samples == [two.sample() for _ in range(50)]
+    assert all(text in one for text in samples)
+    assert len(set(samples)) > 10
+
+
+def test_samples_come_from_the_examples_when_there_are_some():
+    assert {AnyText(9, examples=("a", "b"), seed=s).sample() for s in range(20)} == {"a", "b"}
+
+
+def test_sampling_with_a_mask_is_refused():
+    with pytest.raises(ConfigError, match="no mask"):
+        AnyText(9).sample(mask=(1, None))
+
+
+def test_negative_length_is_refused():
+    with pytest.raises(ConfigError, match="must not be negative, got -1"):
+        AnyText(-1)
+
+
+def test_batches_into_a_tuple_of_itself():
+    assert batch_space(AnyText(5), 2) == gym.spaces.Tuple((AnyText(5), AnyText(5)))
+
+
+def test_shared_memory_is_refused_with_the_way_out():
+    with pytest.raises(ConfigError, match="pass shared_memory=False"):
+        gym.make_vec("llm_gym/GuessTheNumber-v0", num_envs=2, vectorization_mode="async")

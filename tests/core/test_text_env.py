@@ -1,0 +1,298 @@
+"""TextEnv: what the base does for a game, shown on a game of ten lines."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+
+from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, win
+from llm_gym.core.text_env import TextEnv
+from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.registry.suite import ENVS
+
+
+class Door(TextEnv):
+    """Say `in` to win, `out` to lose, `wait` to go on."""
+
+    max_turns = 3
+
+    def __init__(self, *, step_size=1, **common):
+        self.step_size = step_size
+        super().__init__(**common)
+
+    @classmethod
+    def at_difficulty(cls, difficulty):
+        return {"step_size": 1 + round(9 * difficulty)}
+
+    def new_game(self, rng):
+        self.progress, self.number = 0, int(rng.integers(10**6))
+
+    def rules_text(self):
+        return f"Say in, out or wait. A step is {self.step_size}."
+
+    def example_moves(self):
+        return ["wait", "in"]
+
+    def describe(self):
+        return f"Progress {self.progress}."
+
+    def apply(self, move):
+        if move == "in":
+            return win("You are in.")
+        if move == "out":
+            return lose("You are out.")
+        if move == "wait":
+            self.progress += self.step_size
+            return go_on("Tick.")
+        return reject("Say in, out or wait.")
+
+    def reveal(self):
+        return "The door was open."
+
+    def instance(self):
+        return self.number
+
+    def legal_moves(self):
+        return ["in", "out", "wait"]
+
+    def potential(self):
+        return -1.0 / (1 + self.progress)
+
+
+def make(seed=0, **kwargs):
+    env = Door(**kwargs)
+    env.reset(seed=seed)
+    return env
+
+
+def test_winning_pays_one_and_terminates():
+    obs, reward, terminated, truncated, info = make().step("in")
+    assert (obs, reward, terminated, truncated) == ("You are in.", 1.0, True, False)
+    assert info == {
+        "move": "in",
+        "valid_action": True,
+        "success": True,
+        "stop_reason": StopReason.WON,
+        "reward_terms": {"success": 1.0},
+        "turn": 1,
+        "invalid_actions": 0,
+    }
+
+
+def test_a_game_may_end_without_being_won_or_lost():
+    class Draw(Door):
+        def apply(self, move):
+            return end("Nobody wins.", StopReason.DRAWN, 0.5)
+
+    env = Draw()
+    env.reset(seed=0)
+    obs, reward, terminated, truncated, info = env.step("in")
+    assert (obs, reward, terminated, truncated) == ("Nobody wins.", 0.5, True, False)
+    assert (info["stop_reason"], info["success"]) == (StopReason.DRAWN, False)
+
+
+def test_losing_pays_nothing_and_terminates():
+    obs, reward, terminated, truncated, info = make().step("out")
+    assert (obs, reward, terminated, truncated) == ("You are out.", 0.0, True, False)
+    assert info["stop_reason"] is StopReason.LOST
+
+
+def test_going_on_shows_feedback_then_the_state():
+    assert make().step("wait")[0] == "Tick.\nProgress 1."
+
+
+def test_the_turn_limit_is_in_the_rules_and_loses_with_the_solution():
+    env = Door()
+    assert "You have 3 turns." in env.reset(seed=0)[0]
+    env.step("wait")
+    env.step("wait")
+    obs, reward, terminated, truncated, info = env.step("wait")
+    assert obs == "Tick. No turns left: you lost. The door was open."
+    assert (reward, terminated, truncated) == (0.0, True, False)
+    assert info["stop_reason"] is StopReason.LOST
+
+
+def test_winning_on_the_last_turn_wins():
+    env = make()
+    env.step("wait")
+    env.step("wait")
+    assert env.step("in")[4]["stop_reason"] is StopReason.WON
+
+
+def test_an_unusable_move_says_why_and_costs_a_turn():
+    obs, reward, terminated, _, info = make().step("jump")
+    assert obs == "Say in, out or wait.\nProgress 0."
+    assert (reward, terminated) == (0.0, False)
+    assert (info["valid_action"], info["turn"], info["invalid_actions"]) == (False, 1, 1)
+
+
+def test_penalty_is_taken_and_listed():
+    env = make(penalty=0.25)
+    _, reward, *_, info = env.step("jump")
+    assert reward == -0.25
+    assert info["reward_terms"] == {"success": 0.0, "invalid": -0.25}
+    assert "costs 0.25 points" in env._rules()
+
+
+def test_retries_forgive_that_many_unusable_moves_per_turn():
+    env = make(retries=2)
+    turns = [env.step("jump")[4]["turn"] for _ in range(4)]
+    assert turns == [0, 0, 1, 1], "the third miss costs the turn, then counting begins again"
+    assert env.step("wait")[4]["turn"] == 2
+
+
+def test_terminate_ends_the_episode_at_an_unusable_move():
+    _, _, terminated, truncated, info = make(invalid="terminate").step("jump")
+    assert (terminated, truncated) == (True, False)
+    assert info["stop_reason"] is StopReason.INVALID
+
+
+def test_a_usable_move_makes_the_retries_good_again():
+    env = make(retries=1)
+    turns = [env.step(move)[4]["turn"] for move in ("x", "wait", "x", "wait")]
+    assert turns == [0, 1, 1, 2]
+
+
+def test_terminate_waits_for_the_retries():
+    env = make(invalid="terminate", retries=1)
+    assert not env.step("jump")[2]
+    assert env.step("jump")[2]
+
+
+def test_the_move_is_a_plain_string_whatever_kind_of_string_was_played():
+    for action in (np.str_("wait"), np.str_(" wait ")):
+        move = make().step(action)[4]["move"]
+        assert (type(move), move) == (str, "wait")
+
+
+def test_a_reply_without_a_move_is_told_how_to_answer():
+    obs, *_ = make(action_format="tag").step("in")
+    assert "<action>wait</action>" in obs
+
+
+def test_a_move_beyond_the_limit_is_not_given_to_the_game():
+    assert make().step("x" * 1001)[0].startswith("A move has at most 1000 characters.")
+
+
+def test_shaping_is_the_change_of_potential():
+    env = make(shaping=True, shaping_gamma=0.5)
+    _, reward, *_, info = env.step("wait")
+    assert info["reward_terms"]["shaping"] == pytest.approx(0.5 * -0.5 - -1.0)
+    assert reward == pytest.approx(0.75)
+    assert env.step("in")[4]["reward_terms"]["shaping"] == pytest.approx(0.5), "terminal Φ is 0"
+
+
+def test_no_shaping_unless_asked_for():
+    assert "shaping" not in make().step("wait")[4]["reward_terms"]
+
+
+def test_difficulty_sets_the_settings_that_derive_from_it():
+    assert Door(difficulty=1.0).step_size == 10
+    assert make(difficulty=0.5).step("wait")[0] == "Tick.\nProgress 5."
+
+
+def test_difficulty_of_one_episode_shows_in_its_rules_and_then_goes():
+    env = Door(step_size=2)
+    assert "A step is 10." in env.reset(options={"difficulty": 1.0})[0]
+    assert "A step is 2." in env.reset()[0]
+
+
+def test_split_is_honoured_and_seeded():
+    env = Door()
+    first = [env.reset(seed=s, options={"split": "test"}) and env.number for s in range(5)]
+    again = [env.reset(seed=s, options={"split": "test"}) and env.number for s in range(5)]
+    assert first == again
+    assert len(set(first)) == 5
+
+
+def test_stepping_before_reset_or_after_the_end_is_refused():
+    with pytest.raises(ResetNeeded, match="has not begun"):
+        Door().step("in")
+    env = make()
+    env.step("in")
+    with pytest.raises(ResetNeeded, match=r"is over \(won\); call reset"):
+        env.step("in")
+
+
+def test_token_ids_are_refused_with_the_fix():
+    with pytest.raises(ActionTypeError, match="decode token ids before calling step"):
+        make().step([1, 2, 3])
+
+
+def test_ansi_rendering_shows_the_last_exchange():
+    env = make(render_mode="ansi")
+    env.step("wait")
+    assert env.render() == "> wait\nTick.\nProgress 1."
+
+
+def test_human_rendering_prints_as_it_plays_even_what_no_terminal_can_show(capsys):
+    env = make(render_mode="human")
+    env.step("\ud800")
+    assert env.render() is None
+    assert "Progress 0." in capsys.readouterr().out
+
+
+def test_rendering_without_a_mode_warns():
+    with pytest.warns(UserWarning, match="render_mode"):
+        make().render()
+
+
+def test_snapshot_forks_an_episode_any_number_of_times():
+    env = make()
+    env.step("wait")
+    saved = env.snapshot()
+    assert [env.step("wait")[0] for _ in range(1)] == ["Tick.\nProgress 2."]
+    for _ in range(2):
+        env.restore(saved)
+        assert env.step("wait")[0] == "Tick.\nProgress 2."
+
+
+def test_games_without_optional_parts_say_what_is_missing():
+    for name in ("oracle_action", "solver_action"):
+        with pytest.raises(NotImplementedError):
+            getattr(make(), name)()
+
+
+def test_it_is_a_gymnasium_env_of_strings():
+    assert isinstance(Door(), gym.Env)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"rules": "nowhere"}, "rules must be 'observation' or 'system', got 'nowhere'"),
+        ({"invalid": "ignore"}, "invalid must be 'feedback' or 'terminate', got 'ignore'"),
+        ({"penalty": -1}, "penalty must not be negative, got -1"),
+        ({"retries": -1}, "retries must not be negative, got -1"),
+        ({"shaping_gamma": 1.5}, r"shaping_gamma must be in \[0, 1\], got 1.5"),
+        ({"action_format": "xml"}, "action_format must be one of"),
+        ({"render_mode": "rgb_array"}, "render_mode must be None, 'ansi' or 'human'"),
+        ({"difficulty": 2.0}, r"difficulty must be in \[0, 1\], got 2.0"),
+        ({"difficulty": 0.5, "step_size": 3}, "difficulty sets step_size; got difficulty=0.5"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(kwargs, message):
+    with pytest.raises(ConfigError, match=message):
+        Door(**kwargs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"spilt": "test"}, r"must be among split and difficulty, got \['spilt'\]"),
+        ({"split": "exam"}, "split must be one of train, dev, test, got 'exam'"),
+        ({"difficulty": -1}, r"difficulty must be in \[0, 1\], got -1"),
+    ],
+)
+def test_bad_reset_options_are_named(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Door().reset(options=options)
+
+
+@pytest.mark.parametrize("id", [row.id for row in ENVS])
+def test_no_game_has_more_attributes_than_python_finds_quickly(id):
+    # CPython keeps up to 30 attributes of an object by position; one more, and finding any
+    # attribute or method takes twice as long.
+    env = gym.make(id).unwrapped
+    env.reset(seed=0)
+    assert len(vars(env)) <= 30

@@ -1,0 +1,19 @@
+"""Seven rows, a plan to read them with, and files that hold them."""
+
+import json
+
+from llm_gym.data.columns import Columns
+from llm_gym.data.graders import get_grader
+from llm_gym.data.table import Plan
+
+ROWS = [{"prompt": f"Say {n}.", "answer": str(n)} for n in range(7)]
+PLAN = Plan(Columns(), get_grader("exact"))
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def as_jsonl(path, rows=ROWS):
+    return write(path, map(json.dumps, rows))

@@ -1,0 +1,299 @@
+"""Readers: every kind of file and object, streaming, and a name for every bad line."""
+
+import csv
+import gc
+import gzip
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.data import files
+from llm_gym.data.columns import Columns
+from llm_gym.data.files import open_source
+from llm_gym.data.graders import get_grader
+from llm_gym.data.table import Plan, open_table
+from llm_gym.errors import ConfigError, RecordError
+from tests.data.said_rows import PLAN, ROWS, as_jsonl
+
+
+def as_csv(path, rows=ROWS, delimiter=","):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def everything(source):
+    return [found.data for found in source.scan()]
+
+
+def fetched(source):
+    return [source.fetch(found.place) for found in source.scan()]
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_file_gives_the_same_rows(tmp_path):
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in ROWS)
+    paths = [
+        as_jsonl(tmp_path / "a.jsonl"),
+        as_jsonl(tmp_path / "a.ndjson"),
+        tmp_path / "a.jsonl.gz",
+        as_csv(tmp_path / "a.csv"),
+        as_csv(tmp_path / "A.TSV", delimiter="\t"),
+    ]
+    for path in paths:
+        assert everything(open_source(path)) == ROWS, path
+        assert fetched(open_source(str(path))) == ROWS, path
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1)
+
+
+@given(st.lists(st.fixed_dictionaries({"a": TEXTS, "b": TEXTS}), min_size=1, max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_any_text_comes_back_from_its_place(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("rows")
+    for path in (as_jsonl(folder / "a.jsonl", rows), as_csv(folder / "a.csv", rows)):
+        source = open_source(path)
+        assert everything(source) == rows
+        assert fetched(source) == rows
+
+
+def test_a_cell_may_span_lines_and_the_next_row_keeps_its_number(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('prompt,answer\n"one\ntwo, ""three""\n",1\n\nfour,4\n')
+    found = list(open_source(path).scan())
+    assert [row.number for row in found] == [2, 6]
+    assert found[0].data == {"prompt": 'one\ntwo, "three"\n', "answer": "1"}
+    source = open_source(path)
+    assert source.number(found[1].place) == 6
+
+
+def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}')
+    source = open_source(path)
+    assert everything(source) == fetched(source) == [{"a": 1}, {"a": 2}]
+    assert [source.number(found.place) for found in source.scan()] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            b'{"a": 1}\n{"a": \n',
+            r"a\.jsonl, line 2: this is not JSON: Expecting value at character",
+        ),
+        (b'{"a": 1}\n\n\xff\n', r"a\.jsonl, line 3: this is not JSON: .*utf-8"),
+        (b"[" * 100_000 + b"\n", r"a\.jsonl, line 1: this is not JSON: .*recursion"),
+        (b'{"a": ' + b"9" * 5000 + b"}\n", r"a\.jsonl, line 1: this is not JSON: "),
+    ],
+)
+def test_a_bad_line_of_jsonl_is_named(tmp_path, text, message):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text)
+    with pytest.raises(RecordError, match=message):
+        everything(open_source(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "line 1: the file must begin with the names of its columns"),
+        (b"a,a\n1,2\n", "line 1: the column 'a' is there twice"),
+        (b"a,b\n1,2\n3\n", "line 3: the row has 1 cells for 2 columns"),
+        (b'a,b\n1,2\n3,"4\n5,6\n', "line 3: this is not CSV: unexpected end of data"),
+        (b'a,b\n1,2\n"3"x,4\n', "line 3: this is not CSV: ',' expected after '\"'"),
+        (b"a,b\n1,\xff\n", "line 2: this is not CSV: .*utf-8"),
+        (b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: this is not CSV: field larger"),
+    ],
+)
+def test_a_bad_row_of_csv_is_named(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text)
+    with pytest.raises(RecordError, match=message):
+        everything(open_source(path))
+
+
+def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n"' + b"x" * (2 << 20) + b'"\n')
+    with pytest.raises(RecordError, match="line 2: a line must have at most 1 MiB"):
+        everything(open_source(path))
+
+
+def test_damaged_gzip_is_named(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20])
+    with pytest.raises(RecordError, match=r"a\.jsonl\.gz: the gzip data is damaged"):
+        open_source(path)
+
+
+def test_a_bad_line_inside_gzip_is_named_with_its_own_number(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\nnope\n'))
+    with pytest.raises(RecordError, match=r"a\.jsonl\.gz, line 2: this is not JSON"):
+        everything(open_source(path))
+
+
+@pytest.mark.parametrize("name", ["openai/gsm8k", "rows.json", "rows"])
+def test_what_is_no_file_of_ours_is_told_what_to_do(name):
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl.*load_dataset"):
+        open_source(name)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ConfigError, match=r"there is no file 'nowhere\.jsonl'"):
+        open_source("nowhere.jsonl")
+
+
+def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
+    source = open_source(tmp_path / "a.jsonl.gz")
+    copy = source.path
+    assert copy.exists()
+    if hasattr(os, "fork"):
+        code = f"""
+import os, sys
+from llm_gym.data.readers import open_source
+source = open_source({str(tmp_path / "a.jsonl.gz")!r})
+if os.fork() == 0:
+    del source
+    os._exit(0)
+os.wait()
+print(source.path.exists())
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == "True\n", done.stderr
+    del source
+    gc.collect()
+    assert not copy.exists()
+
+
+# --- Parquet -----------------------------------------------------------------------------------
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match="pip install pyarrow"):
+        open_source(tmp_path / "a.parquet")
+
+
+class FakeParquetFile:
+    """Reads JSON lines, with the interface of pyarrow's."""
+
+    def __init__(self, path):
+        self.rows = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def iter_batches(self, batch_size):
+        assert batch_size > 1
+        for at in range(0, len(self.rows), 2):
+            yield types.SimpleNamespace(to_pylist=lambda at=at: self.rows[at : at + 2])
+
+
+@pytest.fixture
+def fake_pyarrow(monkeypatch):
+    pyarrow, parquet = types.ModuleType("pyarrow"), types.ModuleType("pyarrow.parquet")
+    pyarrow.ArrowException = type("ArrowException", (Exception,), {})
+    pyarrow.parquet, parquet.ParquetFile = parquet, FakeParquetFile
+    monkeypatch.setitem(sys.modules, "pyarrow", pyarrow)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
+
+
+def test_parquet_rows_come_in_batches_and_are_named_from_zero(tmp_path, fake_pyarrow):
+    path = as_jsonl(tmp_path / "a.parquet", [*ROWS, {"prompt": "", "answer": "x"}])
+    source = open_source(path)
+    assert fetched(source)[:-1] == ROWS
+    with pytest.raises(RecordError, match=r"a\.parquet, row 7: 'prompt' is empty"):
+        open_table(path, PLAN)
+
+
+def test_real_parquet_is_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [{"prompt": [{"role": "user", "content": row["prompt"]}], **row} for row in ROWS]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=3)
+    assert fetched(open_source(tmp_path / "a.parquet")) == rows
+    (tmp_path / "b.parquet").write_bytes(b"no")
+    with pytest.raises(RecordError, match=r"b\.parquet: this is not Parquet"):
+        open_source(tmp_path / "b.parquet")
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+class LikeADataset:
+    """What ``datasets.Dataset`` and ``torch.utils.data.Dataset`` have in common."""
+
+    def __len__(self):
+        return len(ROWS)
+
+    def __getitem__(self, at):
+        return ROWS[range(len(ROWS))[at]]
+
+
+@pytest.mark.parametrize("rows", [ROWS, tuple(ROWS), LikeADataset(), iter(ROWS), (r for r in ROWS)])
+def test_rows_may_come_as_any_object(rows):
+    source = open_source(rows)
+    assert everything(source) == ROWS
+    assert fetched(source) == ROWS
+
+
+def test_a_real_dataset_object_is_read(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    assert fetched(open_source(datasets.Dataset.from_list(ROWS))) == ROWS
+    splits = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
+    assert len(open_table(splits, PLAN)) == len(ROWS)
+    stream = datasets.Dataset.from_list(ROWS).to_iterable_dataset()
+    assert everything(open_source(stream, limit=3)) == ROWS[:3]
+
+
+def test_an_endless_iterable_is_read_up_to_the_limit():
+    def endless():
+        n = 0
+        while True:
+            yield {"prompt": f"{n}?", "answer": n}
+            n += 1
+
+    table = open_table(endless(), Plan(Columns(), get_grader("exact"), limit=4))
+    assert [table.fetch(n).answers[0] for n in range(len(table))] == [0, 1, 2, 3]
+
+
+def test_a_limit_holds_for_each_split_of_a_dictionary(tmp_path):
+    dataset = {"train": ROWS[:4], "test": as_jsonl(tmp_path / "a.jsonl", ROWS[4:])}
+    table = open_table(dataset, Plan(Columns(), get_grader("exact"), limit=2))
+    assert [table.fetch(n).answers[0] for n in range(len(table))] == ["0", "1", "4", "5"]
+    assert (table.count("train"), table.count("test")) == (2, 2)
+
+
+@pytest.mark.parametrize("dataset", [3, object(), {}, {"prompt": ["a"], "answer": ["b"]}])
+def test_what_holds_no_rows_is_refused(dataset):
+    with pytest.raises(ConfigError, match=r"must be a path, rows|must have splits as keys"):
+        open_source(dataset, split_column="split")
+
+
+def test_a_bad_row_of_an_object_is_named_with_its_index():
+    with pytest.raises(RecordError, match="the data set, row 1: the row has no column 'answer'"):
+        open_table([ROWS[0], {"prompt": "x"}], PLAN)
+    with pytest.raises(RecordError, match="the dev rows, row 0: a row must have named columns"):
+        open_table({"train": ROWS, "dev": [3]}, PLAN)

@@ -1,0 +1,187 @@
+"""Bandit: what buttons pay, what counts as the answer, and players that learn from the text."""
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.deduction.bandit import COLOURS, BanditEnv, parse_button
+from llm_gym.errors import ConfigError
+
+
+def start(seed=0, **kwargs):
+    env = BanditEnv(**kwargs)
+    env.reset(seed=seed)
+    return env
+
+
+def finish(env, player):
+    done = False
+    while not done:
+        _, reward, done, _, info = env.step(getattr(env, f"{player}_action")())
+    return reward, info
+
+
+def test_the_last_turn_is_the_answer_and_the_best_button_wins():
+    env = start(max_turns=6)
+    for _ in range(5):
+        _, reward, terminated, *_ = env.step("red")
+        assert (reward, terminated) == (0.0, False)
+    best = COLOURS[env._best]
+    obs, reward, terminated, truncated, info = env.step(best)
+    assert obs == f"Yes, {best} is the best button."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_any_other_answer_loses_whatever_it_has_paid():
+    env = start(max_turns=6)
+    other = COLOURS[(env._best + 1) % 5]
+    for _ in range(5):
+        env.step(other)
+    obs, reward, terminated, truncated, info = env.step(other)
+    assert obs.startswith(f"No, {other} is not the best button. The best button was ")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+def test_no_answer_in_the_last_turn_loses():
+    env = start(max_turns=6)
+    for _ in range(5):
+        env.step("red")
+    obs, reward, terminated, _, info = env.step("the best one")
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert f"The best button was {COLOURS[env._best]}." in obs
+
+
+def test_the_turn_for_the_answer_is_announced_and_only_that_one():
+    env = start(max_turns=6)
+    said = ["Now name" in env.step("red")[0] for _ in range(5)]
+    assert said == [False] * 4 + [True]
+
+
+def test_a_button_pays_as_often_as_its_chance():
+    env = start(arms=2, gap=0.6, max_turns=4001)
+    for _ in range(2000):
+        env.step("red")
+        env.step("blue")
+    assert sorted(env._chances)[1] == pytest.approx(0.8)
+    for arm in range(2):
+        assert env._tries[arm] == 2000
+        assert env._paid[arm] / 2000 == pytest.approx(env._chances[arm], abs=0.05)
+
+
+@pytest.mark.parametrize(("arms", "gap"), [(2, 0.8), (5, 0.1), (10, 0.05)])
+def test_exactly_one_button_is_best_by_the_gap(arms, gap):
+    bests = set()
+    env = BanditEnv(arms=arms, gap=gap, max_turns=20)
+    for seed in range(100):
+        env.reset(seed=seed)
+        first, second = sorted(env._chances, reverse=True)[:2]
+        assert env._chances.index(first) == env._best
+        assert first == pytest.approx(0.5 + gap / 2)
+        assert first - second >= gap - 1e-9
+        assert min(env._chances) >= 0.1 - 1e-9
+        bests.add(env._best)
+    assert bests == set(range(arms)), "every button is the best one in some episode"
+
+
+def test_the_summary_counts_every_press_and_can_be_left_out():
+    env = start(arms=2, gap=0.5, max_turns=5)
+    texts = [env.step(move)[0] for move in ("red", "blue", "red")]
+    pays = [int(text.split("pays ")[1][0]) for text in texts]
+    assert f"Paid so far: red {pays[0] + pays[2]} of 2, blue {pays[1]} of 1." in texts[-1]
+    assert "Paid so far" not in start(summary=False).step("red")[0]
+
+
+def test_pressing_is_the_only_thing_that_draws():
+    env = start()
+    before = env.np_random.bit_generator.state
+    env.step("nonsense")
+    env.describe(), env.legal_moves(), env.oracle_move(), env.solver_action()
+    assert env.np_random.bit_generator.state == before
+
+
+@pytest.mark.parametrize(
+    ("move", "arm"), [("red", 0), ("RED", 0), ("[blue]", 1), ("press green", 2), ("Gray", 8)]
+)
+def test_buttons_go_by_their_colour(move, arm):
+    assert parse_button(move) == arm
+
+
+@pytest.mark.parametrize("move", ["0", "r", "red blue", "press", "press it", "orange", "ｒｅｄ"])
+def test_anything_else_is_answered_and_presses_nothing(move):
+    env = start(arms=5)
+    obs, _, _, _, info = env.step(move)
+    assert not info["valid_action"]
+    assert obs.startswith("Your move must be one of red, blue, green, yellow, purple.")
+    assert sum(env._tries) == 0
+
+
+def test_the_rules_tell_buttons_gap_and_turns():
+    rules, _ = BanditEnv(arms=3, gap=0.25, max_turns=12).reset(seed=0)
+    assert "There are 3 buttons: red, blue, green." in rules
+    assert "at least 0.25 above that of any other" in rules
+    assert "first 11 turns" in rules
+    assert "You have 12 turns." in rules
+
+
+@pytest.mark.parametrize("settings", [{}, {"summary": False}, {"action_format": "json"}])
+def test_the_solver_learns_from_what_it_reads(settings):
+    env = BanditEnv(arms=3, gap=0.3, max_turns=25, **settings)
+    wins = 0
+    for seed in range(100):
+        env.reset(seed=seed)
+        wins += finish(env, "solver")[1]["success"]
+    assert wins >= 80, "a guess would win a third"
+
+
+def test_the_solver_tries_every_button_before_any_twice():
+    env = start(seed=5)
+    for _ in range(5):
+        env.step(env.solver_action())
+    assert env._tries == [1] * 5
+
+
+def test_the_solver_names_the_button_that_has_paid_best():
+    env = start(arms=2, gap=0.5, max_turns=4)
+    env._observations += [
+        "You press red: it pays 0.\nTurns left: 3.",
+        "You press blue: it pays 1.\nTurns left: 2.",
+        "You press red: it pays 0.\nTurns left: 1. Now name the best button.",
+    ]
+    assert env.solver_action() == "blue"
+
+
+def test_the_oracle_always_wins():
+    env = BanditEnv(arms=10, gap=0.05, max_turns=12)
+    for seed in range(30):
+        env.reset(seed=seed)
+        assert finish(env, "oracle")[0] == 1.0
+
+
+def test_other_chances_show_in_no_text():
+    env = start()
+    for _ in range(3):
+        env.step("red")
+    shown = env.describe()
+    best = {env._best for _ in range(40) if env.swap_secret(np.random.default_rng(_))}
+    assert len(best) == 5
+    assert env.describe() == shown
+
+
+def test_difficulty_adds_buttons_and_narrows_the_gap():
+    easy, hard = BanditEnv(difficulty=0.0), BanditEnv(difficulty=1.0)
+    assert (easy.arms, hard.arms) == (2, 10)
+    assert easy.gap > hard.gap > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"arms": 1}, "arms must be from 2 to 10, got 1"),
+        ({"arms": 11, "max_turns": 30}, "arms must be from 2 to 10, got 11"),
+        ({"gap": 0.0}, "gap must be above 0 and at most 0.8, got 0.0"),
+        ({"gap": 0.9}, "got 0.9"),
+        ({"max_turns": 5}, "max_turns must be at least 6, one for each button and one for .* 5"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        BanditEnv(**settings)

@@ -1,0 +1,99 @@
+"""GuessTheNumber: the rules, one test per rule."""
+
+import pytest
+
+from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
+from llm_gym.errors import ConfigError
+
+
+def make(target=None, seed=0, **kwargs):
+    env = GuessTheNumberEnv(**kwargs)
+    env.reset(seed=seed)
+    if target is not None:
+        env._target = target
+    return env
+
+
+def test_the_right_number_wins():
+    obs, reward, terminated, *_ = make(target=7).step("7")
+    assert (obs, reward, terminated) == ("Yes, the number is 7.", 1.0, True)
+
+
+def test_hints_point_towards_the_number():
+    env = make(target=7)
+    assert env.step("3")[0].startswith("The number is higher than 3.")
+    assert env.step("12")[0].startswith("The number is lower than 12.")
+
+
+def test_zero_and_negative_numbers_are_guesses():
+    assert make(target=0, low=-5, high=5).step("0")[2]
+    assert make(target=-3, low=-5, high=5).step("-3")[2]
+
+
+@pytest.mark.parametrize("text", ["seven", "7 or 8", "7.0", "1e1", "٧", "9" * 500, "--1"])
+def test_what_is_no_single_number_is_unusable(text):
+    obs, _, terminated, _, info = make(target=7).step(text)
+    assert not info["valid_action"]
+    assert not terminated
+    assert "one whole number" in obs
+
+
+def test_a_number_outside_the_range_is_unusable():
+    obs, *_, info = make(target=7).step("21")
+    assert not info["valid_action"]
+    assert "from 1 to 20" in obs
+
+
+def test_never_guessing_right_pays_nothing():
+    env = make(target=7, max_turns=3)
+    rewards = [env.step("8")[1] for _ in range(3)]
+    assert rewards == [0.0, 0.0, 0.0]
+
+
+def test_running_out_of_guesses_loses_and_tells_the_number():
+    env = make(target=7, max_turns=1)
+    obs, _, terminated, truncated, _ = env.step("8")
+    assert (terminated, truncated) == (True, False)
+    assert obs.endswith("The number was 7.")
+
+
+def test_both_ends_of_the_range_are_drawn():
+    env = GuessTheNumberEnv(low=1, high=2)
+    assert {env.reset(seed=seed) and env._target for seed in range(50)} == {1, 2}
+
+
+def test_binary_search_always_wins_at_every_difficulty():
+    for difficulty in (0.0, 0.3, 0.6, 1.0):
+        env = GuessTheNumberEnv(difficulty=difficulty)
+        for target in {env.low, env.high, (env.low + env.high) // 3}:
+            env.reset(seed=0)
+            env._target, done = target, False
+            while not done:
+                *_, done, _, info = env.step(env.solver_action())
+            assert info["success"], (difficulty, target)
+
+
+def test_a_secret_that_the_hints_rule_out_is_never_swapped_in():
+    env = make(target=7)
+    env.step("5")
+    env.step("9")
+    rng = env.np_random
+    assert {env.swap_secret(rng) and env._target for _ in range(50)} == {6, 7, 8}
+
+
+def test_moves_of_a_wide_range_are_not_listed_but_have_a_pattern():
+    env = make(high=5000, max_turns=13)
+    assert env.legal_actions() is None
+    assert env.action_pattern() == "(?:-?[0-9]{1,18})"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"low": 5, "high": 5}, "low must be below high, got low=5 and high=5"),
+        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(kwargs, message):
+    with pytest.raises(ConfigError, match=message):
+        GuessTheNumberEnv(**kwargs)

@@ -1,0 +1,170 @@
+"""Hangman: the rules, one test per rule."""
+
+import pytest
+
+from llm_gym.envs.deduction.hangman import HangmanEnv, fitting_words
+from llm_gym.envs.shared.word_list import words_of
+from llm_gym.errors import ConfigError
+
+
+def make(secret="level", **kwargs):
+    env = HangmanEnv(word_length=len(secret), **kwargs)
+    env.reset(seed=0)
+    env._secret = secret
+    return env
+
+
+def test_the_first_board_is_blank_and_says_lives_and_turns():
+    obs, _ = HangmanEnv(word_length=4, lives=3, max_turns=9).reset(seed=0)
+    assert obs.endswith("\n\nWord: _ _ _ _\nLives: 3. Turns left: 9.")
+
+
+def test_a_letter_is_shown_wherever_it_stands():
+    obs, reward, terminated, *_ = make().step("e")
+    assert obs == "Yes, there is e.\nWord: _ e _ e _\nLives: 6. Turns left: 19."
+    assert (reward, terminated) == (0.0, False)
+
+
+def test_a_wrong_letter_costs_a_life_and_is_remembered():
+    env = make()
+    env.step("x")
+    obs, *_ = env.step("q")
+    assert obs == "There is no q.\nWord: _ _ _ _ _\nWrong: x, q.\nLives: 4. Turns left: 18."
+
+
+def test_the_last_letter_wins():
+    env = make()
+    assert not env.step("e")[2]
+    assert not env.step("l")[2]
+    obs, reward, terminated, truncated, info = env.step("v")
+    assert obs == "Yes, the word is level."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_the_whole_word_wins_at_once():
+    assert make().step("level")[1:3] == (1.0, True)
+
+
+@pytest.mark.parametrize("text", ["E", "[E]", "guess e", "e."])
+def test_other_ways_to_write_a_letter_do_too(text):
+    assert "_ e _ e _" in make().step(text)[0]
+
+
+def test_a_wrong_word_costs_a_life_so_words_cannot_be_tried_for_nothing():
+    env = make(lives=2)
+    obs, *_ = env.step("lever")
+    assert (
+        obs == "The word is not lever.\nWord: _ _ _ _ _\nWrong: lever.\nLives: 1. Turns left: 19."
+    )
+    assert env.step("lever")[4]["stop_reason"] == "lost"
+
+
+def test_the_last_life_loses_and_tells_the_word():
+    obs, reward, terminated, truncated, info = make(lives=1).step("x")
+    assert obs == "There is no x. No lives left: you lost. The word was level."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+def test_running_out_of_turns_loses_and_tells_the_word():
+    obs, _, terminated, truncated, _ = make(max_turns=1).step("e")
+    assert (terminated, truncated) == (True, False)
+    assert obs.endswith("No turns left: you lost. The word was level.")
+
+
+@pytest.mark.parametrize("letter", ["e", "x"])
+def test_a_letter_tried_before_is_unusable_and_costs_a_turn_but_no_life(letter):
+    env = make()
+    env.step(letter)
+    lives = len(env._wrong)
+    obs, *_, info = env.step(letter)
+    assert obs.startswith(f"You tried {letter} before.")
+    assert not info["valid_action"]
+    assert (len(env._wrong), info["turn"]) == (lives, 2)
+
+
+@pytest.mark.parametrize("text", ["le", "lev", "levels", "e l", "é", "5", "_", "e, l", "[]"])
+def test_anything_else_is_unusable_and_leaves_no_trace(text):
+    env = make()
+    before = env.describe()[: env.describe().index("Turns")]
+    obs, _, terminated, _, info = env.step(text)
+    assert not info["valid_action"]
+    assert not terminated
+    assert "one letter or a word of 5 letters" in obs
+    assert before in obs
+
+
+def test_letters_pay_nothing_by_themselves():
+    env = make(max_turns=2)
+    assert [env.step(letter)[1] for letter in "el"] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("length", range(3, 9))
+def test_words_have_the_length_that_was_asked_for(length):
+    env = HangmanEnv(word_length=length)
+    obs, _ = env.reset(seed=1)
+    assert env._secret in words_of(length)
+    assert f"one of {len(words_of(length))} common English words of {length} letters" in obs
+
+
+def test_rules_state_the_lives():
+    assert "you have 3, and lose with the last one" in HangmanEnv(lives=3).reset(seed=0)[0]
+
+
+def test_words_that_fit_have_no_shown_letter_behind_a_blank():
+    fits = fitting_words("_e_e_", ["x", "never"])
+    assert "level" in fits
+    assert "never" not in fits, "it was tried as a word"
+    assert "eerie" not in fits
+    assert "tepee" not in fits
+    assert all(w[1] == w[3] == "e" and w.count("e") == 2 and "x" not in w for w in fits)
+
+
+def test_a_swapped_word_fits_what_is_shown():
+    env = make("crane")
+    env.step("e")
+    env.step("s")
+    shown, swapped = env.describe(), set()
+    for _ in range(20):
+        assert env.swap_secret(env.np_random)
+        swapped.add(env._secret)
+        assert env.describe() == shown
+    assert len(swapped) > 3
+    assert all(w.count("e") == 1 and w[4] == "e" and "s" not in w for w in swapped)
+
+
+def test_the_potential_is_the_share_of_letters_shown():
+    env = make()
+    seen = [env.potential()]
+    for letter in "exl":
+        env.step(letter)
+        seen.append(env.potential())
+    assert seen == pytest.approx([0.0, 0.4, 0.4, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [({}, 25), ({"word_length": 7}, 36), ({"word_length": 7, "lives": 20}, 40)],
+)
+def test_the_solver_wins_mostly(settings, least):
+    env, wins = HangmanEnv(**settings), 0
+    for seed in range(40):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.solver_action())
+        wins += info["success"]
+    assert wins >= least
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"word_length": 2}, "word_length must be from 3 to 8, got 2"),
+        ({"lives": 0}, "lives must be from 1 to 100, got 0"),
+        ({"lives": 101}, "lives must be from 1 to 100, got 101"),
+        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        HangmanEnv(**settings)

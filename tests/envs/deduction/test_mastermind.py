@@ -1,0 +1,223 @@
+"""Mastermind: the rules, one test per rule."""
+
+from itertools import product
+
+import pytest
+
+from llm_gym.envs.deduction.mastermind.code_breaker import fitting_codes, pegs
+from llm_gym.envs.deduction.mastermind.env import MastermindEnv, parse_code
+from llm_gym.errors import ConfigError
+
+
+def make(code=None, **kwargs):
+    env = MastermindEnv(**kwargs)
+    env.reset(seed=0)
+    if code is not None:
+        env._code = code
+    return env
+
+
+def shown(observation):
+    return observation.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("guess", "code", "answer"),
+    [
+        ((1, 2, 3, 4), (1, 2, 3, 4), (4, 0)),
+        ((4, 3, 2, 1), (1, 2, 3, 4), (0, 4)),
+        ((5, 6, 5, 6), (1, 2, 3, 4), (0, 0)),
+        ((1, 1, 1, 1), (1, 2, 3, 4), (1, 0)),
+        # One 1 of the code is used up in its place, the other one answers for one more.
+        ((1, 1, 2, 2), (1, 3, 1, 4), (1, 1)),
+        ((2, 1, 1, 1), (1, 1, 2, 2), (1, 2)),
+        ((1, 2, 2, 1), (2, 1, 1, 2), (0, 4)),
+    ],
+)
+def test_pegs_of_known_guesses(guess, code, answer):
+    assert pegs(guess, code) == answer
+    assert pegs(code, guess) == answer, "pegs do not mind which of the two is the code"
+
+
+def test_pegs_agree_with_the_textbook_formula_on_every_pair_of_codes():
+    codes = list(product((1, 2, 3), repeat=3))
+    for guess, code in product(codes, codes):
+        black = sum(a == b for a, b in zip(guess, code, strict=True))
+        shared = sum(min(guess.count(n), code.count(n)) for n in (1, 2, 3))
+        assert pegs(guess, code) == (black, shared - black)
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_the_fitting_codes_are_exactly_those_that_give_the_same_answers(repeats):
+    numbers = (1, 2, 3, 4)
+    codes = [c for c in product(numbers, repeat=3) if repeats or len(set(c)) == 3]
+    for code in codes[::5]:
+        answers = [(guess, *pegs(guess, code)) for guess in ((1, 2, 3), (3, 3, 4))]
+        expected = [c for c in codes if all(pegs(g, c) == (b, w) for g, b, w in answers)]
+        found = list(fitting_codes(numbers, 3, repeats, answers))
+        assert sorted(found) == expected
+
+
+def test_the_right_code_wins():
+    obs, reward, terminated, truncated, info = make((3, 1, 4, 2)).step("3 1 4 2")
+    assert obs == "Yes, 3 1 4 2 is the code."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_every_observation_shows_all_guesses_with_their_answers():
+    env = make((3, 1, 4, 2), max_turns=9)
+    env.step("1 2 3 4")
+    env.step("nonsense")
+    obs, *_ = env.step("3 1 1 1")
+    assert shown(obs) == [
+        "1 2 3 4: 0 black, 4 white.",
+        "3 1 1 1: 2 black, 0 white.",
+        "Turns left: 6.",
+    ]
+
+
+def test_without_history_only_the_last_answer_is_shown():
+    env = make((3, 1, 4, 2), max_turns=9, history=False)
+    env.step("1 2 3 4")
+    obs, *_ = env.step("3 1 1 1")
+    assert shown(obs) == ["3 1 1 1: 2 black, 0 white.", "Turns left: 7."]
+
+
+def test_the_longest_game_fits_into_an_observation():
+    env = make(code_length=8, numbers=20, max_turns=100)
+    for _ in range(98):
+        assert env.step("20 " * 8)[4]["valid_action"]
+    assert env.observation_space.contains(env._rules() + env.step("nonsense")[0])
+
+
+def test_running_out_of_guesses_loses_and_tells_the_code():
+    env = make((3, 1, 4, 2), max_turns=1)
+    obs, reward, terminated, truncated, info = env.step("1 2 3 4")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+    assert obs.endswith("The code was 3 1 4 2.")
+
+
+def test_black_pegs_pay_nothing_by_themselves():
+    env = make((3, 1, 4, 2), max_turns=4)
+    assert [env.step(move)[1] for move in ("3 1 4 1", "3 1 4 3", "3 1 4 4", "3 1 4 5")] == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3142", "[3 1 4 2]", "3,1,4,2", "3, 1, 4, 2", "[3, 1, 4, 2]", "guess 3142", "Guess 3 1 4 2"],
+)
+def test_other_ways_to_write_a_code_win_too(text):
+    assert make((3, 1, 4, 2)).step(text)[4]["success"]
+
+
+def test_numbers_of_two_digits_are_numbers():
+    env = make((12, 1, 11, 2), numbers=12)
+    assert env.step("12 1 11 2")[4]["success"]
+    assert parse_code("12") == (1, 2), "digits without gaps are numbers of one digit"
+
+
+@pytest.mark.parametrize(
+    "text", ["1 2 3", "1 2 3 4 5", "0 1 2 3", "1 2 3 7", "-1 2 3 4", "1 2 3 four", "١ ٢ ٣ ٤", "[]"]
+)
+def test_anything_else_is_unusable_and_leaves_no_trace(text):
+    env = make((3, 1, 4, 2))
+    obs, _, terminated, _, info = env.step(text)
+    assert not info["valid_action"]
+    assert not terminated
+    assert "4 numbers from 1 to 6" in obs
+    assert env._answers() == []
+
+
+def test_a_guess_may_repeat_numbers_and_itself():
+    env = make((3, 1, 4, 2))
+    for _ in range(2):
+        assert env.step("1 1 1 1")[4]["valid_action"]
+
+
+def test_codes_have_duplicates_only_if_allowed():
+    env = MastermindEnv(numbers=4)
+    assert all(len(set(env.reset(seed=s) and env._code)) == 4 for s in range(50))
+    env = MastermindEnv(numbers=4, duplicates=True)
+    assert any(len(set(env.reset(seed=s) and env._code)) < 4 for s in range(50))
+
+
+def test_every_code_can_be_drawn():
+    env = MastermindEnv(code_length=2, numbers=3)
+    env.reset(seed=0)
+    drawn = {env.reset() and env._code for _ in range(200)}
+    assert drawn == {(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)}
+
+
+def test_rules_state_length_range_and_duplicates():
+    rules, _ = MastermindEnv(code_length=3, numbers=9, max_turns=7).reset(seed=0)
+    assert "a code of 3 numbers, each from 1 to 9, no two alike" in rules
+    assert "You have 7 turns." in rules
+    assert "numbers may repeat" in MastermindEnv(duplicates=True).reset(seed=0)[0]
+
+
+def test_a_swapped_code_fits_all_answers():
+    env = make((3, 1, 4, 2))
+    env.step("1 2 3 4")
+    env.step("3 1 1 1")
+    answers, swapped = env._answers(), set()
+    for _ in range(30):
+        if env.swap_secret(env.np_random):
+            swapped.add(env._code)
+            assert all(pegs(guess, env._code) == (b, w) for guess, b, w in answers)
+    assert len(swapped) > 1
+
+
+def test_a_code_that_is_known_cannot_be_swapped():
+    env = make((1, 2), code_length=2, numbers=2)
+    assert env.swap_secret(env.np_random)
+    env._code = (1, 2)
+    env.step("2 1")
+    for _ in range(2):
+        assert not env.swap_secret(env.np_random)
+        assert env._code == (1, 2)
+    env.reset(seed=0)
+    assert env.swap_secret(env.np_random), "a new code is unknown again"
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_the_solver_needs_few_guesses(history):
+    env = MastermindEnv(duplicates=True, history=history)
+    turns = []
+    for seed in range(40):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.solver_action())
+        assert info["success"]
+        turns.append(info["turn"])
+    assert sum(turns) / len(turns) < 5.5
+    assert max(turns) <= 9
+
+
+def test_the_potential_is_the_best_share_of_black_pegs():
+    env = make((3, 1, 4, 2))
+    seen = []
+    for move in ("1 2 3 4", "3 1 1 1", "6 6 6 6"):
+        env.step(move)
+        seen.append(env.potential())
+    assert seen == [0.0, 0.5, 0.5]
+
+
+def test_a_handful_of_codes_is_not_split():
+    assert not MastermindEnv(code_length=2).has_splits
+    assert MastermindEnv().has_splits
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"code_length": 1}, "code_length must be from 2 to 8, got 1"),
+        ({"numbers": 21}, "numbers must be from 2 to 20, got 21"),
+        ({"numbers": 3}, "numbers must be at least code_length=4 without duplicates, got 3"),
+        ({"max_turns": 0}, "max_turns must be from 1 to 100, got 0"),
+        ({"max_turns": 101}, "max_turns must be from 1 to 100, got 101"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        MastermindEnv(**settings)

@@ -1,0 +1,337 @@
+"""Minesweeper: the rules, one test per rule, and a solver that proves what it says."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.deduction.minesweeper.env import MinesweeperEnv, parse_dig
+from llm_gym.envs.deduction.minesweeper.field import MINE, chart, neighbours, number_cells, rings
+from llm_gym.envs.deduction.minesweeper.solver import (
+    best_cell,
+    can_be_proved,
+    chances,
+    deduce,
+    read,
+    spread,
+)
+from llm_gym.envs.shared.bit_grid import each
+from llm_gym.errors import ConfigError
+
+#    0 1 2 3
+# 0  . . . .
+# 1  . . . .
+# 2  . . . *
+# 3  . . * .
+CORNER = [11, 14]
+
+
+def on(mines, rows=4, cols=4, **kwargs):
+    """Return an environment whose mines are in the cells ``mines``."""
+    count = len(mines)
+    env = MinesweeperEnv(rows=rows, cols=cols, mines=count, **{"max_turns": rows * cols, **kwargs})
+    env.reset(seed=0)
+    env._numbers = number_cells(rows, cols, mines)
+    return env
+
+
+def field(observation):
+    lines = observation.split("\n\n")[-1].splitlines()
+    return [line.partition("|")[2].replace(" ", "") for line in lines if "|" in line]
+
+
+def finish(env, player):
+    done = False
+    while not done:
+        _, _, done, _, info = env.step(getattr(env, f"{player}_action")())
+    return info
+
+
+def test_a_number_counts_the_mines_around_it_diagonals_included():
+    env = on(CORNER)
+    obs, *_ = env.step("reveal 2 2")
+    assert field(obs) == ["....", "....", "..2.", "...."]
+
+
+def test_around_a_zero_everything_is_revealed():
+    obs, *_ = on(CORNER).step("reveal 0 0")
+    assert field(obs) == ["0000", "0011", "012.", "01.."]
+
+
+def test_the_field_has_its_rows_and_columns_numbered_from_zero():
+    obs, _ = MinesweeperEnv(rows=4, cols=11, mines=3, max_turns=44).reset(seed=0)
+    board = obs.split("\n\n")[-1].splitlines()
+    assert board[0] == "     0  1  2  3  4  5  6  7  8  9 10"
+    assert board[4] == " 3|" + "  ." * 11
+    assert board[5] == "Turns left: 44."
+
+
+def test_revealing_every_safe_cell_wins_without_a_single_flag():
+    env = on(CORNER)
+    env.step("reveal 0 0")
+    obs, reward, terminated, truncated, info = env.step("reveal 3 3")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+    assert obs == "You have cleared the field."
+
+
+def test_flagging_every_mine_does_not_win():
+    env = on(CORNER)
+    env.step("flag 2 3")
+    _, reward, terminated, _, _ = env.step("flag 3 2")
+    assert (reward, terminated) == (0.0, False)
+
+
+def test_a_mine_loses_and_the_mines_are_told():
+    obs, reward, terminated, _, info = on(CORNER).step("reveal 2 3")
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert obs == "You reveal a mine at 2 3. The mines were at 2 3, 3 2."
+
+
+def test_running_out_of_turns_loses_and_does_not_truncate():
+    env = on(CORNER, max_turns=14)
+    for _ in range(13):
+        env.step("flag 0 0")
+    obs, reward, terminated, truncated, info = env.step("flag 0 0")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+    assert obs.endswith("The mines were at 2 3, 3 2.")
+
+
+def test_a_flag_is_set_and_removed_and_each_costs_a_turn():
+    env = on(CORNER)
+    assert field(env.step("flag 1 0")[0]) == ["....", "F...", "....", "...."]
+    obs, _, _, _, info = env.step("flag 1 0")
+    assert field(obs) == ["....", "....", "....", "...."]
+    assert (info["turn"], info["valid_action"]) == (2, True)
+
+
+def test_a_flag_protects_its_cell_until_it_is_removed():
+    env = on(CORNER)
+    env.step("flag 2 3")
+    obs, _, terminated, _, info = env.step("reveal 2 3")
+    assert obs.startswith("The cell in row 2, column 3 is flagged; remove the flag first.")
+    assert (terminated, info["valid_action"]) == (False, False)
+
+
+def test_a_wrong_flag_in_an_opening_is_revealed_with_it():
+    env = on(CORNER)
+    env.step("flag 1 1")
+    assert field(env.step("reveal 0 0")[0]) == ["0000", "0011", "012.", "01.."]
+    assert env._safe_left == 1
+
+
+@pytest.mark.parametrize(
+    ("move", "why"),
+    [
+        ("reveal 4 0", "Rows go from 0 to 3 and columns from 0 to 3."),
+        ("reveal 0 99", "Rows go from 0 to 3 and columns from 0 to 3."),
+        ("reveal 0 0", "The cell in row 0, column 0 is revealed already."),
+        ("flag 0 0", "The cell in row 0, column 0 is revealed already."),
+        ("dig 0 0", "Your move must be reveal or flag with a row and a column."),
+    ],
+)
+def test_an_unusable_move_says_why_and_changes_nothing(move, why):
+    env = on(CORNER)
+    before = field(env.step("reveal 0 0")[0])
+    obs, _, _, _, info = env.step(move)
+    assert obs.startswith(why)
+    assert field(obs) == before
+    assert not info["valid_action"]
+
+
+@pytest.mark.parametrize(
+    "move", ["reveal 0 3", "0 3", "[reveal 0 3]", "[0 3]", "(0, 3)", "OPEN 0,3", "reveal (0, 3)"]
+)
+def test_a_reveal_may_be_written_in_several_ways(move):
+    assert parse_dig(move) == (False, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "move",
+    ["", "reveal", "reveal 1", "reveal 1 2 3", "reveal -1 2", "1.5 2", "r 1 2", "٣ ٣", "1 " * 400,
+     "9" * 900, "reveal 100 1", "reveal 1\n2"],
+)  # fmt: skip
+def test_anything_else_is_no_move(move):
+    assert parse_dig(move) is None
+
+
+@pytest.mark.parametrize("first", range(16))
+def test_the_first_cell_and_those_around_it_are_never_mines(first):
+    env = MinesweeperEnv(rows=4, cols=4, mines=7, max_turns=16)  # as full as it may be
+    for seed in range(20):
+        env.reset(seed=seed)
+        env.step(f"reveal {first // 4} {first % 4}")
+        assert env._numbers.count(MINE) == 7
+        assert env._numbers[first] == 0
+
+
+def test_every_cell_outside_the_first_opening_is_a_mine_equally_often():
+    env, hits = MinesweeperEnv(rows=5, cols=5, mines=4, max_turns=25), np.zeros(25)
+    for seed in range(1500):
+        env.reset(seed=seed)
+        env.step("reveal 2 2")
+        hits += np.array(env._numbers) == MINE
+    outside = hits[[cell for cell in range(25) if cell // 5 in (0, 4) or cell % 5 in (0, 4)]]
+    assert outside.sum() == 4 * 1500
+    assert outside == pytest.approx(375, abs=4 * (1500 * 0.25 * 0.75) ** 0.5)
+
+
+def test_other_environments_do_not_move_the_mines():
+    # GEM's fields depend on whatever else has drawn from the process's generator.
+    alone, other = MinesweeperEnv(), MinesweeperEnv()
+    alone.reset(seed=1)
+    alone.step("reveal 3 3")
+    expected = alone._numbers
+    alone.reset(seed=1)
+    other.reset(seed=2)
+    other.step("reveal 0 0")
+    alone.step("reveal 3 3")
+    assert alone._numbers == expected
+
+
+def every_layout(rows, cols, mines, shown):
+    """All masks of mines that agree with ``shown``, by trying every one."""
+    hidden = [at for at, char in enumerate(shown) if char == "."]
+    ring = rings(rows, cols)
+    for chosen in combinations(hidden, mines):
+        mask = sum(1 << cell for cell in chosen)
+        if all(
+            char == "." or int(char) == (ring[at] & mask).bit_count()
+            for at, char in enumerate(shown)
+        ):
+            yield mask
+
+
+def half_played(seed):
+    """Return the text of a small field after a few safe reveals."""
+    env = MinesweeperEnv(rows=4, cols=5, mines=4, max_turns=20)
+    obs, _ = env.reset(seed=seed)
+    for _ in range(1 + seed % 3):
+        if not env._safe_left:
+            return None
+        obs, *_ = env.step(env.oracle_action())
+    return "".join(field(obs)) if env._safe_left else None
+
+
+def test_what_is_deduced_holds_in_every_layout_that_fits():
+    proved = 0
+    for seed in range(40):
+        if shown := half_played(seed):
+            layouts = list(every_layout(4, 5, 4, shown))
+            safe, mines = deduce(read(4, 5, 4, shown)[1])
+            proved += safe.bit_count()
+            assert all(mask & safe == 0 and mask & mines == mines for mask in layouts)
+    assert proved > 40, "and it is not silent"
+
+
+def test_the_chances_are_the_shares_of_the_layouts_that_fit():
+    for seed in range(40):
+        if shown := half_played(seed):
+            layouts = list(every_layout(4, 5, 4, shown))
+            hidden, constraints = read(4, 5, 4, shown)
+            for cells, danger in chances(constraints[1:], hidden, 4).items():
+                for cell in each(cells):
+                    share = sum(mask >> cell & 1 for mask in layouts) / len(layouts)
+                    assert danger == pytest.approx(share)
+
+
+def test_a_field_with_too_many_layouts_is_still_answered():
+    shown = "." * 90 + ".3" * 15 + "." * 150  # numbers in a row that hardly restrict each other
+    _, constraints = read(9, 30, 60, shown)
+    assert spread(constraints[1:]) is None
+    assert shown[best_cell(9, 30, 60, shown)] == "."
+
+
+def test_the_solver_reveals_what_is_certain_before_it_guesses():
+    assert best_cell(4, 4, 2, "00000011012.01..") == 15
+    assert best_cell(4, 4, 2, "." * 16) == 10  # the middle first: most is opened there
+
+
+@pytest.mark.parametrize("settings", [{}, {"rows": 5, "cols": 5, "mines": 5, "max_turns": 25}])
+def test_without_guessing_every_field_can_be_cleared_by_proof_from_any_cell(settings):
+    env = MinesweeperEnv(no_guess=True, **settings)
+    for seed in range(40):
+        env.reset(seed=seed)
+        first = (7 * seed) % (env.rows * env.cols)
+        env.step(f"reveal {first // env.cols} {first % env.cols}")
+        mines = [cell for cell, number in enumerate(env._numbers) if number == MINE]
+        assert len(mines) == env.mines
+        assert not {first, *neighbours(env.rows, env.cols)[first]} & set(mines)
+        assert can_be_proved(env.rows, env.cols, sum(1 << mine for mine in mines), first)
+        assert not env._safe_left or finish(env, "solver")["success"]
+
+
+def test_a_field_that_needs_a_guess_is_recognised():
+    # Behind the wall of 6 and 7, cells 11 and 15 touch the same numbers: either may be the mine.
+    assert not can_be_proved(4, 4, 1 << 6 | 1 << 7 | 1 << 15, 12)
+    assert can_be_proved(4, 4, sum(1 << mine for mine in CORNER), 0)
+
+
+def test_the_solver_wins_most_fields_from_the_text_alone():
+    env = MinesweeperEnv()
+    wins = 0
+    for seed in range(60):
+        env.reset(seed=seed)
+        wins += finish(env, "solver")["success"]
+    assert wins >= 45
+
+
+def test_the_solver_copes_with_flags_on_the_field():
+    env = MinesweeperEnv(no_guess=True, max_turns=100)
+    env.reset(seed=5)
+    for cell in range(8):
+        env.step(f"flag {cell} {cell}")
+    assert finish(env, "solver")["success"]
+
+
+def test_the_secret_can_be_swapped_without_a_change_in_any_number_shown():
+    env, swapped = MinesweeperEnv(), 0
+    for seed in range(10):
+        env.reset(seed=seed)
+        env.step("reveal 4 4")
+        shown, mines = env.describe(), env._numbers
+        if env.swap_secret(np.random.default_rng(seed)):
+            swapped += 1
+            assert env._numbers != mines
+            assert env._numbers.count(MINE) == env.mines
+            for cell, place in enumerate(chart(env.rows, env.cols).places):
+                if (mark := chr(env._text[place])).isdigit():
+                    assert env._numbers[cell] == int(mark)
+        assert env.describe() == shown
+    assert swapped
+
+
+def test_the_potential_is_the_share_of_safe_cells_revealed():
+    env = on(CORNER)
+    env.step("reveal 2 2")
+    assert env.potential() == pytest.approx(1 / 14)
+    env.step("reveal 0 0")
+    assert env.potential() == pytest.approx(13 / 14)
+
+
+def test_the_rules_take_their_numbers_from_the_settings():
+    rules, _ = MinesweeperEnv(rows=5, cols=7, mines=6, max_turns=50).reset(seed=0)
+    assert "A field of 5 rows and 7 columns, both counted from 0, hides 6 mines." in rules
+    assert "You have 50 turns." in rules
+    assert "guess" not in rules
+    assert "never need to guess" in MinesweeperEnv(no_guess=True).reset(seed=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rows": 3}, "rows must be from 4 to 30, got 3"),
+        ({"cols": 31}, "cols must be from 4 to 30, got 31"),
+        ({"mines": 0}, "mines must be from 1 to 55 on this field, got 0"),
+        ({"mines": 56}, "mines must be from 1 to 55 on this field, got 56"),
+        ({"max_turns": 53}, "max_turns must be at least 54, the number of safe cells, got 53"),
+        ({"mines": 13, "no_guess": True}, "no_guess needs .* got 8 by 8 cells and 13 mines"),
+        # A long field takes seconds: one place in it that needs a guess is enough to redraw it.
+        (
+            {"cols": 17, "max_turns": 136, "no_guess": True},
+            "at most 16 rows and columns .* got 8 by 17 cells",
+        ),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        MinesweeperEnv(**settings)

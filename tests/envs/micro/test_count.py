@@ -1,0 +1,106 @@
+"""Count: the rules, one test per rule."""
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.micro.count import CountEnv
+from llm_gym.errors import ConfigError
+
+
+def make(start, **kwargs):
+    env = CountEnv(**kwargs)
+    for seed in range(1000):
+        env.reset(seed=seed)
+        if env._start == start:
+            return env
+    raise AssertionError(f"no seed starts at {start}")
+
+
+def expected_by_random_play(env):
+    """Return the exact (return, success) of a random player, by playing every game there is."""
+    saved, legal, totals = env.snapshot(), env.legal_actions(), np.zeros(2)
+    for action in legal:
+        env.restore(saved)
+        _, reward, terminated, _, info = env.step(action)
+        later = (0.0, info["success"]) if terminated else expected_by_random_play(env)
+        totals += (reward + later[0], later[1])
+    return totals / len(legal)
+
+
+@pytest.mark.parametrize(("numbers", "turns"), [(5, 3), (2, 6), (7, 1)])
+def test_a_random_player_gets_the_geometric_sum(numbers, turns):
+    score, success = expected_by_random_play(make(1, numbers=numbers, max_turns=turns))
+    assert score == pytest.approx(sum(numbers**-k for k in range(1, turns + 1)) / turns)
+    assert success == pytest.approx(numbers**-turns)
+
+
+def test_each_right_number_is_paid_in_its_own_turn_and_the_last_one_wins():
+    env = make(2, numbers=9, max_turns=4)
+    steps = [env.step(number) for number in ("3", "4", "5", "6")]
+    assert [step[1] for step in steps] == [0.25] * 4
+    assert [step[2] for step in steps] == [False, False, False, True]
+    assert steps[-1][4]["stop_reason"] == "won"
+
+
+def test_after_the_last_number_comes_one():
+    assert make(5, numbers=5).step("1")[1] > 0
+
+
+def test_a_wrong_number_loses_at_once():
+    obs, reward, terminated, truncated, info = make(3, numbers=9).step("5")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+    assert obs == "No, 4 comes next."
+
+
+def test_the_number_reached_is_not_repeated():
+    env = make(3, numbers=9)
+    assert not any(character.isdigit() for character in env.step("4")[0])
+
+
+@pytest.mark.parametrize("move", ["four", "0", "10", "4.5", "-4", "4 5", "9" * 500, "٤"])
+def test_anything_else_costs_a_turn_and_counts_nothing(move):
+    env = make(3, numbers=9, max_turns=2)
+    assert not env.step(move)[4]["valid_action"]
+    assert env.oracle_action() == "4"
+    assert env.step("4")[4]["stop_reason"] == "lost"
+
+
+def test_the_solver_is_faultless_even_after_an_unusable_reply():
+    env = CountEnv(numbers=6, max_turns=4)
+    for seed in range(20):
+        env.reset(seed=seed)
+        while not env.step(env.solver_action())[2]:
+            pass
+        assert env._info(True, None, {})["success"]
+    env.reset(seed=0)
+    env.step(env.solver_action())
+    env.step("what?")
+    assert env.solver_action() == env.oracle_action()
+
+
+def test_the_oracle_expects_success_only_while_no_turn_is_lost():
+    env = make(3)
+    assert env.oracle_value() == 1.0
+    env.step("what?")
+    assert env.oracle_value() == 0.0
+
+
+def test_rules_state_where_the_count_wraps():
+    assert "after 12 comes 1" in CountEnv(numbers=12).reset(seed=0)[0]
+
+
+def test_difficulty_adds_numbers_and_turns():
+    easy, hard = CountEnv(difficulty=0.0), CountEnv(difficulty=1.0)
+    assert (easy.numbers, easy.max_turns, hard.numbers, hard.max_turns) == (2, 1, 20, 10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"numbers": 1}, "numbers must be from 2 to 1000, got 1"),
+        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        CountEnv(**settings)

@@ -1,0 +1,127 @@
+"""Echo: the rules, one test per rule."""
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.micro.echo import WORDS, EchoEnv, parse_word
+from llm_gym.errors import ConfigError
+
+
+def make(seed=0, **kwargs):
+    env = EchoEnv(**kwargs)
+    env.reset(seed=seed)
+    return env
+
+
+def expected_by_random_play(env):
+    """Return the exact (return, success) of a random player, by playing every game there is."""
+    saved, legal, totals = env.snapshot(), env.legal_actions(), np.zeros(2)
+    for action in legal:
+        env.restore(saved)
+        _, reward, terminated, _, info = env.step(action)
+        later = (0.0, info["success"]) if terminated else expected_by_random_play(env)
+        totals += (reward + later[0], later[1])
+    return totals / len(legal)
+
+
+@pytest.mark.parametrize(("words", "turns"), [(4, 4), (2, 5), (3, 1)])
+def test_a_random_player_gets_one_over_the_words(words, turns):
+    score, success = expected_by_random_play(make(words=words, max_turns=turns))
+    assert score == pytest.approx(1 / words)
+    assert success == pytest.approx(words**-turns)
+
+
+def test_each_right_word_is_paid_in_its_own_turn():
+    env = make(max_turns=5)
+    rewards = [env.step(env.oracle_action())[1] for _ in range(5)]
+    assert rewards == pytest.approx([0.2] * 5)
+
+
+def test_a_wrong_word_pays_nothing_and_the_game_goes_on():
+    env = make(words=2, max_turns=3)
+    wrong = next(word for word in env.legal_actions() if word != env.oracle_action())
+    obs, reward, terminated, _, info = env.step(wrong)
+    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
+    assert obs.startswith("No.")
+
+
+def test_all_right_wins_and_one_wrong_loses():
+    env = make(words=2, max_turns=3)
+    for _ in range(3):
+        info = env.step(env.oracle_action())[4]
+    assert info["success"]
+    env.reset(seed=0)
+    env.step(next(word for word in env.legal_actions() if word != env.oracle_action()))
+    env.step(env.oracle_action())
+    _, reward, terminated, truncated, info = env.step(env.oracle_action())
+    assert reward == pytest.approx(1 / 3)
+    assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
+
+
+def test_an_unknown_word_costs_a_turn_and_asks_again():
+    env = make(max_turns=2)
+    asked = env.describe()
+    obs, reward, _, _, info = env.step("elephant")
+    assert (reward, info["valid_action"], info["turn"]) == (0.0, False, 1)
+    assert obs.endswith(asked)
+    assert env.step(env.oracle_action())[4]["stop_reason"] == "lost"
+
+
+def test_a_word_beyond_the_vocabulary_is_unknown():
+    assert parse_word("blue", WORDS[:2]) == "blue"
+    assert parse_word("green", WORDS[:2]) is None
+
+
+def test_the_solver_is_faultless():
+    env = make(words=16, max_turns=8)
+    for seed in range(20):
+        env.reset(seed=seed)
+        while not env.step(env.solver_action())[2]:
+            pass
+        assert env._info(True, None, {})["success"]
+
+
+def test_the_oracle_expects_success_only_while_faultless():
+    env = make()
+    env.step(env.oracle_action())
+    assert env.oracle_value() == 1.0
+    env.step("elephant")
+    assert env.oracle_value() == 0.0
+
+
+def test_words_to_come_can_be_swapped_without_a_trace():
+    env = make(max_turns=6)
+    env.step("red")
+    shown, asked = env.describe(), list(env._asked)
+    assert env.swap_secret(np.random.default_rng(0))
+    assert env.describe() == shown
+    assert env._asked[:2] == asked[:2]
+    assert all(new != old for new, old in zip(env._asked[2:], asked[2:], strict=True))
+
+
+def test_the_last_word_hides_nothing():
+    assert not make(max_turns=1).swap_secret(np.random.default_rng(0))
+
+
+def test_describe_still_answers_when_the_game_is_over():
+    env = make(max_turns=1)
+    env.step("red")
+    assert env.describe() == "That is all."
+
+
+def test_difficulty_adds_words_and_turns():
+    easy, hard = EchoEnv(difficulty=0.0), EchoEnv(difficulty=1.0)
+    assert (easy.words, easy.max_turns, hard.words, hard.max_turns) == (2, 1, 16, 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"words": 1}, "words must be from 2 to 16, got 1"),
+        ({"words": 17}, "words must be from 2 to 16, got 17"),
+        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        EchoEnv(**settings)

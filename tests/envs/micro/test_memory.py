@@ -1,0 +1,127 @@
+"""Memory: the rules, one test per rule."""
+
+import pytest
+
+from llm_gym.envs.micro.memory import MemoryEnv
+from llm_gym.errors import ConfigError
+
+
+def make(seed=0, **kwargs):
+    env = MemoryEnv(**kwargs)
+    env.reset(seed=seed)
+    return env
+
+
+def at_the_question(seed=0, **kwargs):
+    env = make(seed, **kwargs)
+    for _ in range(env.delay):
+        obs, *_ = env.step("ok")
+    return env, obs
+
+
+@pytest.mark.parametrize(("words", "delay"), [(4, 2), (2, 1), (16, 5)])
+def test_a_random_player_gets_one_over_the_words(words, delay):
+    env, _ = at_the_question(words=words, delay=delay)
+    saved, rewards = env.snapshot(), []
+    for action in env.legal_actions():
+        env.restore(saved)
+        rewards.append(env.step(action)[1])
+    assert sum(rewards) / len(rewards) == 1 / words
+
+
+@pytest.mark.parametrize("delay", [1, 3, 6])
+def test_the_question_comes_after_the_delay(delay):
+    env = make(delay=delay)
+    seen = [env.step("ok")[0] for _ in range(delay)]
+    assert [text == "Which word was it?" for text in seen] == [False] * (delay - 1) + [True]
+
+
+def test_the_word_is_shown_once():
+    for seed in range(30):
+        env = MemoryEnv(delay=5)
+        opening, _ = env.reset(seed=seed)
+        assert opening.endswith(f"Remember {env._word}.")
+        assert all(env._word not in env.step("ok")[0] for _ in range(5))
+
+
+def test_replies_before_the_question_are_neither_judged_nor_paid():
+    env = make(delay=2)
+    _, reward, terminated, _, info = env.step("an elephant, perhaps?")
+    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
+
+
+def test_an_empty_reply_before_the_question_does_not_put_it_off():
+    env = make(delay=2)
+    env.step("")
+    obs, *_ = env.step("ok")
+    assert obs == "Which word was it?"
+    assert env.step(env.oracle_action())[4]["success"]
+
+
+def test_the_right_word_wins_and_another_loses():
+    env, _ = at_the_question()
+    saved = env.snapshot()
+    _, reward, terminated, _, info = env.step(env.oracle_action())
+    assert (reward, terminated, info["stop_reason"]) == (1.0, True, "won")
+    env.restore(saved)
+    other = next(word for word in env.legal_actions() if word != env.oracle_action())
+    obs, reward, terminated, _, info = env.step(other)
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert env._word in obs
+
+
+def test_an_unknown_word_at_the_question_loses_the_last_turn():
+    env, _ = at_the_question()
+    _, _, terminated, truncated, info = env.step("elephant")
+    assert (terminated, truncated) == (True, False)
+    assert (info["valid_action"], info["stop_reason"]) == (False, "lost")
+
+
+def test_saying_what_was_shown_last_never_wins():
+    for seed in range(30):
+        env = make(seed, words=2, delay=3)
+        for _ in range(2):
+            obs, *_ = env.step("ok")
+        env.step("ok")
+        assert env.step(obs.removeprefix("Ignore ").rstrip("."))[4]["stop_reason"] == "lost"
+
+
+def test_every_word_of_the_vocabulary_is_asked_for():
+    env, drawn = MemoryEnv(words=5), set()
+    for seed in range(100):
+        env.reset(seed=seed)
+        drawn.add(env._word)
+    assert drawn == set(env.example_moves())
+
+
+def test_the_solver_is_faultless():
+    env = MemoryEnv(words=16, delay=6)
+    for seed in range(20):
+        env.reset(seed=seed)
+        while not env.step(env.solver_action())[2]:
+            pass
+        assert env._info(True, None, {})["success"]
+
+
+def test_legal_moves_are_listed_only_at_the_question():
+    assert make().legal_actions() is None
+    env, _ = at_the_question(words=3)
+    assert env.legal_actions() == ["red", "blue", "green"]
+
+
+def test_difficulty_adds_words_and_delay():
+    easy, hard = MemoryEnv(difficulty=0.0), MemoryEnv(difficulty=1.0)
+    assert (easy.words, easy.delay, easy.max_turns) == (2, 1, 2)
+    assert (hard.words, hard.delay, hard.max_turns) == (16, 10, 11)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"words": 1}, "words must be from 2 to 16, got 1"),
+        ({"delay": 0}, "delay must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        MemoryEnv(**settings)

@@ -1,0 +1,266 @@
+"""FifteenPuzzle: the rules, one test per rule, and a planner that keeps its bounds."""
+
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.puzzles.fifteen_puzzle.env import (
+    FifteenPuzzleEnv,
+    parse_slide,
+    read_board,
+    write_board,
+)
+from llm_gym.envs.puzzles.fifteen_puzzle.planner import distance, is_solvable, plan, slides
+from llm_gym.errors import ConfigError
+
+
+def on(tiles, **kwargs):
+    """Return an environment that shows the board ``tiles``."""
+    size = round(len(tiles) ** 0.5)
+    env = FifteenPuzzleEnv(size=size, **{"scramble": 2, **kwargs})
+    env.reset(seed=0)
+    env._text = bytearray(write_board(bytes(tiles), size).encode())
+    env._gap = tiles.index(0)
+    return env
+
+
+def shown(observation):
+    return observation.split("\n\n")[-1].splitlines()
+
+
+@cache
+def moves_needed(size):
+    """The fewest moves from every board of this size, by plain breadth-first search."""
+    table = slides(size)
+    needed, queue = {table.solved: 0}, [table.solved]
+    for board in queue:
+        gap = board.index(0)
+        for way in table.ways[gap]:
+            tiles, source = bytearray(board), table.sources[way][gap]
+            tiles[gap], tiles[source] = tiles[source], 0
+            if (after := bytes(tiles)) not in needed:
+                needed[after] = needed[board] + 1
+                queue.append(after)
+    return needed
+
+
+@pytest.mark.parametrize(
+    ("move", "rows"),
+    [
+        ("up", ["1 2 3", "4 7 5", "6 _ 8", "Turns left: 39."]),
+        ("down", ["1 _ 3", "4 2 5", "6 7 8", "Turns left: 39."]),
+        ("left", ["1 2 3", "4 5 _", "6 7 8", "Turns left: 39."]),
+        ("right", ["1 2 3", "_ 4 5", "6 7 8", "Turns left: 39."]),
+    ],
+)
+def test_a_direction_moves_the_tile_not_the_gap(move, rows):
+    assert shown(on([1, 2, 3, 4, 0, 5, 6, 7, 8]).step(move)[0]) == rows
+
+
+def test_numbers_of_two_digits_stay_in_their_columns():
+    board = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 11, 12, 13, 10, 14, 15]
+    obs, *_ = on(board).step("up")
+    assert shown(obs)[:4] == [" 1  2  3  4", " 5  6  7  8", " 9 10 11 12", "13 __ 14 15"]
+
+
+def test_the_tiles_in_order_win():
+    env = on([1, 2, 3, 4, 5, 6, 7, 0, 8])
+    _, reward, terminated, truncated, info = env.step("left")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_order_with_the_gap_elsewhere_does_not_win():
+    env = on([1, 2, 3, 4, 0, 5, 6, 7, 8])
+    for move in ("right", "down"):
+        _, reward, terminated, _, _ = env.step(move)
+        assert (reward, terminated) == (0.0, False)
+
+
+def test_running_out_of_turns_loses_and_does_not_truncate():
+    env = FifteenPuzzleEnv(scramble=1, max_turns=1)
+    env.reset(seed=0)
+    wrong = next(move for move in env.legal_moves() if move != env.oracle_move())
+    _, reward, terminated, truncated, info = env.step(wrong)
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+@pytest.mark.parametrize(
+    ("gap", "move", "where"),
+    [(8, "up", "below"), (0, "down", "above"), (8, "left", "right of"), (0, "right", "left of")],
+)
+def test_a_move_without_a_tile_says_why_and_changes_nothing(gap, move, where):
+    tiles = [1, 2, 3, 4, 6, 5, 8, 7]
+    tiles.insert(gap, 0)
+    env = on(tiles)
+    obs, _, _, _, info = env.step(move)
+    assert shown(obs)[0].startswith("No tile is ")
+    assert where in shown(obs)[0]
+    assert read_board(obs) == bytes(tiles)
+    assert not info["valid_action"]
+    assert move not in env.legal_moves()
+
+
+@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up", "north"])
+def test_a_direction_may_be_written_in_several_ways(move):
+    assert parse_slide(move) == 0
+
+
+@pytest.mark.parametrize("move", ["", "7", "u", "up up", "up down", "[up", "up]]", "ｕｐ", "0"])
+def test_anything_else_is_no_direction(move):
+    assert parse_slide(move) is None
+    assert not on([1, 2, 3, 4, 5, 6, 0, 7, 8]).step(move)[4]["valid_action"]
+
+
+def test_solvable_are_exactly_the_boards_that_moves_reach():
+    reached = moves_needed(2)
+    assert len(reached) == 12
+    for tiles in permutations(range(4)):
+        assert is_solvable(bytes(tiles), 2) == (bytes(tiles) in reached)
+    rng, reached = np.random.default_rng(0), moves_needed(3)
+    assert len(reached) == 181_440
+    for _ in range(300):
+        board = bytes(rng.permutation(9).tolist())
+        assert is_solvable(board, 3) == (board in reached)
+    # Sam Loyd's offer of 1,000 dollars for swapping 14 and 15 was a safe one.
+    assert not is_solvable(bytes([*range(1, 14), 15, 14, 0]), 4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"size": 2, "scramble": None},
+        {"size": 3, "scramble": None},
+        {"scramble": None, "max_turns": 120},
+        {"size": 2, "scramble": 6},
+        {"scramble": 40},
+        {"size": 6, "scramble": 30},
+    ],
+)
+def test_no_board_is_solved_at_the_start_or_cannot_be(settings):
+    # Half of the boards of GEM and TextArena cannot be solved at all.
+    env = FifteenPuzzleEnv(**settings)
+    for seed in range(60):
+        env.reset(seed=seed)
+        assert env._start != slides(env.size).solved
+        assert is_solvable(env._start, env.size)
+        assert sorted(env._start) == list(range(env.size**2))
+
+
+def test_without_scramble_every_arrangement_comes_equally_often():
+    env, counts = FifteenPuzzleEnv(size=2, scramble=None), {}
+    for seed in range(2200):
+        env.reset(seed=seed)
+        counts[env._start] = counts.get(env._start, 0) + 1
+    assert len(counts) == 11
+    assert list(counts.values()) == pytest.approx([200] * 11, abs=60)
+
+
+@pytest.mark.parametrize("scramble", [1, 5, 15])
+def test_scramble_bounds_the_moves_needed_and_has_their_parity(scramble):
+    env, needed = FifteenPuzzleEnv(size=3, scramble=scramble), []
+    for seed in range(40):
+        env.reset(seed=seed)
+        needed.append(moves_needed(3)[env._start])
+    assert max(needed) <= scramble
+    assert all((scramble - moves) % 2 == 0 for moves in needed)
+    assert np.mean(needed) > 0.7 * scramble, "no move takes the one before it back"
+
+
+def test_the_oracle_takes_the_scramble_back_even_after_detours():
+    env = FifteenPuzzleEnv(size=5, scramble=30, max_turns=60)
+    for seed in range(10):
+        env.reset(seed=seed)
+        for _ in range(10):
+            env.step(env.random_action())
+        done = False
+        while not done:
+            _, _, done, _, info = env.step(env.oracle_action())
+        assert info["success"]
+        assert info["turn"] <= 50
+
+
+def test_the_farthest_boards_of_three_rows_are_solved_within_the_turns_required():
+    farthest = [board for board, moves in moves_needed(3).items() if moves == 31]
+    assert len(farthest) == 2
+    for board in farthest:
+        assert 31 <= len(plan(board, 3, 40)) <= 40
+
+
+def test_hard_boards_of_four_rows_are_solved_within_the_turns_required():
+    for tiles in ([0, 12, 9, 13, 15, 11, 10, 14, 3, 7, 6, 2, 4, 8, 5, 1], [15, *range(14, -1, -1)]):
+        if not is_solvable(bytes(tiles), 4):
+            tiles[0], tiles[1] = tiles[1], tiles[0]
+        assert 40 < len(plan(bytes(tiles), 4, 120)) <= 120
+
+
+def test_a_plan_holds_the_boards_that_it_passes_and_ends_solved():
+    board = bytes([8, 6, 7, 2, 5, 4, 3, 0, 1])
+    ways, size = plan(board, 3, 40), 3
+    for _ in range(len(ways)):
+        way, gap, tiles = ways[board], board.index(0), bytearray(board)
+        source = slides(size).sources[way][gap]
+        tiles[gap], tiles[source] = tiles[source], 0
+        board = bytes(tiles)
+    assert board == slides(size).solved
+
+
+def test_too_few_turns_have_no_plan_and_still_a_move():
+    board = bytes([8, 6, 7, 2, 5, 4, 3, 0, 1])
+    assert plan(board, 3, 30) == {}
+    assert FifteenPuzzleEnv.solve([f"{write_board(board, 3)}\nTurns left: 3."], []) in (
+        "down", "left", "right",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", [{}, {"scramble": None, "max_turns": 200}])
+def test_the_solver_wins_from_the_text_alone_even_when_it_is_disturbed(settings):
+    env = FifteenPuzzleEnv(**settings)
+    for seed in range(12):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            disturbed = env._turn in (3, 7)
+            move = env.random_action() if disturbed else env.solver_action()
+            _, _, done, _, info = env.step(move)
+        assert info["success"]
+
+
+def test_the_potential_is_the_share_of_the_distance_covered():
+    env = on([1, 2, 3, 4, 5, 6, 0, 7, 8])
+    env._start = bytes([1, 2, 3, 4, 5, 6, 0, 7, 8])
+    assert distance(env._start, 3) == 2
+    assert env.potential() == 0.0
+    env.step("left")
+    assert env.potential() == 0.5
+    env.step("left")
+    assert env.potential() == 1.0
+
+
+def test_the_rules_take_their_numbers_from_the_settings():
+    rules, _ = FifteenPuzzleEnv(size=5, scramble=10, max_turns=33).reset(seed=0)
+    assert "with the tiles 1 to 24 and a gap, written __." in rules
+    assert "You have 33 turns." in rules
+
+
+def test_four_cells_have_too_few_boards_for_splits():
+    assert FifteenPuzzleEnv().has_splits
+    with pytest.raises(ConfigError, match="too few instances"):
+        FifteenPuzzleEnv(size=2, scramble=None).reset(options={"split": "train"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 1}, "size must be from 2 to 6, got 1"),
+        ({"size": 5, "scramble": None}, "scramble must be a number for size=5, got None"),
+        ({"scramble": 0}, "scramble must be from 1 to 1000 for size=4, got 0"),
+        ({"size": 2, "scramble": 7}, "scramble must be from 1 to 6 for size=2, got 7"),
+        ({"scramble": 41}, "max_turns must be at least 41 for size=4 and scramble=41, got 40"),
+        ({"scramble": None}, "max_turns must be at least 120 for size=4 and scramble=None, got 40"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        FifteenPuzzleEnv(**settings)

@@ -1,0 +1,295 @@
+"""Game2048: the rules, one test per rule, and what its two players promise."""
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.puzzles.game_2048.env import Game2048Env, parse_way, read_board, turns_needed
+from llm_gym.envs.puzzles.game_2048.planner import (
+    add_tile,
+    best_way,
+    draw_tiles,
+    pack,
+    plan,
+    shift,
+    shifts,
+    slide,
+    transpose,
+)
+from llm_gym.errors import ConfigError
+
+
+def grid(board):
+    """Return the tiles of a board as an array."""
+    exponents = np.array([board >> at & 15 for at in range(0, 64, 4)]).reshape(4, 4)
+    return np.where(exponents, 2**exponents, 0)
+
+
+def on(board, **kwargs):
+    """Return an environment that shows ``board``, given as rows of text."""
+    env = Game2048Env(**kwargs)
+    env.reset(seed=0)
+    env._board = env._start = read_board(board)
+    return env
+
+
+def finish(env, player):
+    done = False
+    while not done:
+        _, _, done, _, info = env.step(getattr(env, f"{player}_action")())
+    return info
+
+
+def tiles(board):
+    return sorted(grid(board)[grid(board) > 0].tolist())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([0, 0, 0, 0], [0, 0, 0, 0]),
+        ([0, 0, 0, 1], [1, 0, 0, 0]),
+        ([1, 0, 0, 1], [2, 0, 0, 0]),
+        ([1, 1, 1, 1], [2, 2, 0, 0]),  # each tile merges once
+        ([2, 1, 1, 0], [2, 2, 0, 0]),  # what has merged does not merge again
+        ([1, 1, 1, 0], [2, 1, 0, 0]),  # the pair ahead in the direction of the move merges first
+        ([1, 2, 1, 2], [1, 2, 1, 2]),
+        ([1, 0, 2, 1], [1, 2, 1, 0]),
+    ],
+)
+def test_a_row_slides_and_merges(before, after):
+    assert slide(before) == after
+    for row in range(4):
+        place = 16 * row
+        assert shift(pack(before) << place, 2) == pack(after) << place
+        assert shift(pack(before[::-1]) << place, 3) == pack(after[::-1]) << place
+        assert shift(transpose(pack(before) << place), 0) == transpose(pack(after) << place)
+
+
+@pytest.mark.parametrize(
+    ("way", "rows"),
+    [
+        (0, ". . . 4\n. . . 8\n. . . .\n. . . ."),
+        (1, ". . . .\n. . . .\n. . . 4\n. . . 8"),
+        (2, "2 . . .\n2 . . .\n8 . . .\n. . . ."),
+        (3, ". . . 2\n. . . 2\n. . . 8\n. . . ."),
+    ],
+)
+def test_every_direction_moves_the_board_its_way(way, rows):
+    board = read_board(". . . 2\n. . . 2\n. . . 8\n. . . .")
+    assert shift(board, way) == read_board(rows)
+
+
+def test_shifts_lists_exactly_the_directions_that_change_something():
+    assert dict(shifts(read_board("2 . . .\n4 . . .\n2 . . .\n4 . . ."))).keys() == {3}
+    assert not shifts(read_board("2 4 2 4\n4 2 4 2\n2 4 2 4\n4 2 4 2"))
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        board = pack(rng.integers(0, 3, 16).tolist())
+        after = {way: shift(board, way) for way in range(4)}
+        assert dict(shifts(board)) == {way: b for way, b in after.items() if b != board}
+
+
+def test_no_tile_is_lost_and_none_made_but_by_merging():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        board = pack(rng.integers(0, 6, 16).tolist())
+        for _, after in shifts(board):
+            assert grid(after).sum() == grid(board).sum()
+        assert (grid(transpose(board)) == grid(board).T).all()
+
+
+def test_a_game_begins_with_two_tiles_and_every_move_adds_one():
+    env = Game2048Env()
+    for seed in range(20):
+        env.reset(seed=seed)
+        assert len(tiles(env._board)) == 2
+        total = sum(tiles(env._board))
+        env.step(env.random_action())
+        assert sum(tiles(env._board)) - total in (2, 4)
+
+
+def test_the_player_sees_the_board_and_the_turns_left():
+    env = on("2 . . .\n. 16 . .\n. . . .\n. . . 64")
+    assert env.describe() == (
+        "  2   .   .   .\n  .  16   .   .\n  .   .   .   .\n  .   .   .  64\nTurns left: 100."
+    )
+    assert read_board(env.describe()) == env._board
+
+
+def test_the_target_tile_wins():
+    env = on("64 64 . .\n. . . .\n. . . .\n2 . . .")
+    obs, reward, terminated, truncated, info = env.step("left")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+    assert obs == "You have made a tile of 128."
+
+
+def test_a_full_board_that_can_still_merge_goes_on():
+    env = on("2 4 2 4\n4 2 4 8\n2 4 8 2\n4 2 8 8")
+    env._draws = (0.5,) * 102  # a 2 into the only free cell, below another 2
+    _, _, terminated, _, _ = env.step("left")
+    assert not terminated
+    assert len(tiles(env._board)) == 16
+    assert set(env.legal_moves()) == {"up", "down"}
+
+
+def test_a_board_without_a_move_loses():
+    env = on(". 8 16 8\n4 2 4 16\n2 4 2 4\n4 2 4 2")
+    env._draws = (0.5,) * 102
+    obs, reward, terminated, _, info = env.step("left")
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert obs == "No move is possible any more: you lose."
+
+
+def test_running_out_of_turns_loses_and_does_not_truncate():
+    env = Game2048Env(target=2048, max_turns=1290)
+    env.reset(seed=0)
+    env._turn = 1289
+    _, reward, terminated, truncated, info = env.step(env.random_action())
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+def test_a_direction_that_changes_nothing_is_unusable_and_brings_no_tile():
+    env = on("2 . . .\n. . . .\n. . . .\n. . . .")
+    obs, _, _, _, info = env.step("left")
+    assert obs.startswith("Moving left changes nothing.")
+    assert (info["valid_action"], tiles(env._board)) == (False, [2])
+    assert set(env.legal_moves()) == {"right", "down"}
+
+
+@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up", "north"])
+def test_a_direction_may_be_written_in_several_ways(move):
+    assert parse_way(move) == 0
+
+
+@pytest.mark.parametrize("move", ["", "0", "2", "u", "up up", "up, left", "[up", "up]]", "ｕｐ"])
+def test_anything_else_is_no_direction(move):
+    assert parse_way(move) is None
+    env = on("2 . . .\n. . . .\n. . . .\n. . . .")
+    assert not env.step(move)[4]["valid_action"]
+
+
+def test_new_tiles_come_everywhere_and_every_tenth_is_a_four():
+    rng, places, fours = np.random.default_rng(0), np.zeros(16), 0
+    board = read_board("2 4 8 16\n. . . .\n. . . .\n. . . .")
+    for draw in rng.random(6000).tolist():
+        flat = grid(add_tile(board, draw)).ravel()
+        (at,) = np.flatnonzero(flat[4:])
+        places[at + 4] += 1
+        fours += int(flat[at + 4] == 4)
+    assert places[:4].sum() == 0
+    assert places[4:] == pytest.approx(500, abs=4 * 500**0.5)
+    assert fours == pytest.approx(600, abs=4 * (6000 * 0.09) ** 0.5)
+
+
+def test_the_tiles_to_come_are_hidden_and_can_be_swapped():
+    env = Game2048Env()
+    obs, _ = env.reset(seed=3)
+    ahead = env._draws[2:]
+    assert ahead == draw_tiles(env._seed, 102)[2:]
+    assert env.swap_secret(np.random.default_rng(0))
+    assert not set(env._draws) & set(ahead)
+    assert len(env._draws) == 102
+    assert obs.endswith(env.describe())
+
+
+def test_one_seed_brings_one_future_whatever_is_played():
+    env = Game2048Env()
+    env.reset(seed=5)
+    draws, name = env._draws, env.instance_id()
+    finish(env, "random")
+    env.reset(seed=5)
+    assert (env._draws, env.instance_id()) == (draws, name)
+    env.reset(seed=6)
+    assert env.instance_id() != name
+
+
+@pytest.mark.parametrize("target", [8, 16, 32, 64, 128, 256])
+def test_who_knows_what_comes_wins_within_the_turns_required(target):
+    env = Game2048Env(target=target, max_turns=turns_needed(target))
+    for seed in range(25):
+        env.reset(seed=seed)
+        assert finish(env, "oracle")["success"]
+
+
+def test_a_plan_can_be_followed_to_the_target():
+    env = Game2048Env(target=64, max_turns=50)
+    env.reset(seed=1)
+    board, ways = env._board, plan(env._board, env._seed, 2, 52, 6)
+    for used in range(2, 2 + len(ways)):
+        after = shift(board, ways[board])
+        board = add_tile(after, env._draws[used])
+    assert tiles(after)[-1] == 64
+
+
+def test_the_oracle_makes_a_new_plan_when_another_player_interferes():
+    env = Game2048Env(target=64, max_turns=60)
+    for seed in range(10):
+        env.reset(seed=seed)
+        env.oracle_action()
+        for _ in range(3):
+            env.step(env.random_action())
+        assert finish(env, "oracle")["success"]
+
+
+def test_the_oracle_still_moves_where_nothing_can_be_won():
+    assert plan(0x11, 5, 2, 12, 7) == {}, "ten more tiles cannot make 128"
+    env = Game2048Env()
+    env.reset(seed=0)
+    env._draws = env._draws[:12]
+    assert env.oracle_move() in env.legal_moves()
+
+
+def test_the_solver_never_runs_into_a_dead_end_that_it_can_avoid():
+    rng, met = np.random.default_rng(0), 0
+    for _ in range(3000):
+        exponents = rng.integers(1, 6, 16)
+        exponents[rng.integers(16)] = 0
+        board = pack(exponents.tolist())
+        fatal = {}
+        for way, after in shifts(board):
+            free = int((grid(after) == 0).sum())
+            replies = [add_tile(after, 0.1 + 0.9 * (at + 0.5) / free) for at in range(free)]
+            fatal[way] = not any(shifts(reply) for reply in replies)
+        if len(set(fatal.values())) == 2:
+            met += 1
+            assert not fatal[best_way(board)]
+    assert met > 20
+
+
+def test_the_solver_wins_most_games_and_a_random_player_fewer():
+    env, wins = Game2048Env(target=64, max_turns=50), {"solver": 0, "random": 0}
+    for player in wins:
+        for seed in range(60):
+            env.reset(seed=seed)
+            wins[player] += finish(env, player)["success"]
+    assert wins["solver"] >= 48
+    assert wins["random"] <= 36
+
+
+def test_the_potential_is_the_share_of_the_doublings():
+    env = on("4 4 . .\n. . . .\n. . . .\n. . . .", target=64, max_turns=50)
+    assert env.potential() == 0.0
+    env.step("left")
+    assert env.potential() == 0.25  # 8 is the first of 8, 16, 32 and 64
+
+
+def test_the_rules_take_their_numbers_from_the_settings():
+    rules, _ = Game2048Env(target=256, max_turns=222).reset(seed=0)
+    assert "Make a tile of 256 to win." in rules
+    assert "a 4 with probability 0.1, otherwise a 2" in rules
+    assert "You have 222 turns." in rules
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target": 4}, "target must be a power of two from 8 to 2048, got 4"),
+        ({"target": 96}, "target must be a power of two from 8 to 2048, got 96"),
+        ({"target": 4096}, "target must be a power of two from 8 to 2048, got 4096"),
+        # GEM's hard preset: 52 tiles of at most 4 add up to 208.
+        ({"target": 512, "max_turns": 50}, "max_turns must be at least 330 for target=512, got 50"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        Game2048Env(**settings)

@@ -1,0 +1,293 @@
+"""Sokoban: the rules, one test per rule, and levels that can be solved and are not trivial."""
+
+import pickle
+from collections import deque
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.puzzles.sokoban.env import SokobanEnv, parse_direction, read_board
+from llm_gym.envs.puzzles.sokoban.levels import draw_level, moves_to_solve, solution
+from llm_gym.envs.puzzles.sokoban.planner import FAR, Room, plan, push_distances, pushes_to_go
+from llm_gym.envs.shared.bit_grid import steps
+from llm_gym.errors import ConfigError
+
+
+def on(*rows, **kwargs):
+    """Return an environment that plays in a room, written without spaces."""
+    env = SokobanEnv(**{"max_turns": 20, **kwargs})
+    env.reset(seed=0)
+    env._start = "".join(" ".join(row) + "\n" for row in rows)
+    env._board = bytearray(env._start, "ascii")
+    env._at = max(env._start.find("P"), env._start.find("S"))
+    env._strays = env._start.count("X")
+    env._steps = [2 * step for step in steps(len(rows))]
+    return env
+
+
+def shown(observation):
+    lines = observation.split("\n\n")[-1].splitlines()
+    return [line.replace(" ", "") for line in lines if line.startswith("#")]
+
+
+def fewest_moves(room, boxes, player):
+    """Breadth-first search over single moves, without any of the planner's ideas."""
+    start = (boxes, player)
+    away, queue = {start: 0}, deque([start])
+    while queue:
+        boxes, at = state = queue.popleft()
+        if boxes == room.goals:
+            return away[state]
+        for step in steps(room.size):
+            to, after = at + step, boxes
+            if boxes >> to & 1:
+                after = boxes ^ 1 << to | 1 << to + step
+                if after == boxes ^ 1 << to or not room.floor >> to + step & 1:
+                    continue
+            if room.floor >> to & 1 and (after, to) not in away:
+                away[after, to] = away[state] + 1
+                queue.append((after, to))
+    return None
+
+
+def test_a_box_is_pushed_and_the_last_one_on_a_goal_wins():
+    env = on("######", "#PX.O#", "######", "######", "######", "######")
+    obs, reward, terminated, *_ = env.step("right")
+    assert shown(obs)[1] == "#.PXO#"
+    assert (reward, terminated) == (0.0, False)
+    obs, reward, terminated, truncated, info = env.step("right")
+    assert obs == "You push a box right. Every box is on a goal."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+@pytest.mark.parametrize(
+    ("row", "move", "said"),
+    [
+        ("#PX###", "right", "You cannot push the box right: there is no room behind it."),
+        ("#PXX.#", "right", "You cannot push the box right: there is no room behind it."),
+        ("#PX*.#", "right", "You cannot push the box right: there is no room behind it."),
+        ("#.P.X#", "up", "You cannot move up: there is a wall."),
+        ("#.XP.#", "right", "You move right."),
+    ],
+)
+def test_walls_and_second_boxes_block_and_nothing_is_pulled(row, move, said):
+    env = on("######", row, "#OO..#", "######", "######", "######")
+    obs, _, _, _, info = env.step(move)
+    assert obs.startswith(said)
+    assert info["valid_action"]
+    assert info["turn"] == 1
+    expected = row if "cannot" in said else "#.X.P#"
+    assert shown(obs)[1] == expected
+
+
+def test_a_player_on_a_goal_does_not_hide_it():
+    env = on("######", "#PO.X#", "######", "######", "######", "######")
+    assert shown(env.step("right")[0])[1] == "#.S.X#"
+    assert shown(env.step("right")[0])[1] == "#.OPX#"
+
+
+def test_a_box_pushed_off_its_goal_counts_as_off():
+    env = on("######", "#P*.O#", "#.XO.#", "######", "######", "######")
+    assert shown(env.step("right")[0])[1] == "#.SXO#"
+    _, _, terminated, *_ = env.step("right")
+    assert not terminated, "one of the two boxes is still off"
+    assert env._strays == 1
+
+
+def test_running_out_of_turns_loses_with_nothing_for_boxes_on_goals():
+    env = on("######", "#P.X.#", "#.*O.#", "######", "######", "######", max_turns=15)
+    for _ in range(15):
+        _, reward, terminated, truncated, info = env.step("left")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+@pytest.mark.parametrize(
+    ("move", "way"),
+    [("up", 0), ("Right", 1), ("go south", 2), ("push LEFT", 3), ("move north", 0)],
+)
+def test_every_direction_has_its_names(move, way):
+    assert parse_direction(move) == way
+
+
+@pytest.mark.parametrize("move", ["", "u", "push", "pull up", "up up", "ＵＰ", "0", "push push up"])
+def test_anything_else_is_answered_and_moves_nothing(move):
+    env = SokobanEnv()
+    before = shown(env.reset(seed=0)[0])
+    obs, _, _, _, info = env.step(move)
+    assert not info["valid_action"]
+    assert shown(obs) == before
+
+
+LEVELS = [
+    {"size": 5, "boxes": 1, "min_pushes": 1, "max_turns": 5},
+    {"size": 5, "boxes": 5, "min_pushes": 2, "max_turns": 10},
+    {"size": 6, "boxes": 1, "min_pushes": 2, "max_turns": 10},
+    {"size": 6, "boxes": 2, "min_pushes": 4, "max_turns": 20},
+    {"size": 6, "boxes": 3, "min_pushes": 3, "max_turns": 30},
+    {"size": 8, "boxes": 4, "min_pushes": 6, "max_turns": 50},
+    {"size": 10, "boxes": 1, "min_pushes": 6, "max_turns": 30},
+]
+
+
+@pytest.mark.parametrize("settings", LEVELS)
+def test_every_level_is_solved_within_the_turns_by_playing_its_pulls_backwards(settings):
+    env = SokobanEnv(**settings)
+    for seed in range(60):
+        env.reset(seed=seed)
+        way_back = solution(env._level)
+        assert len(way_back) == moves_to_solve(env._level) <= settings["max_turns"]
+        for _ in way_back:
+            *_, info = env.step(env.oracle_action())
+        assert info["success"]
+
+
+@pytest.mark.parametrize("settings", LEVELS)
+def test_every_level_has_its_boxes_goals_size_and_pushes(settings):
+    env = SokobanEnv(**settings)
+    for seed in range(60):
+        room, boxes, player = read_board("\n".join(shown(env.reset(seed=seed)[0])) + "\n")
+        assert room.size == settings["size"]
+        assert boxes.bit_count() == room.goals.bit_count() == settings["boxes"]
+        assert room.floor >> player & 1
+        assert not boxes >> player & 1
+        assert settings["min_pushes"] <= pushes_to_go(room, boxes) < FAR
+
+
+def test_no_level_has_a_shorter_solution_than_the_pushes_promised():
+    for seed in range(40):
+        room, boxes, player, _ = draw_level(6, 2, 4, 20, np.random.default_rng(seed))
+        fewest = fewest_moves(room, boxes, player)
+        assert 4 <= fewest <= 20
+        assert fewest <= len(plan(room, boxes, player)) <= 2 * fewest
+
+
+def test_min_pushes_makes_levels_longer():
+    def average(min_pushes):
+        plans = []
+        for seed in range(60):
+            level = draw_level(6, 2, min_pushes, 20, np.random.default_rng(seed))
+            plans.append(len(plan(*level[:3])))
+        return np.mean(plans)
+
+    assert average(1) + 2 < average(2) + 1 < average(4)
+
+
+def test_a_random_player_hardly_ever_solves_one():
+    env, wins = SokobanEnv(), 0
+    for seed in range(100):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.random_action())
+        wins += info["success"]
+    assert wins <= 10
+
+
+def test_push_distances_know_corners_and_walls():
+    # ######
+    # #O...#   a box in the left column or the top row can still reach the goal in the corner;
+    # #....#   one in another corner, or at the right or lower wall, cannot
+    # #....#
+    # ######
+    room = Room(6, sum(0b1111 << 6 * row + 1 for row in (1, 2, 3)), 1 << 7)
+    away = push_distances(room)
+    assert [away[7:11], away[13:17], away[19:23]] == [
+        [0, 1, 2, FAR],
+        [1, 2, 3, FAR],
+        [FAR, FAR, FAR, FAR],
+    ]
+
+
+def test_the_planner_finds_nothing_where_a_box_is_stuck():
+    env = on("######", "#X..P#", "#..O.#", "######", "######", "######")
+    assert plan(*read_board(env._board.decode())) is None
+    assert env.step(env.oracle_action())[4]["valid_action"], "and the oracle still moves"
+
+
+def test_the_oracle_finds_another_way_after_a_detour():
+    env = SokobanEnv(size=6, boxes=2, min_pushes=4, max_turns=60)
+    won = 0
+    for seed in range(30):
+        env.reset(seed=seed)
+        env.step("???")
+        for move in ("up", "down", "left", "right"):
+            env.step(move)
+        if plan(*read_board(env._board.decode())) is None:
+            continue  # the detour has pushed a box into a corner
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.oracle_action())
+        assert info["success"], seed
+        won += 1
+    assert won >= 10
+
+
+@pytest.mark.parametrize("settings", [{}, {"boxes": 1, "min_pushes": 2}, {"action_format": "json"}])
+def test_the_solver_solves_every_level_from_the_text_alone(settings):
+    env = SokobanEnv(**settings)
+    for seed in range(30):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.solver_action())
+        assert info["success"], seed
+
+
+def test_the_solver_plans_again_where_the_plan_was_left():
+    env = on("######", "#..P.#", "#..X.#", "#..O.#", "#....#", "######")
+    env._observations[0] = env._observations[0].split("\n\n")[0] + f"\n\n{env.describe()}"
+    assert env.solver_action() == "down"
+    env.step("left")
+    assert env.solver_action() == "right"
+    env.step("???")
+    assert env.solver_action() == "right"
+
+
+def test_a_restored_or_pickled_episode_has_a_board_of_its_own():
+    env = SokobanEnv()
+    env.reset(seed=4)
+    saved, twin = env.snapshot(), pickle.loads(pickle.dumps(env))
+    first = env.step("up"), env.step("left")
+    assert (twin.step("up"), twin.step("left")) == first
+    env.restore(saved)
+    assert (env.step("up"), env.step("left")) == first
+
+
+def test_the_potential_is_the_share_of_the_pushes_done():
+    env = on("#######", "#PX..O#", "#.....#", "#.....#", "#######", "#######", "#######")
+    assert env.potential() == 0.0
+    env.step("right")
+    assert env.potential() == pytest.approx(1 / 3)
+    env.step("right")
+    assert env.potential() == pytest.approx(2 / 3)
+
+
+def test_a_level_is_the_instance_wherever_the_player_has_gone():
+    env = SokobanEnv()
+    env.reset(seed=1)
+    name = env.instance_id()
+    env.step("up")
+    assert env.instance_id() == name
+
+
+def test_the_rules_name_every_sign_and_the_number_of_boxes():
+    rules = SokobanEnv(boxes=3).reset(seed=0)[0]
+    assert "Push the 3 boxes onto goals." in rules
+    for sign in "#OX*PS":
+        assert f" {sign} is " in rules
+    assert "Push the box onto the goal." in SokobanEnv(boxes=1, min_pushes=1).reset(seed=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 4}, "size must be from 5 to 10, got 4"),
+        ({"boxes": 0}, "boxes must be from 1 to 5, got 0"),
+        ({"min_pushes": 5}, "min_pushes must be from 1 to 4 for this size and .*, got 5"),
+        ({"boxes": 1, "min_pushes": 3}, "min_pushes must be from 1 to 2"),
+        ({"max_turns": 14}, "max_turns must be at least 15, 5 for each of min_pushes, got 14"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        SokobanEnv(**settings)

@@ -1,0 +1,303 @@
+"""Sudoku: the rules, one test per rule, and puzzles with one solution each."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.puzzles.sudoku.env import SudokuEnv, next_placement, parse_placement
+from llm_gym.envs.puzzles.sudoku.puzzles import Guise, bank, bases, draw_puzzle, dress, line_orders
+from llm_gym.envs.puzzles.sudoku.solver import layout, solutions
+from llm_gym.errors import ConfigError
+
+SOLVED = "1234341221434321"
+# 1 2 | . .
+# . . | 1 2
+# ----+----
+# 2 . | . .
+# . . | 2 1
+GIVEN = "12....122.....21"
+
+
+def on(given=GIVEN, solved=SOLVED, **kwargs):
+    """Return an environment with the puzzle ``given``."""
+    size = math.isqrt(len(given))
+    clues = max(4, sum(map(str.isdigit, given)))
+    env = SudokuEnv(size=size, clues=clues, **{"max_turns": 20, **kwargs})
+    env.reset(seed=0)
+    env._given, env._solution, env._grid = given, solved, bytearray(given, "ascii")
+    return env
+
+
+def grid(env):
+    return env._grid.decode()
+
+
+def shown(observation):
+    rows = re.findall(r"^\d\|(.+)$", observation.split("\n\n")[-1], re.M)
+    return re.sub(r"[ |]", "", "".join(rows))
+
+
+def finish(env, player):
+    done = False
+    while not done:
+        _, _, done, _, info = env.step(getattr(env, f"{player}_action")())
+    return info
+
+
+def is_valid(full):
+    size = math.isqrt(len(full))
+    digits = set("123456789"[:size])
+    return all({full[cell] for cell in unit} == digits for unit in layout(size).units)
+
+
+def test_a_digit_goes_where_it_is_put():
+    env = SudokuEnv()
+    obs, _ = env.reset(seed=1)
+    before, move = shown(obs), env.oracle_action()
+    row, col, digit = map(int, move.split())
+    obs, reward, terminated, _, info = env.step(move)
+    cell = 9 * (row - 1) + col - 1
+    assert before[cell] == "."
+    assert shown(obs) == before[:cell] + str(digit) + before[cell + 1 :]
+    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
+
+
+def test_the_grid_is_drawn_with_its_boxes_and_numbered_from_one():
+    obs, _ = SudokuEnv(size=4, clues=15, max_turns=3).reset(seed=0)
+    lines = obs.split("\n\n")[-1].splitlines()
+    assert lines[0] == "   1 2   3 4"
+    assert re.fullmatch(r"1\| [1-4.] [1-4.] \| [1-4.] [1-4.]", lines[1])
+    assert lines[3] == "   ---------"
+    assert lines[-1] == "Turns left: 3."
+
+
+def test_the_full_grid_wins():
+    env = on(SOLVED[:-1] + ".")
+    obs, reward, terminated, truncated, info = env.step("4 4 1")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+    assert obs == "The grid is full: solved."
+
+
+def test_running_out_of_turns_loses_tells_the_solution_and_does_not_truncate():
+    env = on(max_turns=9)
+    for move in ["1 3 3", "1 3 0"] * 4:
+        env.step(move)
+    obs, reward, terminated, truncated, info = env.step("1 3 3")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+    assert obs.endswith("The rows of the solution are 1234, 3412, 2143, 4321.")
+
+
+@pytest.mark.parametrize(
+    ("move", "valid"),
+    [("1 4 1", False), ("4 1 1", False), ("2 2 1", False), ("3 3 1", True), ("2 2 2", True)],
+    ids=["row", "column", "box", "none of them", "another digit"],
+)
+def test_a_digit_is_refused_where_its_row_column_or_box_holds_it(move, valid):
+    env = on("1...............")  # with more solutions than one, but that is not the point
+    obs, _, _, _, info = env.step(move)
+    assert info["valid_action"] == valid
+    assert obs.startswith("There is a 1 in row 1, column 1 already.") != valid
+
+
+@pytest.mark.parametrize(
+    ("move", "why"),
+    [
+        ("1 1 3", "Row 1, column 1 was given and stays."),
+        ("1 1 0", "Row 1, column 1 was given and stays."),
+        ("1 3 0", "Row 1, column 3 is already open."),
+        ("1 5 1", "Rows and columns go from 1 to 4, digits from 0 to 4."),
+        ("0 1 1", "Rows and columns go from 1 to 4, digits from 0 to 4."),
+        ("1 3 5", "Rows and columns go from 1 to 4, digits from 0 to 4."),
+        ("1 3", "Your move must be three digits: row, column and digit."),
+    ],
+)
+def test_an_unusable_move_says_why_and_changes_nothing(move, why):
+    env = on()
+    obs, _, _, _, info = env.step(move)
+    assert obs.startswith(why)
+    assert grid(env) == GIVEN
+    assert not info["valid_action"]
+
+
+def test_a_digit_may_be_wrong_is_then_replaced_or_erased_and_nothing_gives_it_away():
+    # GEM and TextArena compare each digit with the solution and so tell it to whoever asks.
+    env = on()
+    obs, _, _, _, info = env.step("1 3 4")  # belongs to the next column
+    assert (info["valid_action"], grid(env)[2]) == (True, "4")
+    assert obs.startswith("   1 2"), "no word about it"
+    assert not env.step("1 4 4")[4]["valid_action"]
+    env.step("1 3 3")
+    assert grid(env)[2] == "3"
+    assert env.step("1 3 3")[0].startswith("Row 1, column 3 is already 3.")
+    env.step("1 3 0")
+    assert grid(env) == GIVEN
+    assert env.step("1 4 4")[4]["valid_action"]
+
+
+@pytest.mark.parametrize(
+    "move", ["1 3 5", "[1 3 5]", "1,3,5", "(1, 3, 5)", "place 1 3 5", "Put 1 3 5"]
+)
+def test_a_placement_may_be_written_in_several_ways(move):
+    assert parse_placement(move) == (1, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "move", ["", "135", "1 3", "1 3 5 7", "1 3 10", "-1 3 5", "1 3 x", "٣ 3 5", "1\n3 5", "1" * 900]
+)
+def test_anything_else_is_no_placement(move):
+    assert parse_placement(move) is None
+
+
+def test_the_bank_holds_every_small_puzzle_and_only_puzzles_with_one_solution():
+    counts = {}
+    for puzzle in bank():
+        clues = re.sub("[a-i]", ".", puzzle)
+        solved = puzzle.translate(str.maketrans("abcdefghi", "123456789"))
+        assert solutions(clues) == [solved]
+        assert is_valid(solved)
+        key = (len(puzzle), sum(map(str.isdigit, puzzle)))
+        counts[key] = counts.get(key, 0) + 1
+    # The literature knows 13, 22 and 1 irreducible puzzles of size 4, up to their guises.
+    assert (counts[16, 4], counts[16, 5], counts[16, 6]) == (13, 22, 1)
+    assert sum(number for (cells, _), number in counts.items() if cells == 81) == 400
+    assert len(set(bank())) == len(bank())
+
+
+@pytest.mark.parametrize(("size", "clues"), [(4, 4), (4, 10), (9, 24), (9, 31), (9, 50), (9, 80)])
+def test_every_puzzle_has_its_clues_and_exactly_one_solution(size, clues):
+    env = SudokuEnv(size=size, clues=clues, max_turns=100)
+    for seed in range(25):
+        obs, _ = env.reset(seed=seed)
+        given = shown(obs)
+        assert sum(map(str.isdigit, given)) == clues
+        assert solutions(given) == [env._solution]
+
+
+def test_a_guise_keeps_a_grid_valid_and_changes_its_looks():
+    rng, looks = np.random.default_rng(0), set()
+    full = re.sub("[a-i]", lambda open_: str(ord(open_[0]) - 96), bases(9, 24)[0])
+    orders = line_orders(9)
+    for _ in range(100):
+        rows, cols = (orders[int(rng.integers(len(orders)))] for _ in range(2))
+        digits = "".join(map(str, rng.permutation(9) + 1))
+        other = dress(full, Guise(rows, cols, bool(rng.integers(2)), digits))
+        assert is_valid(other)
+        looks.add(other)
+    assert len(looks) == 100
+
+
+def test_line_orders_are_all_that_keep_the_bands_together():
+    for size, box in ((4, 2), (9, 3)):
+        orders = line_orders(size)
+        assert len(set(orders)) == len(orders) == math.factorial(box) ** (box + 1)
+        for order in orders:
+            assert sorted(order) == list(range(size))
+            for band in range(0, size, box):
+                assert len({line // box for line in order[band : band + box]}) == 1
+
+
+def test_puzzles_hardly_ever_repeat():
+    rng = np.random.default_rng(0)
+    assert len({draw_puzzle(rng, 9, 31)[0] for _ in range(300)}) == 300
+    assert len({draw_puzzle(rng, 4, 6)[0] for _ in range(300)}) > 290
+
+
+def test_the_extra_clues_are_anywhere():
+    counts = np.zeros(81)
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        counts += [char != "." for char in draw_puzzle(rng, 9, 40)[0]]
+    assert counts / 600 == pytest.approx(40 / 81, abs=0.1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"size": 4, "clues": 4, "max_turns": 12}, {"clues": 31}])
+def test_oracle_and_solver_fill_cell_after_cell(settings):
+    env = SudokuEnv(**settings)
+    for seed in range(10):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            assert env.solver_action() == env.oracle_action()
+            _, _, done, _, info = env.step(env.solver_action())
+        assert (info["success"], info["turn"]) == (True, env.size**2 - env.clues)
+
+
+def test_oracle_and_solver_repair_what_others_have_spoiled():
+    env = SudokuEnv(clues=31, max_turns=120)
+    for seed in range(10):
+        env.reset(seed=seed)
+        for _ in range(20):
+            env.step(env.random_action())
+        assert env.solver_action() == env.oracle_action()
+        assert finish(env, "solver" if seed % 2 else "oracle")["success"]
+
+
+def test_a_mistake_in_the_way_of_another_is_erased():
+    # 2 and 1 are exchanged in the first row: each keeps the other from its place.
+    assert next_placement("21.." + "." * 12, SOLVED) == "1 1 0"
+    assert next_placement(".1.." + "." * 12, SOLVED) == "1 2 2"
+
+
+def test_legal_moves_are_exactly_the_usable_ones():
+    env = on()
+    env.step("1 3 4")
+    legal = set(env.legal_moves())
+    for row in range(1, 5):
+        for col in range(1, 5):
+            for digit in range(5):
+                saved, move = env.snapshot(), f"{row} {col} {digit}"
+                assert env.step(move)[4]["valid_action"] == (move in legal), move
+                env.restore(saved)
+
+
+def test_a_random_player_in_a_dead_end_takes_something_back():
+    env = on("1...............")
+    # The last cell is the only open one; its row misses the 4 that its column holds.
+    env._grid = bytearray(b"123434122143321.")
+    assert env._usable(15) == []
+    assert env.random_move(np.random.default_rng(0)) in env.legal_moves()
+
+
+def test_the_potential_is_the_share_of_right_digits():
+    env = on()
+    assert env.potential() == 0.0
+    env.step("1 3 4")
+    assert env.potential() == 0.0
+    env.step("1 3 3")
+    assert env.potential() == pytest.approx(1 / 9)
+
+
+def test_the_rules_take_their_numbers_from_the_settings():
+    rules, _ = SudokuEnv(size=4, clues=8, max_turns=17).reset(seed=0)
+    assert "every box of 2 by 2 cells holds each digit from 1 to 4 once" in rules
+    assert "You have 17 turns." in rules
+
+
+def test_no_puzzle_is_in_two_splits():
+    env, seen = SudokuEnv(size=4, clues=6, max_turns=15), {}
+    for split in ("train", "dev", "test"):
+        for seed in range(40):
+            env.reset(seed=seed, options={"split": split})
+            assert seen.setdefault(env._given, split) == split
+
+
+def test_difficulty_takes_clues_away_and_enlarges_the_grid():
+    clues = [SudokuEnv(difficulty=level).clues for level in (0.0, 0.2, 0.25, 0.6, 1.0)]
+    assert clues == [12, 7, 64, 46, 26]
+    assert [SudokuEnv(difficulty=level).size for level in (0.2, 0.25)] == [4, 9]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 6}, "size must be 4 or 9, got 6"),
+        ({"clues": 23}, "clues must be from 24 to 80 for size=9, got 23"),
+        ({"size": 4, "clues": 16}, "clues must be from 4 to 15 for size=4, got 16"),
+        ({"clues": 30}, "max_turns must be at least 51, the number of cells to fill, got 50"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        SudokuEnv(**settings)

@@ -1,0 +1,174 @@
+"""TowerOfHanoi: the rules, one test per rule."""
+
+import pytest
+
+from llm_gym.envs.puzzles.tower_of_hanoi import (
+    TowerOfHanoiEnv,
+    best_transfer,
+    distances,
+    parse_transfer,
+)
+from llm_gym.errors import ConfigError
+
+
+def started(*rows, **kwargs):
+    """Return an environment whose pegs are ``rows``, such as ``"A: 3 2"``."""
+    disks = sum(len(row.split()) - 1 for row in rows)
+    env = TowerOfHanoiEnv(disks=disks, pegs=len(rows), **{"max_turns": 200, **kwargs})
+    env.reset(seed=0)
+    env._rows = list(rows)
+    return env
+
+
+def pegs(observation):
+    return observation.split("\n\n")[-1].splitlines()[:-1]
+
+
+def test_the_tower_begins_on_the_first_peg():
+    obs, _ = TowerOfHanoiEnv(disks=3, max_turns=10).reset(seed=0)
+    assert obs.endswith("\n\nA: 3 2 1\nB:\nC:\nTurns left: 10.")
+
+
+def test_a_move_takes_the_top_disk_to_the_other_peg():
+    env = TowerOfHanoiEnv(disks=3, max_turns=10)
+    env.reset(seed=0)
+    obs, reward, terminated, _, info = env.step("A C")
+    assert obs == "A: 3 2\nB:\nC: 1\nTurns left: 9."
+    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
+
+
+def test_the_tower_on_the_last_peg_wins():
+    env = started("A: 1", "B:", "C: 3 2")
+    _, reward, terminated, truncated, info = env.step("A C")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_the_tower_on_a_middle_peg_does_not_win():
+    env = started("A: 1", "B: 3 2", "C:")
+    _, reward, terminated, _, _ = env.step("A B")
+    assert (reward, terminated) == (0.0, False)
+
+
+def test_running_out_of_turns_loses_and_does_not_truncate():
+    env = TowerOfHanoiEnv(disks=1, max_turns=1)
+    env.reset(seed=0)
+    _, reward, terminated, truncated, info = env.step("A B")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+@pytest.mark.parametrize(
+    ("move", "why"),
+    [
+        ("B A", "Peg B is empty."),
+        ("A C", "Disk 2 may not lie on disk 1, which is smaller."),
+        ("A A", "A move needs two different pegs from A to C."),
+        ("A D", "A move needs two different pegs from A to C."),
+        ("A", "Your move must be two pegs"),
+    ],
+)
+def test_a_move_against_the_rules_says_why_costs_a_turn_and_moves_nothing(move, why):
+    env = started("A: 3 2", "B:", "C: 1", max_turns=9)
+    obs, _, _, _, info = env.step(move)
+    assert obs.startswith(why)
+    assert obs.endswith("\nA: 3 2\nB:\nC: 1\nTurns left: 8.")
+    assert not info["valid_action"]
+
+
+@pytest.mark.parametrize(
+    "move", ["A C", "a c", "AC", "A,C", "[A C]", "[a, c]", "A -> C", "move A to C", "from A to C"]
+)
+def test_a_transfer_may_be_written_in_several_ways(move):
+    assert parse_transfer(move) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "move",
+    ["", "A", "A B C", "A C A C", "A to", "1 3", "A  B" * 200, "Ａ Ｃ", "G A", "A\nC", "A-C"],
+)
+def test_anything_else_is_no_transfer(move):
+    assert parse_transfer(move) is None
+
+
+def test_the_rules_take_their_numbers_from_the_settings():
+    rules, _ = TowerOfHanoiEnv(disks=5, pegs=4, max_turns=77).reset(seed=0)
+    assert "There are 4 pegs, A, B, C and D, and 5 disks" in rules
+    assert "Bring all disks to peg D." in rules
+    assert "You have 77 turns." in rules
+
+
+@pytest.mark.parametrize(
+    ("disks", "pegs", "least"),
+    # With three pegs 2**n - 1; with four the Frame-Stewart numbers, proven for these sizes.
+    [(1, 3, 1), (3, 3, 7), (5, 3, 31), (9, 3, 511), (3, 4, 5), (5, 4, 13), (6, 4, 17), (5, 5, 11)],
+)
+def test_the_tower_is_exactly_as_far_away_as_the_literature_says(disks, pegs, least):
+    away = distances(disks, pegs)
+    assert away[0] == least
+    assert away.count(0) == 1
+    assert min(away) == 0, "every arrangement can be solved"
+
+
+@pytest.mark.parametrize("settings", [{}, {"pegs": 4, "disks": 5}, {"pegs": 5, "scattered": True}])
+def test_oracle_and_solver_take_a_shortest_way(settings):
+    env = TowerOfHanoiEnv(**settings)
+    for seed in range(10):
+        env.reset(seed=seed)
+        turns, done = distances(env.disks, env.pegs)[env._start], False
+        env.step("nonsense")
+        while not done:
+            assert env.solver_action() == env.oracle_action()
+            _, _, done, _, info = env.step(env.solver_action())
+        assert (info["success"], info["turn"]) == (True, turns + 1)
+
+
+def test_the_best_move_is_the_one_known_by_heart():
+    assert best_transfer(["3 2 1", "", ""]) == "A C"  # an odd tower begins towards its goal
+    assert best_transfer(["4 3 2 1", "", ""]) == "A B"  # an even one away from it
+    assert best_transfer(["", "1", "3 2"]) == "B C"
+
+
+def test_legal_moves_are_the_usable_ones():
+    env = started("A: 3 2", "B:", "C: 1")
+    assert set(env.legal_moves()) == {"A B", "C A", "C B"}
+
+
+def test_scattered_disks_begin_anywhere_but_solved():
+    env, starts = TowerOfHanoiEnv(disks=2, scattered=True), set()
+    for seed in range(200):
+        obs, _ = env.reset(seed=seed)
+        rows = pegs(obs)
+        assert rows[2] != "C: 2 1"
+        assert all("1 2" not in row for row in rows)
+        starts.add(tuple(rows))
+    assert len(starts) == 3**2 - 1
+
+
+def test_the_potential_is_the_share_of_the_shortest_way():
+    env = TowerOfHanoiEnv(disks=3, max_turns=10)
+    env.reset(seed=0)
+    potentials = []
+    for _ in range(7):
+        potentials.append(env.potential())
+        env.step(env.oracle_action())
+    assert potentials == pytest.approx([done / 7 for done in range(7)])
+    assert env.potential() == 1.0
+
+
+def test_difficulty_adds_disks_and_turns():
+    easy, hard = TowerOfHanoiEnv(difficulty=0.0), TowerOfHanoiEnv(difficulty=1.0)
+    assert (easy.disks, easy.max_turns) == (2, 6)
+    assert (hard.disks, hard.max_turns) == (7, 135)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"disks": 0}, "disks must be from 1 to 9, got 0"),
+        ({"pegs": 2}, "pegs must be from 3 to 6, got 2"),
+        ({"disks": 8, "pegs": 4}, "must not pass 20000, got pegs=4 and disks=8; take fewer disks"),
+        ({"disks": 5, "max_turns": 30}, "max_turns must be at least 31, got 30"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TowerOfHanoiEnv(**settings)

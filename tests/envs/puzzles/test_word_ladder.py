@@ -1,0 +1,191 @@
+"""WordLadder: the rules, one test per rule."""
+
+import pytest
+
+from llm_gym.envs.puzzles.word_ladder.env import WordLadderEnv
+from llm_gym.envs.puzzles.word_ladder.graph import (
+    FARTHEST,
+    distances,
+    step_towards,
+    steps_between,
+    word_graph,
+)
+from llm_gym.envs.shared.word_list import words_of
+from llm_gym.errors import ConfigError
+
+
+def make(start="cold", target="warm", **kwargs):
+    env = WordLadderEnv(word_length=len(start), **kwargs)
+    env.reset(seed=0)
+    env._start = env._word = start
+    env._target = target
+    return env
+
+
+def differing(word, other):
+    return sum(a != b for a, b in zip(word, other, strict=True))
+
+
+@pytest.mark.parametrize("length", FARTHEST)
+def test_neighbours_are_exactly_the_words_one_letter_away(length):
+    words, steps = words_of(length), word_graph(length).steps
+    for word in words[:: len(words) // 20]:
+        assert list(steps[word]) == [other for other in words if differing(word, other) == 1]
+
+
+def test_a_ladder_of_lewis_carrolls_is_shortest():
+    env = make("head", "tail")
+    for word in ("heal", "teal", "tell", "tall"):
+        assert not env.step(word)[2]
+    obs, reward, terminated, truncated, info = env.step("tail")
+    assert obs == "Yes, you have reached tail."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+    assert steps_between("head", "tail") == steps_between("tail", "head") == 5
+
+
+def test_the_distance_is_right_where_a_plain_search_finds_it():
+    steps = word_graph(3).steps
+    away, queue = {"cat": 0}, ["cat"]
+    for word in queue:
+        for near in steps[word]:
+            if near not in away:
+                away[near] = away[word] + 1
+                queue.append(near)
+    assert {word: steps_between(word, "cat") for word in queue} == away
+    assert len(queue) == len(word_graph(3).linked)
+
+
+@pytest.mark.parametrize(("length", "farthest"), FARTHEST.items())
+def test_every_word_has_another_one_as_far_away_as_is_promised(length, farthest):
+    linked = word_graph(length).linked
+    assert min(int(distances(length, at).max()) for at in linked[::5]) >= farthest
+    assert len(linked) > 400
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"word_length": 3, "min_distance": 1, "max_distance": 1},
+        {"min_distance": 2, "max_distance": 4},
+        {"min_distance": 10, "max_distance": 100},
+        {"word_length": 5, "min_distance": 19, "max_distance": 20},
+    ],
+)
+def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
+    env = WordLadderEnv(**settings)
+    found = set()
+    for seed in range(40):
+        env.reset(seed=seed)
+        found.add(steps_between(env._word, env._target))
+    assert min(found) == settings["min_distance"]
+    assert max(found) <= settings["max_distance"]
+    assert len(found) == 1 or settings["min_distance"] < max(found)
+
+
+def test_the_observation_shows_word_target_and_turns():
+    obs, *_ = make(max_turns=30).step("cord")
+    assert obs == "Word: cord. Target: warm. Turns left: 29."
+
+
+def test_hints_are_the_words_that_one_step_leads_to():
+    obs, *_ = make("ward", "cold", hints=True).step("warm")
+    listed = obs.split("One step leads to: ")[1].split(". Turns")[0].split(", ")
+    assert tuple(listed) == word_graph(4).steps["warm"]
+    assert "One step" not in make("ward", "cold").step("warm")[0]
+
+
+@pytest.mark.parametrize("text", ["CORD", "[cord]", "cord."])
+def test_other_ways_to_write_a_word_do_too(text):
+    env = make()
+    env.step(text)
+    assert env._word == "cord"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("cold", "cold is not exactly one letter away from cold."),
+        ("warm", "warm is not exactly one letter away from cold."),
+        ("cald", "I do not know the word cald."),
+        ("colds", "Your move must be one word of 4 letters."),
+        ("cord ward", "Your move must be one word of 4 letters."),
+        ("cörd", "Your move must be one word of 4 letters."),
+        ("42", "Your move must be one word of 4 letters."),
+    ],
+)
+def test_anything_else_is_answered_and_moves_nobody(text, why):
+    env = make()
+    obs, _, terminated, _, info = env.step(text)
+    assert obs.startswith(f"{why}\n")
+    assert (info["valid_action"], terminated, env._word) == (False, False, "cold")
+
+
+def test_going_back_is_allowed():
+    env = make()
+    env.step("cord")
+    assert env.step("cold")[4]["valid_action"]
+
+
+def test_running_out_of_turns_loses_and_does_not_truncate():
+    env = make(min_distance=1, max_distance=2, max_turns=2)
+    env.step("cord")
+    obs, reward, terminated, truncated, info = env.step("cold")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+    assert obs == "No turns left: you lost."
+
+
+def test_the_legal_moves_are_the_neighbours():
+    env = make()
+    assert env.legal_moves() == word_graph(4).steps["cold"]
+    env.step("cord")
+    assert "card" in env.legal_moves()
+
+
+def test_rules_state_how_many_words_are_known_and_how_long_the_way_is():
+    rules, _ = WordLadderEnv(max_distance=6, max_turns=44).reset(seed=0)
+    assert f"I know {len(words_of(4))} words of 4 letters" in rules
+    assert "There is always a way of at most 6 steps." in rules
+    assert "You have 44 turns." in rules
+
+
+def test_every_step_of_the_solver_comes_closer():
+    env = WordLadderEnv(word_length=5, min_distance=8, max_distance=8, max_turns=8)
+    for seed in range(20):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.solver_action())
+        assert info["success"]
+        assert info["turn"] == 8
+
+
+def test_the_potential_falls_when_the_target_gets_farther_away():
+    env = make("cold", "warm")
+    assert steps_between("cold", "warm") == 4
+    seen = []
+    for word in ("cord", "card", "cord", "word"):
+        env.step(word)
+        seen.append(env.potential())
+    assert seen == [0.25, 0.5, 0.25, 0.5]
+
+
+def test_the_last_step_is_the_target_itself():
+    assert step_towards("worm", "warm") == "warm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"word_length": 6}, "word_length must be 3, 4 or 5, got 6"),
+        ({"min_distance": 0}, "min_distance must be from 1 to 10 for this word_length, got 0"),
+        (
+            {"word_length": 3, "min_distance": 7},
+            "min_distance must be from 1 to 6 for this word_length, got 7",
+        ),
+        ({"max_distance": 4}, "max_distance must be at least min_distance=5, got 4"),
+        ({"max_turns": 6}, "max_turns must be at least max_distance=7, got 6"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        WordLadderEnv(**settings)

@@ -1,0 +1,217 @@
+"""The episode record: what it holds, and that writing and reading lose nothing."""
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.outcome import StopReason
+from llm_gym.episodes import SCHEMA, Tokens, Trajectory
+from llm_gym.episodes.record import DERIVED, FIELDS
+from llm_gym.episodes.tokens import TOKEN_FIELDS
+from llm_gym.errors import RecordError
+
+DOCS = Path(__file__).parents[2] / "docs" / "episodes.md"
+
+
+def reread(episode: Trajectory) -> Trajectory:
+    line = episode.to_json()
+    assert line.isascii()
+    assert "\n" not in line
+    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
+    return Trajectory.from_json(line)
+
+
+def small_episode() -> Trajectory:
+    return Trajectory(
+        states=["a", "b", "c"],
+        actions=["x", "y"],
+        rewards=[0.0, 1.0],
+        dones=[False, True],
+        infos=[{"success": False}, {"success": True, "stop_reason": StopReason.WON}],
+    )
+
+
+# --- the Python form ---------------------------------------------------------------------
+
+
+def test_an_empty_trajectory_can_be_made_and_filled_as_in_the_examples() -> None:
+    trajectory = Trajectory()
+    trajectory.states = ["state1", "state2"]
+    trajectory.actions = ["action1", "action2"]
+    trajectory.rewards = [1.0, 0.5]
+    trajectory.dones = [False, True]
+    assert trajectory.total_reward == 1.5
+    assert trajectory.num_turns == 2
+    assert trajectory.final_state is None, "with as many states as actions the last was not kept"
+    assert reread(trajectory) == trajectory
+
+
+def test_lists_of_two_trajectories_are_not_shared() -> None:
+    Trajectory().actions.append("x")
+    assert Trajectory().actions == []
+
+
+def test_the_final_observation_survives() -> None:
+    assert small_episode().final_state == "c"
+    assert reread(small_episode()).final_state == "c"
+
+
+def test_an_empty_record_is_still_playing_and_unsuccessful() -> None:
+    empty = reread(Trajectory())
+    assert (empty.stop_reason, empty.success, empty.total_reward, empty.num_turns) == (
+        StopReason.PLAYING,
+        False,
+        0.0,
+        0,
+    )
+
+
+def test_stop_reason_and_success_follow_from_the_last_turn() -> None:
+    episode = small_episode()
+    assert (episode.stop_reason, episode.success) == (StopReason.WON, True)
+    episode.infos = []
+    assert (episode.stop_reason, episode.success) == (StopReason.FINISHED, False)
+    episode.terminated, episode.truncated = [False, False], [False, True]
+    assert episode.stop_reason is StopReason.MAX_STEPS
+
+
+def test_a_cut_from_outside_is_assigned_and_kept_even_without_a_turn() -> None:
+    episode = Trajectory(states=["a prompt that does not fit"])
+    episode.stop_reason = "context"
+    episode.success = True
+    again = reread(episode)
+    assert again.stop_reason is StopReason.CONTEXT
+    assert again.success is True
+    assert again == episode
+    assert again != Trajectory(states=["a prompt that does not fit"])
+
+
+def test_an_assigned_reason_that_agrees_with_the_last_turn_does_not_break_equality() -> None:
+    episode = small_episode()
+    episode.stop_reason = StopReason.WON
+    assert reread(episode) == episode
+
+
+def test_an_unknown_stop_reason_cannot_be_assigned() -> None:
+    with pytest.raises(ValueError, match="bored"):
+        Trajectory().stop_reason = "bored"
+
+
+def test_a_trajectory_equals_no_other_kind_of_thing() -> None:
+    assert Trajectory() != "episode"
+
+
+# --- what is refused ---------------------------------------------------------------------
+
+
+def record(**changes: Any) -> str:
+    return json.dumps(json.loads(small_episode().to_json()) | changes)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("", "the record is not JSON: Expecting value at character 1"),
+        ("[1]", "this is JSON but no episode record: it has no schema"),
+        ('{"actions": []}', "this is JSON but no episode record: it has no schema"),
+        (record(schema="1"), "schema must be a whole number from 1 on, got '1'"),
+        (record(schema=True), "schema must be a whole number from 1 on, got bool True"),
+        (record(schema=0), "schema must be a whole number from 1 on, got int 0"),
+        (record(actions="xy"), "actions must be a list of strings, got 'xy'"),
+        (record(rewards=[0.0, "ten"]), "rewards[1] must be a number, got 'ten'"),
+        (record(dones=[0, 2]), "dones[1] must be true or false, got int 2"),
+        (record(infos=[{}, 3]), "infos[1] must be an object, got int 3"),
+        (record(infos=[{}, {"a": {"$new": 1}}]), "an object with $new cannot be read"),
+        (record(seed=1.5), "seed must be a whole number, got float 1.5"),
+        (record(messages=[{"role": "user"}]), "messages[0] must be a message with role and"),
+        (record(reward=[1]), "reward is not a field of a record; did you mean rewards?"),
+        (record(stop_reason="bored"), "stop_reason must be one of playing, won"),
+        (record(stop_reason=[]), "stop_reason must be one of playing, won"),
+        (record(success="yes"), "success must be true or false, got 'yes'"),
+        (record(states=["a"]), "states must be one more than actions (or as many), got 1 states"),
+        (record(rewards=[1.0]), "rewards must be as long as actions or empty, got 1 for 2"),
+        (record(terminated=[False, True]), "terminated and truncated must be recorded both"),
+        (
+            record(terminated=[True, True], truncated=[False, False]),
+            "dones must be true exactly where terminated or truncated is true",
+        ),
+        (record(tokens=[1]), "tokens must be an object, got list [1]"),
+        (record(tokens={"ids": [1], "values": []}), "tokens.values must be as long as tokens.ids"),
+        (record(tokens={"ids": [1, 2], "turns": [1, 0]}), "tokens.turns must be whole numbers"),
+        (record(tokens={"ids": [1], "turns": [3]}), "tokens.turns must be at most the 2 turns"),
+        (
+            record(tokens={"id": [1]}),
+            "tokens.id is not a field of a record; did you mean tokens.ids?",
+        ),
+        ("[" * 100_000, "the record is not JSON"),
+        ('{"schema": 1, "seed": ' + "9" * 5000 + "}", "the record is not JSON"),
+    ],
+)
+def test_a_bad_record_is_refused_with_what_is_wrong(line: str, sentence: str) -> None:
+    with pytest.raises(RecordError, match=re.escape(sentence)):
+        Trajectory.from_json(line)
+
+
+def test_a_newer_schema_is_refused_with_what_to_do() -> None:
+    with pytest.raises(RecordError, match=r"schema 2 .* reads up to 1; update with: pip install"):
+        Trajectory.from_json(record(schema=SCHEMA + 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"rewards": [1.0]}, "rewards must be as long as actions or empty"),
+        ({"rewards": None}, "rewards must be a list of numbers, got NoneType None"),
+        ({"rewards": ["1", "2"]}, "rewards[0] must be a number, got '1'"),
+        ({"actions": "xy"}, "actions must be a list of strings, got 'xy'"),
+        ({"states": ["a", 2, "c"]}, "states[1] must be a string, got int 2"),
+        ({"infos": [None, {}]}, "infos[0] must be an object, got NoneType None"),
+        ({"tokens": {"ids": [1]}}, "tokens must be a Tokens object, got dict"),
+        ({"tokens": Tokens([1], turns=[3])}, "tokens.turns must be at most the 2 turns played"),
+        ({"tokens": Tokens([1], values=[1.0, 2.0])}, "tokens.values must be as long as"),
+        ({"seed": 10**5000}, "the record cannot be written as JSON"),
+    ],
+)
+def test_a_trajectory_that_does_not_fit_together_is_not_written(
+    changes: dict[str, Any], sentence: str
+) -> None:
+    episode = small_episode()
+    vars(episode).update(changes)
+    with pytest.raises(RecordError, match=re.escape(sentence)):
+        episode.to_json()
+
+
+def test_check_finds_the_same_without_writing() -> None:
+    small_episode().check()
+    with pytest.raises(RecordError, match="rewards must be as long as actions"):
+        Trajectory(actions=["x"], rewards=[1.0, 2.0]).check()
+
+
+# --- the documentation -------------------------------------------------------------------
+
+
+def documented(heading: str) -> list[str]:
+    section = DOCS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+
+
+def test_the_table_lists_exactly_the_fields_of_the_record() -> None:
+    assert documented("The record") == list(json.loads(Trajectory().to_json()))
+    public = {field.name for field in fields(Trajectory) if not field.name.startswith("_")}
+    assert set(documented("The record")) == public | {"schema", *DERIVED}
+    assert set(FIELDS) == public
+
+
+def test_the_table_lists_exactly_the_token_arrays() -> None:
+    assert documented("Tokens") == list(Tokens().to_dict()) == list(TOKEN_FIELDS)
+    assert documented("Tokens") == [field.name for field in fields(Tokens)]
+
+
+def test_the_page_names_every_stop_reason() -> None:
+    row = next(line for line in DOCS.read_text().splitlines() if line.startswith("| `stop_reason`"))
+    assert set(re.findall(r"`(\w+)`", row)) - {"stop_reason"} == set(StopReason)

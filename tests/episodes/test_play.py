@@ -1,0 +1,147 @@
+"""The plain loop, and what it puts into the record."""
+
+import json
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import TimeLimit
+
+import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.outcome import StopReason
+from llm_gym.episodes import Opaque, Trajectory, play_episode
+from llm_gym.errors import ActionTypeError, ContractError
+from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym.wrappers import EpisodeLimits
+
+
+def reread(episode: Trajectory) -> Trajectory:
+    return Trajectory.from_json(episode.to_json())
+
+
+def test_a_played_episode_records_who_what_and_why() -> None:
+    env = gym.make("llm_gym/GuessTheNumber-v0", low=1, high=3, max_turns=2)
+    episode = play_episode(
+        env,
+        lambda observation: "no idea",
+        seed=5,
+        options={"difficulty": 0.0},
+        episode_id="e1",
+        group=7,
+        policy_name="mute",
+        weights_version=3,
+    )
+    assert episode.env_id == "llm_gym/GuessTheNumber-v0"
+    assert episode.env_spec is not None
+    assert episode.env_spec["kwargs"] == {"low": 1, "high": 3, "max_turns": 2}
+    assert episode.instance_id == env.get_wrapper_attr("instance_id")()
+    assert (episode.episode_id, episode.group, episode.seed) == ("e1", 7, 5)
+    assert (episode.policy, episode.weights_version) == ("mute", 3)
+    assert episode.options == {"difficulty": 0.0}
+    assert episode.reset_info is not None
+    assert episode.reset_info["turn"] == 0
+    assert episode.stop_reason is StopReason.LOST
+    assert episode.dones == episode.terminated == [False, False, False, True]
+    assert len(episode.states) == episode.num_turns + 1
+    assert [terms["success"] for terms in episode.reward_terms] == [0.0] * 4
+    assert episode.moves == ["no idea"] * 4, "how the environment read each action"
+    assert reread(episode) == episode
+
+
+def test_a_record_rebuilds_its_environment_and_plays_again() -> None:
+    env = EpisodeLimits(gym.make("llm_gym/GuessTheNumber-v0", high=50), max_turns=3)
+    first = reread(play_episode(env, lambda observation: "8", seed=11))
+    again = gym.make(EnvSpec.from_json(json.dumps(first.env_spec)))
+    actions = iter(first.actions)
+    assert play_episode(again, lambda observation: next(actions), seed=first.seed) == first
+    assert first.stop_reason is StopReason.MAX_STEPS
+
+
+def test_the_split_is_part_of_the_record() -> None:
+    assert Trajectory(options={"split": "test"}).split == "test"
+    assert Trajectory().split is None
+
+
+def test_the_conversation_begins_with_the_system_prompt_and_keeps_the_last_word() -> None:
+    env = gym.make("llm_gym/GuessTheNumber-v0", rules="system", max_turns=1)
+    episode = play_episode(env, lambda observation: "99", seed=0)
+    roles = [message["role"] for message in episode.messages]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert "whole number from 1 to 20" in episode.messages[0]["content"]
+    assert episode.messages[-1]["content"] == episode.final_state
+    plain = play_episode(gym.make("llm_gym/GuessTheNumber-v0"), lambda observation: "7", seed=0)
+    assert plain.messages[0]["role"] == "user", "an empty system prompt is no message"
+
+
+def test_a_time_limit_of_gymnasium_is_recorded_as_a_cut() -> None:
+    env = TimeLimit(gym.make("llm_gym/GuessTheNumber-v0", max_turns=9), max_episode_steps=2)
+    episode = play_episode(env, lambda observation: "no idea")
+    assert episode.truncated == [False, True]
+    assert episode.stop_reason is StopReason.MAX_STEPS
+
+
+def test_an_old_style_environment_is_adapted_silently() -> None:
+    game = SimpleGameEnvironment({"max_steps": 2})
+    episode = play_episode(game, lambda observation: "dance", seed=0)
+    assert episode.env_id == "llm_gym.legacy.simple_game:SimpleGameEnvironment"
+    assert episode.env_spec is None
+    assert episode.messages[0] == {"role": "system", "content": game.get_prompt_prefix()}
+    assert episode.stop_reason is StopReason.LOST
+    assert reread(episode) == episode
+
+
+def test_a_spec_that_json_cannot_hold_is_described() -> None:
+    env = EpisodeLimits(
+        gym.make("llm_gym/GuessTheNumber-v0", high=9), max_tokens=1, count_tokens=len
+    )
+    episode = reread(play_episode(env, lambda observation: "no idea", seed=0))
+    assert episode.env_spec is not None
+    assert episode.env_spec["id"] == "llm_gym/GuessTheNumber-v0"
+    assert episode.env_spec["kwargs"] == {"high": 9}
+    limits = episode.env_spec["additional_wrappers"][-1]
+    assert limits["kwargs"] == {"max_tokens": 1, "count_tokens": Opaque("<built-in function len>")}
+    assert episode.stop_reason is StopReason.TOKENS
+
+
+class Parrot(gym.Env[Any, Any]):
+    """Says what it understood, and ends both ways at once."""
+
+    observation: Any = "hello"
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation, {}
+
+    def step(self, action: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return action, np.float32(0.5), np.bool_(True), True, {"move": action.strip()}  # type: ignore[return-value]
+
+
+def test_a_move_that_the_environment_reports_is_recorded() -> None:
+    episode = play_episode(Parrot(), lambda observation: " polly ")
+    assert episode.moves == ["polly"]
+    assert episode.env_id == f"{__name__}:Parrot"
+    assert (episode.terminated, episode.truncated) == ([True], [True])
+    assert episode.stop_reason is StopReason.FINISHED
+    assert reread(episode) == episode
+
+
+def test_observations_that_are_not_text_are_refused() -> None:
+    env = Parrot()
+    env.observation = np.zeros(2)
+    with pytest.raises(ContractError, match=r"needs text observations, .* gave ndarray"):
+        play_episode(env, lambda observation: "x")
+
+
+def test_a_policy_that_returns_token_ids_is_refused() -> None:
+    with pytest.raises(ActionTypeError, match="a policy returns a str, got list"):
+        play_episode(Parrot(), lambda observation: [1, 2])  # type: ignore[arg-type,return-value]
+
+
+def test_what_a_policy_raises_is_passed_on() -> None:
+    def broken(observation: str) -> str:
+        raise KeyError("no model")
+
+    with pytest.raises(KeyError, match="no model"):
+        play_episode(Parrot(), broken)

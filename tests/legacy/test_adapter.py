@@ -1,0 +1,344 @@
+"""Environments in the four-value shape, alone and through ``as_gym``."""
+
+import re
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
+
+import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
+from llm_gym.errors import ActionTypeError, ConfigError, ContractError
+from llm_gym.legacy import (
+    BaseEnvironment,
+    EnvironmentConfig,
+    LegacyEnv,
+    SimpleGameEnvironment,
+    as_gym,
+)
+from tests.legacy.old_games import Step, TextGame
+
+
+class CountingGame(BaseEnvironment):
+    """As people also write them: counts its steps, ends itself and shows what remains."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.position = 0
+
+    def reset(self) -> str:
+        self.position = self.step_count = 0
+        self.done = False
+        return self.get_state_description()
+
+    def step(self, action: str) -> Step:
+        self.step_count += 1
+        info: dict[str, Any] = {}
+        reward = 0.0
+        if "move north" in action:
+            self.position += 1
+        elif "complete quest" in action:
+            reward, self.done, info["success"] = 10.0, True, True
+        else:
+            reward, info["invalid_action"] = -0.1, True
+        if self.step_count >= self.max_steps:
+            self.done = True
+        return self.get_state_description(), reward, self.done, info
+
+    def get_state_description(self) -> str:
+        return f"Position: {self.position}, steps left: {self.max_steps - self.step_count}"
+
+
+class Scripted(BaseEnvironment):
+    """Answers each step with whatever it was given."""
+
+    def __init__(self, *answers: Any, max_steps: int = 10) -> None:
+        super().__init__({"max_steps": max_steps})
+        self.answers = list(answers)
+
+    def reset(self) -> str:
+        return "begin"
+
+    def step(self, action: str) -> Any:
+        answer = self.answers.pop(0)
+        return answer(self) if callable(answer) else answer
+
+    def get_state_description(self) -> str:
+        return "now"
+
+
+def play(env: gym.Env[str, str], *actions: str) -> list[tuple[bool, bool, StopReason]]:
+    env.reset(seed=0)
+    ends = []
+    for action in actions:
+        _, _, terminated, truncated, info = env.step(action)
+        ends.append((terminated, truncated, info["stop_reason"]))
+    return ends
+
+
+PLAYING = (False, False, StopReason.PLAYING)
+CUT = (False, True, StopReason.MAX_STEPS)
+
+
+# --- as_gym ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", [TextGame, CountingGame, SimpleGameEnvironment])
+def test_an_adapted_class_passes_the_checker_of_gymnasium(game: Any) -> None:
+    # Only the render check is left out: it wants to rebuild the environment from a spec.
+    check_env(as_gym(game, {"max_steps": 5}), skip_render_check=True)
+
+
+def test_an_instance_is_used_as_it_is() -> None:
+    game = TextGame()
+    env = as_gym(game)
+    assert isinstance(env, LegacyEnv)
+    assert env.environment is game
+
+
+def test_a_class_is_built_with_the_config() -> None:
+    env = as_gym(TextGame, EnvironmentConfig(max_steps=4))
+    assert isinstance(env, LegacyEnv)
+    assert env.environment.max_steps == 4
+
+
+def test_a_gymnasium_environment_passes_through_unchanged() -> None:
+    env = gym.make("llm_gym/GuessTheNumber-v0")
+    assert as_gym(env) is env
+
+
+@pytest.mark.parametrize("thing", ["llm_gym/GuessTheNumber-v0", None, 3, dict, gym.Env, object()])
+def test_anything_else_is_one_clear_error(thing: Any) -> None:
+    with pytest.raises(ConfigError, match="as_gym takes a BaseEnvironment, a class of them or a"):
+        as_gym(thing)
+
+
+def test_a_config_for_an_instance_would_have_no_effect_and_is_refused() -> None:
+    with pytest.raises(ConfigError, match="config is for a class of BaseEnvironment"):
+        as_gym(TextGame(), {"max_steps": 3})
+
+
+def test_spaces_hold_any_text() -> None:
+    env = as_gym(TextGame)
+    assert isinstance(env.observation_space, AnyText)
+    assert isinstance(env.action_space, AnyText)
+    assert "\ud800 naïve\n" in env.action_space
+
+
+def test_every_info_has_the_common_keys() -> None:
+    env = as_gym(CountingGame, {"max_steps": 9})
+    _, info = env.reset()
+    assert info == {
+        "valid_action": True,
+        "success": False,
+        "stop_reason": StopReason.PLAYING,
+        "reward_terms": {},
+        "turn": 0,
+        "invalid_actions": 0,
+    }
+    *_, info = env.step("dance")
+    assert info == {
+        "invalid_action": True,
+        "valid_action": False,
+        "success": False,
+        "stop_reason": StopReason.PLAYING,
+        "reward_terms": {"reward": -0.1},
+        "turn": 1,
+        "invalid_actions": 1,
+    }
+    _, reward, terminated, truncated, info = env.step("complete quest")
+    assert (reward, terminated, truncated) == (10.0, True, False)
+    assert info["success"] is True
+    assert info["stop_reason"] is StopReason.WON
+    assert info["valid_action"] is True
+
+
+def test_a_class_may_give_its_own_reward_terms_and_validity() -> None:
+    own = {"reward_terms": {"a": 1.0, "b": 1.0}, "valid_action": False, "note": "hm"}
+    env = as_gym(Scripted(("x", 2.0, False, own)))
+    env.reset()
+    *_, info = env.step("a")
+    assert info["reward_terms"] == {"a": 1.0, "b": 1.0}
+    assert info["valid_action"] is False
+    assert info["invalid_actions"] == 1
+    assert info["note"] == "hm"
+
+
+def test_flags_that_reset_forgets_are_cleared_before_it() -> None:
+    env = as_gym(TextGame, {"max_steps": 2})
+    assert play(env, "attack") == [(True, False, StopReason.FINISHED)]
+    assert play(env, "wait", "wait") == [PLAYING, CUT]
+    assert play(env, "wait", "attack")[-1] == (True, False, StopReason.FINISHED)
+
+
+def test_steps_are_counted_for_a_class_that_does_not() -> None:
+    game = TextGame({"max_steps": 3})
+    env = as_gym(game)
+    assert play(env, "wait", "wait", "wait") == [PLAYING, PLAYING, CUT]
+    assert game.step_count == 3
+
+
+def test_steps_are_not_counted_twice_for_a_class_that_does() -> None:
+    game = CountingGame({"max_steps": 3})
+    play(as_gym(game), "move north", "move north")
+    assert game.step_count == 2
+
+
+def test_a_class_that_ends_itself_at_the_limit_terminates() -> None:
+    ends = play(as_gym(CountingGame, {"max_steps": 2}), "move north", "move north")
+    assert ends == [PLAYING, (True, False, StopReason.FINISHED)]
+
+
+def test_winning_on_the_last_step_is_a_win_and_no_cut() -> None:
+    win = ("yes", 1.0, True, {"success": True})  # returned, while self.done stays false
+    env = as_gym(Scripted(win, max_steps=1))
+    assert play(env, "a") == [(True, False, StopReason.WON)]
+
+
+def test_returning_the_inherited_is_done_at_the_limit_is_a_cut() -> None:
+    def step(game: Scripted) -> Step:
+        game.step_count += 1
+        return "on", 0.0, game.is_done(), {}
+
+    assert play(as_gym(Scripted(step, step, max_steps=2)), "a", "b") == [PLAYING, CUT]
+
+
+def test_returning_is_done_after_setting_done_is_an_end() -> None:
+    def step(game: Scripted) -> Step:
+        game.step_count += 1
+        game.done = True
+        return "on", 0.0, game.is_done(), {"success": False}
+
+    assert play(as_gym(Scripted(step, max_steps=1)), "a") == [(True, False, StopReason.LOST)]
+
+
+def test_setting_done_without_returning_it_ends_the_episode() -> None:
+    def step(game: Scripted) -> Step:
+        game.done = True
+        return "over", 0.0, False, {}
+
+    assert play(as_gym(Scripted(step)), "a") == [(True, False, StopReason.FINISHED)]
+
+
+def test_an_is_done_of_its_own_ends_the_episode() -> None:
+    class Score(Scripted):
+        def is_done(self) -> bool:
+            return len(self.answers) == 0 or super().is_done()
+
+    env = as_gym(Score(("x", 0.0, False, {}), ("y", 0.0, False, {})))
+    assert play(env, "a", "b") == [PLAYING, (True, False, StopReason.FINISHED)]
+
+
+@pytest.mark.parametrize(
+    ("info", "end"),
+    [
+        ({}, (True, False, StopReason.FINISHED)),
+        ({"success": True}, (True, False, StopReason.WON)),
+        ({"success": False}, (True, False, StopReason.LOST)),
+        ({"stop_reason": "drawn", "success": False}, (True, False, StopReason.DRAWN)),
+        ({"stop_reason": "tokens"}, (False, True, StopReason.TOKENS)),
+        ({"stop_reason": "max_steps"}, (False, True, StopReason.MAX_STEPS)),
+        ({"stop_reason": "the cat did it"}, (True, False, StopReason.FINISHED)),
+        ({"stop_reason": ["unhashable"]}, (True, False, StopReason.FINISHED)),
+    ],
+)
+def test_a_class_may_say_why_it_is_done(info: dict[str, Any], end: Any) -> None:
+    assert play(as_gym(Scripted(("x", 0.0, True, info))), "a") == [end]
+
+
+def test_a_class_that_never_calls_the_base_works_with_the_defaults() -> None:
+    class Careless(TextGame):
+        def __init__(self) -> None:
+            self.mood = "careless"
+
+        def reset(self) -> str:
+            return f"Room {self.np_random.integers(10**9)}"
+
+    game = Careless()
+    env = as_gym(game)
+    assert env.reset()[0].startswith("Room ")
+    assert env.reset(seed=1)[0] == env.reset(seed=1)[0]
+    game.score, game.inventory = 0.0, []
+    assert play(env, *["wait"] * 10)[-1] == CUT
+
+
+def test_a_class_attribute_called_done_still_counts() -> None:
+    class Shadow(Scripted):
+        done = False
+
+    def step(game: Shadow) -> Step:
+        game.done = True
+        return "over", 0.0, False, {}
+
+    env = as_gym(Shadow(step, ("on", 0.0, False, {})))
+    assert play(env, "a") == [(True, False, StopReason.FINISHED)]
+    assert play(env, "b") == [PLAYING]
+
+
+# --- what is refused ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (None, "Scripted.step must return (observation, reward, done, info), got NoneType"),
+        (("x", 0.0, False), "got 3 values"),
+        (("x", 0.0, False, False, {}), "got 5 values"),
+        ((3, 0.0, False, {}), "Scripted.step must return its observation as a str, got int"),
+        (("x", "1.0", False, {}), "Scripted.step must return a finite reward, got '1.0'"),
+        (("x", None, False, {}), "Scripted.step must return a finite reward, got None"),
+        (("x", float("nan"), False, {}), "Scripted.step must return a finite reward, got nan"),
+        (("x", 0.0, False, [1]), "Scripted.step must return a dictionary as info, got list"),
+        (("x" * 1_000_001, 0.0, False, {}), "must return at most 1000000 characters"),
+    ],
+)
+def test_a_step_of_another_shape_is_named(answer: Any, sentence: str) -> None:
+    env = as_gym(Scripted(answer))
+    env.reset()
+    with pytest.raises(ContractError, match=re.escape(sentence)):
+        env.step("a")
+
+
+def test_a_reset_without_an_observation_is_named() -> None:
+    class Silent(TextGame):
+        def reset(self) -> Any:
+            return None
+
+    with pytest.raises(ContractError, match=r"Silent\.reset must return its observation as a str"):
+        as_gym(Silent).reset()
+
+
+def test_numbers_of_other_kinds_and_a_missing_info_are_fine() -> None:
+    env = as_gym(Scripted(("x", np.float32(0.5), np.bool_(True), None)))
+    env.reset()
+    _, reward, terminated, truncated, _ = env.step("a")
+    assert (reward, terminated, truncated) == (0.5, True, False)
+    assert type(reward) is float
+    assert type(terminated) is bool
+
+
+def test_step_needs_an_episode_that_is_not_over() -> None:
+    env = as_gym(TextGame)
+    with pytest.raises(ResetNeeded, match="has not begun"):
+        env.step("wait")
+    play(env, "attack")
+    with pytest.raises(ResetNeeded, match=r"is over \(finished\)"):
+        env.step("wait")
+
+
+def test_an_action_that_is_not_text_is_refused() -> None:
+    env = as_gym(TextGame)
+    env.reset()
+    with pytest.raises(ActionTypeError, match="TextGame takes a str action, got list; decode"):
+        env.step([1, 2])  # type: ignore[arg-type]
+
+
+def test_what_a_class_raises_is_passed_on() -> None:
+    env = as_gym(Scripted(lambda game: 1 / 0))
+    env.reset()
+    with pytest.raises(ZeroDivisionError):
+        env.step("a")

@@ -1,0 +1,202 @@
+"""What a four-value environment has of its own, and what the adapter passes on to it."""
+
+import copy
+import pickle
+import re
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import (
+    BaseEnvironment,
+    EnvironmentConfig,
+    SimpleGameEnvironment,
+    as_gym,
+)
+from tests.legacy.old_games import TextGame
+
+# --- the base ----------------------------------------------------------------------------
+
+
+def test_the_base_is_no_gymnasium_environment() -> None:
+    assert not issubclass(BaseEnvironment, gym.Env)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [EnvironmentConfig(max_steps=3), {"max_steps": 3}, SimpleNamespace(max_steps=np.int64(3))],
+)
+def test_a_config_is_an_object_or_a_dictionary(config: Any) -> None:
+    game = TextGame(config)
+    assert game.max_steps == 3
+    assert game.config is config
+
+
+@pytest.mark.parametrize("config", [None, {}, EnvironmentConfig(), SimpleNamespace()])
+def test_ten_steps_are_the_default(config: Any) -> None:
+    assert TextGame(config).max_steps == 10
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, "10", None, True])
+def test_a_limit_that_is_no_limit_is_refused(steps: Any) -> None:
+    sentence = re.escape(f"max_steps must be a whole number of at least 1, got {steps!r}")
+    with pytest.raises(ConfigError, match=sentence):
+        TextGame({"max_steps": steps})
+    with pytest.raises(ConfigError, match=sentence):
+        EnvironmentConfig(max_steps=steps)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "lucky", False])
+def test_a_seed_that_is_no_seed_is_refused(seed: Any) -> None:
+    with pytest.raises(ConfigError, match="seed must be a whole number of at least 0 or None"):
+        TextGame({"seed": seed})
+    with pytest.raises(ConfigError, match="seed must be a whole number of at least 0 or None"):
+        EnvironmentConfig(seed=seed)
+
+
+def test_the_seed_of_the_config_fixes_the_randomness() -> None:
+    draws = [TextGame(EnvironmentConfig(seed=s)).np_random.integers(10**9) for s in (4, 4, 5)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_a_config_gains_parameters_by_subclassing() -> None:
+    @dataclass
+    class MazeConfig(EnvironmentConfig):
+        rooms: int = 4
+
+    game = TextGame(MazeConfig(rooms=9, max_steps=2))
+    assert (game.config.rooms, game.max_steps) == (9, 2)
+    with pytest.raises(TypeError, match="romos"):
+        MazeConfig(romos=9)  # type: ignore[call-arg]
+
+
+def test_done_has_two_names_and_one_value() -> None:
+    game = TextGame()
+    game._done = True
+    assert game.done
+    assert game.is_done()
+    game.done = False
+    assert not game._done
+    assert not game.is_done()
+
+
+def test_is_done_also_looks_at_the_limit() -> None:
+    game = TextGame({"max_steps": 2})
+    game.step_count = 2
+    assert game.is_done()
+    assert not game.done
+
+
+def test_the_three_methods_must_be_written() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        BaseEnvironment()  # type: ignore[abstract]
+
+
+def test_there_is_no_prompt_unless_a_class_writes_one() -> None:
+    assert TextGame().get_prompt_prefix() == ""
+
+
+# --- seeds and options -------------------------------------------------------------------
+
+
+def test_a_seed_reaches_np_random() -> None:
+    env = as_gym(SimpleGameEnvironment)
+    boards = [env.reset(seed=seed)[0] for seed in (1, 1, 2, 3, 4)]
+    assert boards[0] == boards[1]
+    assert len(set(boards)) > 2
+    env.reset(seed=1)
+    following = [env.reset()[0] for _ in range(4)]
+    env.reset(seed=1)
+    assert following == [env.reset()[0] for _ in range(4)]
+
+
+def test_a_reset_that_takes_seed_and_options_is_given_them() -> None:
+    class Modern(TextGame):
+        def reset(self, seed: int = 7, options: Any = None) -> str:
+            return f"{seed} {options}"
+
+    env = as_gym(Modern)
+    assert env.reset(seed=3, options={"a": 1})[0] == "3 {'a': 1}"
+    assert env.reset()[0] == "7 None", "without a seed its own default stands"
+
+
+def test_a_reset_that_takes_anything_is_given_both() -> None:
+    class Open(TextGame):
+        def reset(self, **given: Any) -> str:
+            return str(given)
+
+    assert as_gym(Open).reset(seed=3, options={"a": 1})[0] == "{'options': {'a': 1}, 'seed': 3}"
+
+
+def test_a_seed_method_is_called_and_a_seed_attribute_is_not() -> None:
+    class OldSeed(TextGame):
+        def seed(self, seed: int) -> None:
+            self.seeded = seed
+
+    class Attribute(TextGame):
+        seed = 42
+
+    game = OldSeed()
+    as_gym(game).reset(seed=3)
+    assert game.seeded == 3
+    as_gym(Attribute).reset(seed=3)
+
+
+def test_a_random_source_of_another_kind_is_left_alone() -> None:
+    game = TextGame()
+    own = game.np_random = np.random.RandomState(0)  # type: ignore[assignment]
+    as_gym(game).reset(seed=3)
+    assert game.np_random is own  # type: ignore[comparison-overlap]
+
+
+def test_options_that_no_one_reads_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"TextGame.reset takes no options, got \['split'\]"):
+        as_gym(TextGame).reset(options={"split": "test"})
+
+
+# --- the rest of the adapter -------------------------------------------------------------
+
+
+def test_the_prompt_prefix_is_the_system_prompt() -> None:
+    game = SimpleGameEnvironment()
+    env = as_gym(game)
+    assert env.get_wrapper_attr("system_prompt") == game.get_prompt_prefix() != ""
+    assert env.reset()[1]["system_prompt"] == game.get_prompt_prefix()
+
+
+def test_rendering_describes_the_state() -> None:
+    env = as_gym(SimpleGameEnvironment)
+    observation, _ = env.reset(seed=0)
+    assert env.render() == env.get_wrapper_attr("describe")() == observation
+
+
+def test_closing_closes_a_class_that_can_be_closed() -> None:
+    class Closing(TextGame):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    game = Closing()
+    as_gym(game).close()
+    assert game.closed
+    as_gym(TextGame).close()
+
+
+@pytest.mark.parametrize("fork", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_goes_its_own_way_and_the_same_way(fork: Any) -> None:
+    env = as_gym(SimpleGameEnvironment)
+    env.reset(seed=3)
+    other = fork(env)
+    assert env.step("move north")[0] == other.step("move north")[0]
+    assert [env.reset()[0] for _ in range(3)] == [other.reset()[0] for _ in range(3)]
+
+
+def test_the_adapter_names_what_it_adapts() -> None:
+    assert str(as_gym(TextGame)) == "<LegacyEnv<TextGame>>"

@@ -1,0 +1,104 @@
+"""Nothing gets out: every known way, under every isolation that this machine has."""
+
+import os
+import threading
+
+import pytest
+
+from llm_gym.sandbox import Sandbox
+from llm_gym.sandbox.check import ATTEMPTS, attempt, outside
+from tests.sandbox.sandboxes import ISOLATED, need
+
+
+@pytest.fixture(scope="module", params=ISOLATED)
+def prison(request):
+    need(request.param)
+    with outside() as place, Sandbox(isolation=request.param) as sandbox:
+        yield sandbox, place
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_is_contained(prison, name):
+    sandbox, place = prison
+    finding = attempt(sandbox, name, place)
+    assert finding.contained, finding.detail
+
+
+def test_there_are_many_attempts():
+    assert len(ATTEMPTS) >= 60
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read /etc/passwd", "read a file outside", "read it through a symbolic link",
+        "read /proc", "list the folder it lies in", "connect over TCP", "listen",
+        "write to a file outside", "run a program", "fork",
+        "have the kernel signal a process outside", "make calls by their numbers",
+        "leave a message in shared memory",
+    ],
+)  # fmt: skip
+def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
+    need("none")
+    with outside() as place, Sandbox(isolation="none") as sandbox:
+        assert not attempt(sandbox, name, place, timeout=2.0).contained
+
+
+def descendants(pid):
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                found.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(name)
+        except OSError:
+            continue
+    waiting, below = [pid], []
+    while waiting:
+        children = [int(child) for child in found.get(waiting.pop(), [])]
+        waiting += children
+        below += children
+    return below
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("isolation", [*ISOLATED, "none"])
+def test_no_process_outlives_a_call_and_none_the_sandbox(isolation):
+    need(isolation)
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"
+    with Sandbox(isolation=isolation) as sandbox:
+        sandbox.run("1")
+        worker = sandbox._worker.process.pid
+        quiet = len(descendants(worker))
+        assert sandbox.run(code, timeout=0.3).timed_out
+        assert len(descendants(worker)) == quiet
+        session = sandbox.session()
+        session.run("import time")
+        assert len(descendants(worker)) == quiet + 1
+        everybody = [worker, *descendants(worker)]
+    session.close()
+    wait = threading.Event()
+    for _ in range(50):  # bubblewrap's own first process is gone a moment later
+        left = [pid for pid in everybody if is_running(pid)]
+        if not left or wait.wait(0.02):
+            break
+    assert not left
+
+
+def test_children_that_detach_die_with_the_call_where_processes_are_allowed():
+    need("namespaces")
+    code = (
+        "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        os.setsid()\n"
+        "        if os.fork() == 0: time.sleep(60)\n        os._exit(0)\nprint('left them')"
+    )
+    with Sandbox(isolation="namespaces", subprocesses=True) as sandbox:
+        assert sandbox.run(code).stdout == "left them\n"
+        before = len(descendants(sandbox._worker.process.pid))
+        assert sandbox.run(code, timeout=1).ok
+        assert len(descendants(sandbox._worker.process.pid)) == before

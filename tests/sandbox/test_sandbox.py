@@ -1,0 +1,391 @@
+"""What the sandbox gives back, its limits, its sessions and its refusals."""
+
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_gym.cli import check_sandbox, main
+from llm_gym.errors import ConfigError
+from llm_gym.sandbox import Result, Sandbox, SandboxError, shared
+from llm_gym.sandbox.check import Finding, try_escapes
+from llm_gym.sandbox.result import cause_of_death
+from tests.sandbox.sandboxes import ISOLATED, need, refusal
+
+
+@pytest.fixture(scope="module", params=[*ISOLATED, "none"])
+def sandbox(request):
+    need(request.param)
+    with Sandbox(isolation=request.param, timeout=20) as made:  # the machine may be busy
+        yield made
+
+
+@pytest.fixture
+def walled():
+    need("namespaces")
+    with Sandbox(isolation="namespaces", timeout=20) as made:
+        yield made
+
+
+def test_stdout_and_stderr_both_come_back(sandbox):
+    result = sandbox.run("import sys\nprint('out')\nprint('err', file=sys.stderr)")
+    assert (result.stdout, result.stderr, result.ok) == ("out\n", "err\n", True)
+    assert result.text() == "out\nerr"
+
+
+def test_a_last_expression_is_shown_like_in_a_notebook(sandbox):
+    assert sandbox.run("x = 6\nx * 7").stdout == "42\n"
+    assert sandbox.run("None").stdout == ""
+    assert sandbox.run("").text() == "(no output)"
+
+
+def test_an_exception_is_a_short_traceback_and_one_line(sandbox):
+    result = sandbox.run("def f():\n    return 1 / 0\n\nprint('before')\nf()")
+    assert not result.ok
+    assert result.exit_code == 1
+    assert result.error == "ZeroDivisionError: division by zero (line 2)"
+    assert result.stdout == "before\n"
+    assert "runner.py" not in result.stderr
+    assert "    return 1 / 0\n" in result.stderr
+    assert result.text().endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_syntax_error_says_where(sandbox):
+    result = sandbox.run("x = 1\nif x\n    print(x)")
+    assert result.error == "SyntaxError: expected ':'"
+    assert "line 2" in result.stderr
+
+
+def test_deep_recursion_does_not_flood_the_answer(sandbox):
+    result = sandbox.run("def f(): f()\nf()")
+    assert "RecursionError" in result.error
+    assert len(result.stderr) < 2000
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "ok"),
+    [
+        ("import sys; sys.exit()", 0, True),
+        ("import sys; sys.exit(3)", 3, False),
+        ("import sys; sys.exit('why')", 1, False),
+        ("import os; os._exit(0)", 0, True),
+        ("import os; os._exit(4)", 4, False),
+        ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV, False),
+    ],
+)
+def test_exit_status(sandbox, code, exit_code, ok):
+    result = sandbox.run(code)
+    assert (result.exit_code, result.ok) == (exit_code, ok)
+    assert bool(result.error) is not ok
+
+
+@pytest.mark.parametrize("timeout", [0.3, 1.0, 2.0])
+def test_a_timeout_means_that_time(sandbox, timeout):
+    code = "import time\nprint('so far', flush=True)\nwhile True: time.sleep(9)"
+    for _ in range(4):  # a busy machine may be late at times
+        result = sandbox.run(code, timeout=timeout)
+        assert result.timed_out
+        assert result.error == f"took longer than {timeout:g} s"
+        assert result.stdout == "so far\n"
+        if result.seconds <= 1.1 * timeout:
+            break
+    assert timeout <= result.seconds <= 1.1 * timeout
+
+
+def test_the_setting_is_the_default_timeout():
+    with Sandbox(isolation="none", timeout=0.2) as quick:
+        assert quick.run("while True: pass").error == "took longer than 0.2 s"
+
+
+def test_what_is_printed_without_an_end_of_line_is_not_lost(sandbox):
+    assert sandbox.run("import sys\nsys.stdout.write('abc')").stdout.startswith("abc")
+
+
+def test_threads_and_exit_functions_are_waited_for(sandbox):
+    code = (
+        "import atexit, threading, time\natexit.register(print, 'last')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()"
+    )
+    assert sandbox.run(code).stdout == "thread\nlast\n"
+
+
+def test_output_is_cut_and_says_so():
+    with Sandbox(isolation="none", output_chars=10) as sandbox:
+        result = sandbox.run("print('é' * 50)")
+        assert (result.stdout, result.truncated, result.ok) == ("é" * 10, True, True)
+        assert "left out" in result.text()
+        assert not sandbox.run("print('x' * 9)").truncated
+        assert sandbox.run("while True: print('x' * 1000)").error == "wrote far too much output"
+
+
+def test_bytes_that_are_no_text_become_text(sandbox):
+    result = sandbox.run("import os\nos.write(1, bytes([255, 254, 65]))\nprint('\\ud800')\nNone")
+    assert result.stdout.encode()
+    assert "A" in result.stdout
+
+
+def test_code_that_is_not_code_is_a_result(sandbox):
+    assert sandbox.run(None).error == "code must be text, got NoneType"
+    assert "at most" in sandbox.run("#" * 1_000_001).error
+    for code in ("\x00", "\ud800", "'" * 3, "\\", "é = 1; é", "(" * 10_000):
+        assert isinstance(sandbox.run(code), Result)
+
+
+def test_nothing_is_left_for_the_next_call(sandbox):
+    sandbox.run("import builtins\nbuiltins.print = None\nx = 1")
+    result = sandbox.run("print('x' in globals())")
+    assert result.stdout == "False\n"
+
+
+def test_a_call_is_a_function_of_its_code(sandbox):
+    code = "import random\nprint(random.random(), hash('a'), {'b', 'c', 'd'})"
+    assert sandbox.run(code).stdout == sandbox.run(code).stdout
+
+
+def test_memory_is_bounded(sandbox):
+    with Sandbox(isolation=sandbox.isolation, memory_mb=128) as small:
+        code = "x = bytearray(200 * 2**20)"
+        assert small.run(code).error == "MemoryError"
+        assert sandbox.run(code).ok
+
+
+def test_processor_time_is_bounded_too(walled):
+    code = "import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU))"
+    assert walled.run(code, timeout=2.5).stdout == "(4, 4)\n"
+
+
+def test_disk_files_and_tasks_are_bounded():
+    need("namespaces")
+    disk = "n = open('f', 'wb').write(b'x' * 3 * 2**20)"
+    many = "import os\nfor i in range(99): os.mkdir(str(i))"
+    threads = (
+        "import threading\nn = 0\ntry:\n    for n in range(40):\n"
+        "        threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "except RuntimeError: pass\nprint(n)"
+    )
+    with Sandbox(isolation="namespaces", disk_mb=1, files=20, tasks=8) as small:
+        assert "OSError" in small.run(disk).error
+        assert "No space left" in small.run(many).error
+        assert small.run(threads).stdout == "7\n"
+    with Sandbox(isolation="namespaces", disk_mb=8, files=200) as larger:
+        assert larger.run(disk).ok
+        assert larger.run(many).ok
+        assert larger.run(threads).stdout == "31\n"
+
+
+def test_processes_only_where_they_were_asked_for(walled):
+    code = (
+        "import subprocess, sys\n"
+        "print(subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True).stdout)"
+    )
+    assert "PermissionError" in walled.run(code).error
+    with Sandbox(isolation="namespaces", subprocesses=True) as allowed:
+        assert allowed.run(code).stdout == "b'5\\n'\n"
+
+
+def test_more_may_be_read_where_it_is_said(sandbox, tmp_path):
+    tmp_path.chmod(0o755)  # the code of a root user runs as nobody
+    (tmp_path / "helper_module.py").write_text("value = 17\n")
+    code = "import helper_module\nhelper_module.value"
+    assert "ModuleNotFoundError" in sandbox.run(code).error
+    with Sandbox(isolation=sandbox.isolation, read=[str(tmp_path)]) as wider:
+        assert wider.run(code).stdout == "17\n"
+
+
+def test_modules_can_be_loaded_beforehand():
+    with Sandbox(isolation="none", preload=["calendar"]) as warm:
+        assert warm.run("import sys\n'calendar' in sys.modules").stdout == "True\n"
+    with Sandbox(isolation="none") as cold:
+        assert cold.run("import sys\n'calendar' in sys.modules").stdout == "False\n"
+    with pytest.raises(SandboxError, match="no_such_module"):
+        Sandbox(isolation="none", preload=["no_such_module"]).run("1")
+
+
+def test_installed_packages_can_be_imported(sandbox):
+    assert sandbox.run("import numpy\nint(numpy.arange(4).sum())").stdout == "6\n"
+
+
+def test_asyncio_works_without_a_network(sandbox):
+    code = "import asyncio\nasync def f(): return 3\nprint(asyncio.run(f()))"
+    assert sandbox.run(code).stdout == "3\n"
+
+
+def test_it_can_write_in_its_own_folder(walled):
+    code = (
+        "import os, tempfile\nopen('mine.py', 'w').write('x = 4')\nimport mine\n"
+        "tempfile.TemporaryFile().write(b'x')\n"
+        "print(mine.x, os.listdir('.'), os.getcwd() == os.path.expanduser('~'))"
+    )
+    assert walled.run(code).stdout == "4 ['mine.py'] True\n"
+
+
+@pytest.mark.skipif(sys.prefix.startswith("/tmp/"), reason="the interpreter lies in /tmp")
+def test_what_it_writes_to_tmp_lands_in_its_own_folder(walled):
+    code = "import os\nopen('/tmp/f', 'w').write('x')\nprint(os.listdir('.'))"
+    assert walled.run(code).stdout == "['f']\n"
+    assert not os.path.exists("/tmp/f")
+
+
+def test_calls_from_many_threads_do_not_mix(sandbox):
+    with ThreadPoolExecutor(8) as threads:
+        code = "import time\ntime.sleep(0.01 * {0})\nprint({0})"
+        results = threads.map(lambda n: sandbox.run(code.format(n % 5)).stdout, range(24))
+        assert list(results) == [f"{n % 5}\n" for n in range(24)]
+
+
+def test_a_worker_that_was_killed_is_replaced(sandbox):
+    sandbox.run("1")
+    process = sandbox._worker.process
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    deadline = threading.Event()
+    for _ in range(50):
+        try:
+            assert sandbox.run("print(2)").stdout == "2\n"
+            break
+        except SandboxError:  # its door closes a moment after it is gone
+            deadline.wait(0.02)
+    else:
+        pytest.fail("the sandbox did not recover")
+    assert sandbox._worker.process.pid != process.pid
+
+
+def test_it_closes_and_opens_again():
+    sandbox = Sandbox(isolation="none")
+    sandbox.run("1")
+    folder = sandbox._worker.folder
+    sandbox.close()
+    sandbox.close()
+    assert not os.path.exists(folder)
+    assert sandbox.run("print(3)").stdout == "3\n"
+    sandbox.close()
+
+
+# --- sessions ----------------------------------------------------------------------------
+
+
+def test_a_session_keeps_its_variables(sandbox):
+    with sandbox.session() as session, sandbox.session() as other:
+        assert session.run("x = 20\ndef double(): return 2 * x").ok
+        assert session.run("x += 1\ndouble()").stdout == "42\n"
+        assert "NameError" in other.run("x").error
+
+
+def test_a_session_survives_errors_and_exits(sandbox):
+    with sandbox.session() as session:
+        session.run("x = 5")
+        assert not session.run("1 / 0").ok
+        assert session.run("import sys; sys.exit(2)").exit_code == 2
+        assert session.run("x").stdout == "5\n"
+        assert session.restarts == 0
+
+
+def test_a_session_that_ran_out_of_time_begins_anew(sandbox):
+    with sandbox.session() as session:
+        session.run("x = 5")
+        assert session.run("while True: pass", timeout=0.2).timed_out
+        assert session.restarts == 1
+        assert "NameError" in session.run("x").error
+        assert session.run("import os; os._exit(0)").ok
+        assert session.restarts == 2
+
+
+def test_a_session_quotes_the_run_that_defined_a_function(sandbox):
+    with sandbox.session() as session:
+        session.run("def f():\n    return 1 / 0")
+        assert "    return 1 / 0" in session.run("x = 1\nf()").stderr
+
+
+def test_a_session_does_nothing_between_runs(sandbox):
+    count = (
+        "import threading, time\nn = 0\ndef tick():\n    global n\n"
+        "    while True: n += 1; time.sleep(0.001)\n"
+        "threading.Thread(target=tick, daemon=True).start()"
+    )
+    with sandbox.session() as session:
+        session.run(count)
+        threading.Event().wait(0.5)
+        ticks = int(session.run("n").stdout)
+        assert ticks < 100
+
+
+# --- settings and refusals ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"isolation": "jail"}, "isolation must be one of auto, bubblewrap"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("inf")}, "timeout must be"),
+        ({"memory_mb": 1}, "memory_mb must be at least 64"),
+        ({"disk_mb": 0}, "disk_mb must be at least 1"),
+        ({"files": 3}, "files must be at least 16"),
+        ({"tasks": 0}, "tasks must be at least 1"),
+        ({"output_chars": 0}, "output_chars must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_honoured_are_refused(settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Sandbox(**settings)
+
+
+def test_it_refuses_to_run_where_code_cannot_be_isolated(monkeypatch):
+    monkeypatch.setattr(Sandbox, "_candidates", lambda self: ["bubblewrap"])
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(SandboxError, match=r'bwrap is not there.*isolation="none"'):
+        Sandbox().run("print(1)")
+
+
+def test_auto_runs_isolated_or_not_at_all():
+    if all(refusal(isolation) for isolation in ISOLATED):
+        with pytest.raises(SandboxError, match="cannot be isolated"):
+            Sandbox().run("print(1)")
+        return
+    with Sandbox() as sandbox:
+        assert sandbox.mechanism in ISOLATED
+        assert not sandbox.run("open('/etc/passwd')").ok
+
+
+def test_processes_are_never_left_to_landlock_alone():
+    assert "landlock" not in Sandbox(subprocesses=True)._candidates()
+    assert "landlock" in Sandbox()._candidates()
+
+
+def test_one_sandbox_is_shared_by_a_process():
+    assert shared() is shared()
+
+
+def test_words_for_an_unusual_end():
+    assert cause_of_death(0) == ""
+    assert cause_of_death(-9) == "the process was killed (SIGKILL)"
+    assert "processor time" in cause_of_death(-signal.SIGXCPU)
+    assert cause_of_death(-200) == "the process crashed (signal 200)"
+
+
+def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):
+    if refusal("auto"):
+        assert main(["check-sandbox"]) == 2
+        assert "cannot be isolated" in capsys.readouterr().err
+        return
+    quick = ["read /etc/passwd", "connect over TCP", "fork"]
+    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: try_escapes(sandbox, quick))
+    assert main(["check-sandbox", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert "isolated by " in out
+    assert "held     read /etc/passwd" in out
+    assert "3 of 3 attempts to get out were contained" in out
+    with pytest.raises(SystemExit):
+        main(["check-sandbox", "--isolation", "none"])
+
+
+def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
+    if refusal("auto"):
+        pytest.skip(refusal("auto"))
+    found = [Finding("a way out", False, "it is out"), Finding("another", True)]
+    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: found)
+    assert main(["check-sandbox"]) == 1
+    assert "ESCAPED  a way out: it is out" in capsys.readouterr().out
