@@ -28,7 +28,7 @@ for count in range(1, 4):
     module = types.ModuleType(".".join(package[:count]))
     module.__path__ = [os.path.join(sys.argv[1], *package[:count])]
     sys.modules[module.__name__] = module
-from llm_gym.tools.sandbox.inside.zygote import main
+from llm_gym.sandbox.inside.zygote import main
 main(json.loads(sys.argv[2]))
 """
 PRELOAD = (

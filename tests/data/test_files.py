@@ -167,7 +167,7 @@ def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
     if hasattr(os, "fork"):
         code = f"""
 import os, sys
-from llm_gym.data.readers import open_source
+from llm_gym.data.files import open_source
 source = open_source({str(tmp_path / "a.jsonl.gz")!r})
 if os.fork() == 0:
     del source

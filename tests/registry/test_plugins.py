@@ -12,7 +12,7 @@ from llm_gym.registry import plugins
 
 MODULE = """
 import gymnasium as gym
-from llm_gym.envs.guess_the_number import GuessTheNumberEnv
+from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 
 NUMBER = 5
 

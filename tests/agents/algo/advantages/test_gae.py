@@ -11,8 +11,8 @@ from torch import Tensor
 from torchrl.objectives.value import GAE
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo import StreamError, TokenStream, gae_turn
-from llm_gym_agents.algo.advantages import gae, scan
+from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
+from llm_gym_agents.algo.advantages import scan
 from tests.agents.algo import reference
 from tests.agents.algo.strategies import FRACTIONS, examples, streams
 

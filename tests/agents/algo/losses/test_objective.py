@@ -19,8 +19,8 @@ from llm_gym_agents.algo import (
     get_policy_loss,
     make_clip_ppo_loss,
     token_weights,
+    value_loss,
 )
-from llm_gym_agents.algo.losses import value_loss
 
 LENGTHS = torch.tensor([3, 1, 4, 2])
 TOKENS = int(LENGTHS.sum())

@@ -5,8 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo import StreamError
-from llm_gym_agents.algo.losses import value_loss
+from llm_gym_agents.algo import StreamError, value_loss
 
 
 def test_the_worse_of_the_clipped_and_the_plain_error_counts() -> None:

@@ -138,7 +138,7 @@ def test_a_hanging_server_does_not_keep_python_from_ending(tiny_folder, fixed):
     fixed.held = {20}
     script = f"""
         from llm_gym_agents.engines.base import EngineError, Request
-        from llm_gym_agents.engines.sglang_engine import SGLangEngine
+        from llm_gym_agents.engines.sglang.engine import SGLangEngine
         engine = SGLangEngine({tiny_folder!r}, url={fixed.url!r}, stall_s=0.3)
         engine.submit([Request([20, 1])])
         try:

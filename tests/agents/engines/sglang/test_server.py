@@ -186,7 +186,7 @@ def test_a_server_of_our_own_that_is_killed_says_so(tiny_folder, package, notes)
 def test_a_server_of_our_own_is_ended_when_python_ends_without_a_word(tiny_folder, package, notes):
     folder = package(SERVES)
     script = f"""
-        from llm_gym_agents.engines.sglang_engine import SGLangEngine
+        from llm_gym_agents.engines.sglang.engine import SGLangEngine
         engine = SGLangEngine({tiny_folder!r})
         raise SystemExit("somebody else's mistake")
     """
