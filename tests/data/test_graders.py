@@ -1,7 +1,6 @@
 """Graders: what each pays, what it refuses, and that no text costs more than linear time."""
 
 import re
-import time
 from fractions import Fraction
 
 import pytest
@@ -13,6 +12,7 @@ from llm_gym.data.numbers import parse_number, write_number
 from llm_gym.data.patterns import LinearPattern
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.checker import HOSTILE
+from tests.work import ends_at_all, steps_of
 
 
 def grade(name, reply, answer, choices=()):
@@ -210,10 +210,11 @@ def test_a_linear_pattern_says_what_re_says(pattern, before, after, text):
 
 
 @pytest.mark.parametrize("bomb", ["(a+)+b", "(a|a)*b", "(a?){100}a{100}b", "((a*)*)*b"])
-def test_patterns_that_kill_a_backtracking_matcher_take_no_time(bomb):
-    start = time.perf_counter()
-    assert not LinearPattern(bomb).matches("a" * 1000)
-    assert time.perf_counter() - start < 5
+def test_patterns_that_kill_a_backtracking_matcher_take_linear_steps(bomb):
+    pattern = LinearPattern(bomb)
+    assert not pattern.matches("a" * 1000)
+    once, four_times = (steps_of(pattern.matches, "a" * size) for size in (250, 1000))
+    assert four_times <= 4.4 * once
 
 
 @pytest.mark.parametrize(
@@ -268,9 +269,13 @@ def test_no_reply_raises(name, text):
     "bomb", ["9,", "answer is ", "=", "1.", "-", "$ ", r"\frac{1}", "( ", "a ", "'a", "A) "]
 )
 def test_long_replies_take_linear_time(name, bomb):
-    start = time.perf_counter()
-    grade(name, bomb * (40_000 // len(bomb)), "7" if name == "number" else "B")
-    assert time.perf_counter() - start < 2  # quadratic work would take a minute
+    answer = "7" if name == "number" else "B"
+    once, four_times = (
+        steps_of(grade, name, bomb * (size // len(bomb)), answer) for size in (1000, 4000)
+    )
+    assert four_times <= 4.4 * once + 100
+    with ends_at_all():  # quadratic work would take an hour
+        grade(name, bomb * (400_000 // len(bomb)), answer)
 
 
 @pytest.mark.parametrize(

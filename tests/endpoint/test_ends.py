@@ -102,7 +102,7 @@ def test_ctrl_c_in_the_terminal_shows_what_was_played(tmp_path):
         )
         assert stuck.wait(60)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
         release.set()
     assert process.returncode == 130
     assert "llm_gym/GuessTheNumber-v0" in out

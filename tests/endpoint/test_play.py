@@ -105,7 +105,7 @@ def test_conversations_are_held_at_once():
 
     def model(messages):
         if len(messages) == 2:
-            together.wait(timeout=20)  # breaks unless four first turns are being asked at once
+            together.wait(timeout=120)  # breaks unless four first turns are being asked at once
         return "3"
 
     with StandIn(model) as server:
@@ -121,7 +121,7 @@ def test_nobody_waits_for_the_slowest():
     def model(messages):
         if not slow_is_waiting:
             slow_is_waiting.append(True)
-            assert others_ended.wait(timeout=20)
+            assert others_ended.wait(timeout=120)
         return "3"
 
     def on_end(ended):

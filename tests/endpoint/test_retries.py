@@ -100,8 +100,8 @@ def test_a_server_that_says_when_to_come_back_is_obeyed_within_reason(server, he
 
 
 def test_a_reply_that_does_not_come_is_asked_for_again(server):
-    server.manners.append(is_slow(1.0))
-    patient = Patient(server.url, timeout=0.2)
+    server.manners.append(is_slow(3.0))
+    patient = Patient(server.url, timeout=1.5)
     assert patient.ask().text == "fine"
     assert patient.client.usage.retries == 1
 
@@ -195,7 +195,7 @@ def test_stopping_ends_a_request_that_is_under_way(server):
 
     def manner(handler):
         arrived.set()
-        release.wait(20)
+        release.wait(120)
         return False
 
     server.manners += [lambda handler: False, manner]
@@ -211,7 +211,7 @@ def test_stopping_ends_a_request_that_is_under_way(server):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert arrived.wait(20)
+    assert arrived.wait(120)
     client.stop()
     thread.join(20)
     release.set()

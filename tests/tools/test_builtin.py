@@ -4,7 +4,6 @@ import json
 import math
 import pickle
 import sqlite3
-from timeit import default_timer as now
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from llm_gym.tools.builtin.bm25 import BM25, words
 from llm_gym.tools.builtin.calculator import CalculatorTool, calculate
 from llm_gym.tools.builtin.search import SearchTool
 from llm_gym.tools.builtin.sql import Database, SqlTool
+from tests.work import ends_at_all, steps_of
 
 # --- calculator --------------------------------------------------------------------------
 
@@ -56,13 +56,15 @@ def test_refuses_what_is_not_arithmetic_or_too_large(expression, reason):
 
 @given(st.text(alphabet="0123456789.+-*/%^() eE,<>&|~sqrtpimaxfl_'\"[]", max_size=120))
 @settings(max_examples=300, deadline=None)
-def test_any_expression_is_a_number_or_a_reason_and_quick(text):
-    start = now()
-    try:
-        float(calculate(text))
-    except ToolError as error:
-        assert str(error)  # noqa: PT017
-    assert now() - start < 1.0
+def test_any_expression_is_a_number_or_a_reason_in_few_steps(text):
+    def read():
+        try:
+            float(calculate(text))
+        except ToolError as error:
+            assert str(error)  # noqa: PT017
+
+    with ends_at_all():  # one step may multiply numbers of any size
+        assert steps_of(read) < 5000
 
 
 def test_the_registry_runs_it():
@@ -193,20 +195,18 @@ def test_nothing_but_reading_is_possible(sql, query):
     ],
 )  # fmt: skip
 def test_what_cannot_be_answered_has_a_reason(sql, query, reason):
-    start = now()
     with pytest.raises(ToolError, match=reason):
         sql.execute(query=query)
-    assert now() - start < 5
 
 
 def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(sql):
     query = "WITH t0 AS (SELECT 1 AS x)" + "".join(
         f", t{i} AS (SELECT 1 AS x FROM t{i - 1}, t{i - 1} AS u)" for i in range(1, 40)
     )
-    start = now()
+    sql.close()
     with pytest.raises(ToolError, match="at most 20"):
         sql.execute(query=f"{query} SELECT * FROM t39")
-    assert now() - start < 1
+    assert sql.database._connection is None, "nobody asked SQLite"
 
 
 def test_the_limits_are_settings():

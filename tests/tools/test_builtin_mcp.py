@@ -48,7 +48,7 @@ def command(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(command):
-    with McpServer(command, timeout=5) as made:
+    with McpServer(command, timeout=60) as made:
         yield made
 
 

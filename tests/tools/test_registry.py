@@ -1,7 +1,6 @@
 """The registry: whatever a call does, the answer is text, and it is bounded."""
 
 import threading
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -144,13 +143,11 @@ def test_a_tool_that_hangs_is_left_behind():
     @tool(timeout=0.2)
     def wait() -> str:
         """Wait."""
-        go_on.wait(10)
+        go_on.wait(60)
         return "done"
 
     registry = ToolRegistry([wait])
-    began = time.monotonic()
     assert registry.execute_tool("wait") == (False, "wait took longer than 0.2 s.")
-    assert 0.2 <= time.monotonic() - began < 5
     counts = registry.counts["wait"]
     assert (counts.calls, counts.errors, counts.timeouts) == (1, 1, 1)
     go_on.set()

@@ -174,10 +174,10 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(start):
 
 
 def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
-    envs = start(Odd, 4, workers=2, timeout=1, length=9)
+    envs = start(Odd, 4, workers=2, timeout=2.5, length=9)
     envs.reset(seed=0)
     pids = envs.get_attr("pid")
-    sentence = r"^row 1 went down with the worker of row 3; row 3 took more than 1 s$"
+    sentence = r"^row 1 went down with the worker of row 3; row 3 took more than 2.5 s$"
     with pytest.raises(WorkerError, match=sentence) as caught:
         envs.step(["a", "b", "c", "sleep 60"])
     assert sorted(caught.value.results) == [0, 2]
@@ -197,9 +197,9 @@ def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
 
 
 def test_the_time_limit_is_for_one_row_not_for_all_rows_of_a_worker(start):
-    envs = start(Odd, 4, workers=1, timeout=1.5)
+    envs = start(Odd, 4, workers=1, timeout=2.5)
     envs.reset(seed=0)
-    assert envs.step(["sleep 0.6"] * 4)[0] == ["sleep 0.6"] * 4
+    assert envs.step(["sleep 0.7"] * 4)[0] == ["sleep 0.7"] * 4
 
 
 def test_a_worker_that_dies_is_noticed_and_can_be_started_again(start):
@@ -368,7 +368,7 @@ def run_script(folder, ending):
 )
 def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
     script = run_script(tmp_path, ending)
-    output, errors = script.communicate(timeout=60)
+    output, errors = script.communicate(timeout=300)
     assert script.returncode == code, errors.decode()
     assert not any(map(runs, output.split()[0:2]))
     assert errors == b"" or code == 1
@@ -381,7 +381,7 @@ def test_a_killed_program_takes_its_workers_along_even_one_that_hangs(tmp_path):
         assert len(pids) == 2
         pause(0.5)
         script.kill()
-        wait_until_gone(pids, seconds=20)
+        wait_until_gone(pids, seconds=120)
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
@@ -389,7 +389,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     path.write_text(f"from llm_gym.vector import make_vec\nmake_vec({GUESS!r}, 2, workers=1)\n")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 1
     assert "a script must start workers under: if __name__ == '__main__'" in done.stderr

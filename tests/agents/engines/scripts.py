@@ -17,7 +17,7 @@ def run_python(script, *paths):
         env={**os.environ, "PYTHONPATH": places},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return done.stdout + done.stderr[-500:]

@@ -48,7 +48,7 @@ def separate(folder):
     assert made.processes
     yield made
     made.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (alive := children() & made.processes) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not alive, "every process that vLLM started has ended"

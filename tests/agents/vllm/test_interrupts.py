@@ -137,7 +137,7 @@ def test_a_process_of_vllms_ends_when_its_owner_is_killed():
     assert is_alive(worker)
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while is_alive(worker):
         assert time.monotonic() < deadline
         time.sleep(0.05)

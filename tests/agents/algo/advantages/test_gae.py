@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from timeit import default_timer
-
 import pytest
 import torch
 from hypothesis import given
@@ -15,6 +13,7 @@ from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
 from llm_gym_agents.algo.advantages import scan
 from tests.agents.algo import reference
 from tests.agents.algo.strategies import FRACTIONS, examples, streams
+from tests.agents.work import TensorWork
 
 
 def slow_gae(stream: TokenStream, gamma: float, lam: float, discount: str) -> Tensor:
@@ -235,17 +234,16 @@ def test_the_work_is_linear_whatever_the_lengths(name: str) -> None:
     assert length + int(blocks_E.max()) <= 2100
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (1.0, 0.0)])
-def test_a_million_tokens_take_less_than_a_second(name: str, gamma: float, lam: float) -> None:
-    lengths_E = SHAPES[name]
+def test_a_million_tokens_are_read_a_few_times_by_few_operations(
+    name: str, gamma: float, lam: float
+) -> None:
+    """A loop over tokens would need a million operations; ``benchmarks/algo.py`` has seconds."""
     stream = TokenStream(
-        rewards_T=torch.ones(1_000_000), values_T=torch.zeros(1_000_000), lengths_E=lengths_E
+        rewards_T=torch.ones(1_000_000), values_T=torch.zeros(1_000_000), lengths_E=SHAPES[name]
     )
-    times = []
-    for _ in range(3):
-        start = default_timer()
+    with TensorWork() as work:
         gae(stream, gamma=gamma, lam=lam)
-        times.append(default_timer() - start)
-    assert min(times) < 1.0
+    assert work.operations < 15_000
+    assert work.numbers < 100 * 1_000_000

@@ -140,7 +140,7 @@ class StandIn(ThreadingHTTPServer):
     def wait_for(self, count: int) -> None:
         """Return when ``count`` prompts are being held."""
         with self._changed:
-            held = self._changed.wait_for(lambda: self._holding == count, timeout=20)
+            held = self._changed.wait_for(lambda: self._holding == count, timeout=120)
         assert held, f"{self._holding} prompts arrived, not {count}"
 
     _holding = 0

@@ -120,7 +120,7 @@ def test_closing_frees_whoever_waits(fixed):
     thread.start()
     fixed.wait_for(1)
     http.close()
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
     assert len(met) == 1
     with pytest.raises(HTTPError):

@@ -84,7 +84,7 @@ def is_running(pid):
 
 def all_gone(pids):
     """Wait a moment for processes that were killed to be gone."""
-    for _ in range(200):
+    for _ in range(3000):
         if not any(is_running(pid) for pid in pids):
             return True
         time.sleep(0.02)

@@ -46,7 +46,7 @@ def test_an_answer_that_is_there_is_taken_without_a_look():
 def test_an_answer_that_comes_late_is_waited_for():
     looked = threading.Event()
     answers = watched(lambda since: looked.set())
-    threading.Thread(target=lambda: looked.wait(10) and answers.put("late"), daemon=True).start()
+    threading.Thread(target=lambda: looked.wait(120) and answers.put("late"), daemon=True).start()
     assert answers.get() == "late"
 
 
