@@ -7,10 +7,13 @@ INSTALLED := $(VENV)/.installed
 VLLM := .venv-vllm
 MODEL ?= SmolLM2-135M-Instruct
 
+# A worker for each core, and each begins with a run of files, whose fixtures it shares.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
+
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-vllm lint types demo smoke golden scores bench bench-demo bench-gpu clean
+.PHONY: help test test-slow test-all test-vllm lint types demo smoke golden scores bench bench-demo bench-gpu clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -21,8 +24,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,lora,dev]"
 	@touch $@
 
-test: lint types  ## Install into .venv, then lint, type-check and run every test.
-	$(BIN)/python -m pytest -q
+test: lint types  ## Install into .venv, then lint, type-check and test, in minutes.
+	$(PYTEST) -m "not slow"
+
+test-slow: $(INSTALLED)  ## The tests that take longer: every preset, learning, `kill -9`.
+	$(PYTEST) -m slow
+
+test-all: test test-slow  ## Every test.
 
 # vLLM pins its own numpy. The three packages that it brings for pictures and sound are built for
 # another torch, and transformers dies of them.

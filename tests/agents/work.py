@@ -5,11 +5,12 @@ from torch.utils._pytree import tree_leaves
 
 
 class TensorWork(TorchDispatchMode):
-    """Counts the operations of torch inside its block, and the numbers that they read."""
+    """Counts the operations of torch inside its block, and the numbers that they give back."""
 
     operations = numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
         self.operations += 1
-        self.numbers += sum(getattr(leaf, "numel", int)() for leaf in tree_leaves((args, kwargs)))
-        return func(*args, **(kwargs or {}))
+        self.numbers += sum(getattr(leaf, "numel", int)() for leaf in tree_leaves(result))
+        return result

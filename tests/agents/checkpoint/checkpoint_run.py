@@ -11,7 +11,6 @@ import resource
 import shutil
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -143,8 +142,8 @@ def outcome(folder):
     return [path.read_bytes() for path in (*files, Path(folder) / "metrics.csv")]
 
 
-def in_fork(function, kill_after=None):
-    """Run ``function`` in a fork; return how it ended. Kill it after some seconds if asked."""
+def in_fork(function):
+    """Run ``function`` in a fork; return how it ended."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -155,9 +154,6 @@ def in_fork(function, kill_after=None):
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
         finally:
             os._exit(code)
-    if kill_after is not None:
-        time.sleep(kill_after)
-        os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -174,6 +170,24 @@ def die_at(folder, number):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
+
+
+def counting(function, last=None):
+    """Run ``function``, die at its ``last``-th call of anything; return how many there were."""
+    called = 0
+
+    def profile(frame, event, argument):
+        nonlocal called
+        called += event in ("call", "c_call")
+        if called == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return called
 
 
 def kill_everywhere(folder, step):
@@ -232,16 +246,15 @@ def kill_replacing(folder, step):
 
 
 def kill_any_time(folder, kills):
-    """Kill one run again and again, whenever it happens to be; it must end as the whole."""
-    whole, run = folder / "whole", folder / "run"
-    began = time.monotonic()
-    in_fork(lambda: Run(whole).fit())
-    length = time.monotonic() - began
+    """Kill one run again and again, whatever it is doing; it must end as the whole."""
+    whole, run, noted = folder / "whole", folder / "run", folder / "calls"
+    in_fork(lambda: noted.write_text(str(counting(lambda: Run(whole).fit()))))
     dice = random.Random(0)
     killed = 0
     for _ in range(kills):
-        delay = dice.uniform(0, 2 * length / ITERATIONS)
-        killed += in_fork(lambda: Run(run).fit(), delay) == -signal.SIGKILL
+        last = dice.randrange(2 * int(noted.read_text()) // ITERATIONS)
+        ended = in_fork(lambda last=last: counting(lambda: Run(run).fit(), last))
+        killed += ended == -signal.SIGKILL
         if (run / "checkpoints").exists():
             for place in (run / "checkpoints").glob("[!.]*"):
                 load_checkpoint(place)

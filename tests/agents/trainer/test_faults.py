@@ -39,8 +39,7 @@ def wrong(tmp_path, **sections):
         (lambda p: PPOTrainer(small(p), Odd).fit(num_epochs=0), "training.num_epochs must be"),
     ],
 )
-def test_a_wrong_setting_is_one_sentence(tmp_path, make, says, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_a_wrong_setting_is_one_sentence(tmp_path, make, says):
     with pytest.raises(LLMGymError) as caught:
         make(tmp_path)
     assert says in one_sentence(caught)

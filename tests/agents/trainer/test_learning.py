@@ -87,12 +87,17 @@ LOSSES = {
 }
 
 
+ESTIMATORS = [
+    pytest.param(name, marks=() if name == "gae" else pytest.mark.slow)
+    for name in algo.ADVANTAGES.names()
+]
+
+
 def settings_for(estimator):
     return {"adv_estimator": estimator, **SLOWER.get(estimator, {})}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("estimator", algo.ADVANTAGES.names())
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_learns(estimator, tmp_path):
     history = train(tmp_path, **settings_for(estimator))
     assert history[0][metrics.RETURN] < 2 * CHANCE
@@ -123,8 +128,7 @@ def shuffled(monkeypatch):
     return register
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("estimator", algo.ADVANTAGES.names())
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_no_estimator_learns_from_advantages_of_other_tokens(estimator, shuffled, tmp_path):
     settings = settings_for(estimator) | {"adv_estimator": shuffled(estimator)}
     assert at_the_end(train(tmp_path, **settings)) < UNLEARNED
