@@ -160,13 +160,13 @@ def forget(engine: Engine) -> None:
 def measure(engine: Engine, tokenizer: Any, envs: int, repeats: int, barrier: bool) -> dict:
     collector = build(engine, tokenizer, envs, LLMPolicy, barrier)
     tasks = [EpisodeTask(at, at) for at in range(envs)]
-    collector.play(tasks)  # warm-up: shapes, caches, lazy imports
+    collector.collect(tasks)  # warm-up: shapes, caches, lazy imports
     playing, busy, alone = [], [], []
     for _ in range(repeats):
         forget(engine)
         recorder = Recorder(engine)
         start = perf_counter()
-        _, tokens = collector.play(tasks)
+        tokens = collector.collect(tasks).tokens
         playing.append(perf_counter() - start)
         busy.append(recorder.busy)
         chains = recorder.stop()
@@ -198,7 +198,7 @@ def measure_uneven(engine: Engine, tokenizer: Any, envs: int, repeats: int) -> d
         for barrier, collector in collectors.items():
             forget(engine)
             start = perf_counter()
-            _, tokens = collector.play(tasks)
+            tokens = collector.collect(tasks).tokens
             took[barrier].append(perf_counter() - start)
     return {
         "envs": envs,

@@ -43,9 +43,9 @@ from llm_gym_agents.batch.pack import Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn import model as model_module
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.lm import head
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
 from llm_gym_agents.trainer import PPOTrainer
 
@@ -166,7 +166,7 @@ def peak(kind: str) -> dict[str, float]:
     """Return the MiB that one update adds at its peak, in this process, and its seconds."""
     hidden, layers, vocabulary, episodes, *shape = MEMORY_MODEL
     if kind == "full_logits":
-        model_module.CHUNK_ELEMENTS = 2**60
+        head.CHUNK_ELEMENTS = 2**60
     data, ppo = batch(vocabulary, episodes, *shape), build(hidden, layers, vocabulary, episodes)
     ppo.config.mini_batch_size = episodes
     ppo.config.ppo_epochs = 1
@@ -222,11 +222,11 @@ def phases(iterations: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         config.checkpoint.output_dir = folder
         trainer = PPOTrainer(config, model=lm, tokenizer=tokenizer)
-        watch(trainer.collector, "collect", "play")
-        watch(trainer.engine, "generate", "of which sampling")
-        watch(trainer.ppo, "update", "update")
-        watch(trainer.ppo, "score", "of which scoring")
-        watch(trainer.ppo, "_step", "of which steps")
+        watch(trainer.sampler.collector, "collect", "play")
+        watch(trainer.sampler.engine, "generate", "of which sampling")
+        watch(trainer.learner.ppo, "update", "update")
+        watch(trainer.learner.ppo, "score", "of which scoring")
+        watch(trainer.learner.ppo, "_step", "of which steps")
         watch(trainer, "_publish", "publish")
         start = perf_counter()
         rows = trainer.fit()

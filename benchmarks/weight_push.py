@@ -28,9 +28,9 @@ from machine import provenance
 
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import tiny_llama, tiny_tokenizer
-from llm_gym_agents.checkpoint import served_weights
 from llm_gym_agents.engines.probe import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
+from llm_gym_agents.lm.served_weights import served_weights
 
 RESULTS = Path(__file__).parent / "results"
 ENV = "llm_gym/TextGameEasy-v0"
@@ -68,17 +68,17 @@ def train(args: argparse.Namespace, folder: str) -> tuple[PPOTrainer, dict[str, 
 
 
 def push(trainer: PPOTrainer, repeats: int) -> dict[str, Any]:
-    probe, engine = Probe(trainer.lm), trainer.engine
+    probe, engine = Probe(trainer.learner.lm), trainer.sampler.engine
     pushes, probes = [], []
     for _ in range(repeats):
         start = perf_counter()
-        engine.update_weights(served_weights(trainer.lm), engine.version)
+        engine.update_weights(served_weights(trainer.learner.lm), engine.version)
         middle = perf_counter()
         probe.check(engine)
         pushes.append(middle - start)
         probes.append(perf_counter() - middle)
     return {
-        "weights": sum(p.numel() for p in trainer.lm.parameters()),
+        "weights": sum(p.numel() for p in trainer.learner.lm.parameters()),
         "push_ms": round(1e3 * statistics.median(pushes), 2),
         "probe_ms": round(1e3 * statistics.median(probes), 2),
     }
@@ -86,9 +86,9 @@ def push(trainer: PPOTrainer, repeats: int) -> dict[str, Any]:
 
 def plant_stale(trainer: PPOTrainer) -> dict[str, Any]:
     """Change the model, do not tell the engine, and ask the probe; then push and ask again."""
-    probe, engine = Probe(trainer.lm), trainer.engine
+    probe, engine = Probe(trainer.learner.lm), trainer.sampler.engine
     with torch.no_grad():
-        for name, weight in trainer.lm.named_parameters():
+        for name, weight in trainer.learner.lm.named_parameters():
             if name.endswith("down_proj.weight"):
                 weight.mul_(0.5)
     stale = probe.gap(engine)
@@ -107,20 +107,20 @@ def plant_stale(trainer: PPOTrainer) -> dict[str, Any]:
 
 def sleep(trainer: PPOTrainer) -> dict[str, Any]:
     """Say how much of the GPU a sleeping engine gives back, and whether it wakes unharmed."""
-    if not (torch.cuda.is_available() and getattr(trainer.engine, "sleeps", False)):
+    if not (torch.cuda.is_available() and getattr(trainer.sampler.engine, "sleeps", False)):
         return {}
     before = torch.cuda.mem_get_info()[0]
     start = perf_counter()
-    trainer.engine.sleep()
+    trainer.sampler.engine.sleep()
     slept = perf_counter()
     freed = torch.cuda.mem_get_info()[0] - before
-    trainer.engine.wake()
+    trainer.sampler.engine.wake()
     woken = perf_counter()
     return {
         "freed_gib": round(freed / 2**30, 2),
         "sleep_s": round(slept - start, 3),
         "wake_s": round(woken - slept, 3),
-        "gap_after_wake": round(Probe(trainer.lm).gap(trainer.engine), 6),
+        "gap_after_wake": round(Probe(trainer.learner.lm).gap(trainer.sampler.engine), 6),
     }
 
 

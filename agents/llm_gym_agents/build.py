@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.plugins import find_spec
 from llm_gym.wrappers import EpisodeLimits
-from llm_gym_agents.algo import get_policy_loss
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
@@ -36,6 +36,7 @@ from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.lm.packed_attention import read_again
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.sources import EnvSource, env_source
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
@@ -57,6 +58,23 @@ def build_lm(
         lm, own = load_lm(config, path)
         tokenizer = tokenizer or own
     return prepare_lm(config, lm), tokenizer
+
+
+def language_model(
+    config: ConfigStore,
+    env: EnvSource,
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model that is trained and its tokenizer, those passed in where there are any."""
+    if model is None:
+        lm, tokenizer = build_lm(config, env, tokenizer)
+    elif tokenizer is None:
+        raise ConfigError("a model that is passed in needs its tokenizer as well")
+    else:
+        lm = prepare_lm(config, model)
+    check_tokenizer(lm, tokenizer)
+    return lm, tokenizer
 
 
 def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -173,6 +191,27 @@ def build_engine(
         return load_engine(folder, backend, common | own)[0]
 
 
+def build_sampler(
+    config: ConfigStore,
+    lm: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    env: EnvSource,
+    held_out: EnvSource | None = None,
+) -> Sampler:
+    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
+    rows = min(config.inference.num_envs, config.training.batch_size)
+    with ExitStack() as undo:  # nobody else could end the engine's processes
+        engine = build_engine(config, lm, tokenizer)
+        undo.callback(engine.close)
+        policy = build_policy(config, engine, tokenizer)
+        pool = build_pool(config, env, rows)
+        undo.callback(pool.close, raise_if_closed=False)
+        other = None if held_out is None else build_pool(config, held_out, rows)
+        sampler = Sampler(policy, pool, other)
+        undo.pop_all()
+    return sampler
+
+
 def build_policy(
     config: ConfigStore, engine: Engine, tokenizer: PreTrainedTokenizerBase
 ) -> LLMPolicy:
@@ -249,10 +288,9 @@ def dataset_env(
     return made
 
 
-def most_tokens(config: ConfigStore) -> float | None:
-    """Return the most tokens that an episode may have, where the aggregation divides by that."""
-    loss = get_policy_loss(config.training.policy_loss)
-    if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
-        return None
-    turns = config.inference.max_turns if config.inference.multi_turn else 1
-    return float(config.inference.max_tokens * (turns or 1))
+def handed_over(environment: EnvSource | None, **objects: Any) -> list[str]:
+    """Return the names of what a program gave that no file can bring back."""
+    named = environment is None or isinstance(environment, str)
+    return [name for name, each in objects.items() if each is not None] + ["environment"] * (
+        not named
+    )

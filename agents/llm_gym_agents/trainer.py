@@ -1,9 +1,10 @@
 """``PPOTrainer``: a config, an environment, and ``fit``.
 
-An iteration plays named episodes with the current weights, trains on them (``ppo``) and hands
-the new weights to the engine. Around that loop this file keeps the run's folder: config,
-metrics, episode records, checkpoints. Everything that decides what comes next is either in the
-checkpoint or a function of the iteration, so a run that was killed goes on to the same numbers.
+An iteration plays named episodes with the current weights (``Sampler``), trains on them
+(``Learner``) and hands the new weights to the engine. Around that loop this file keeps the
+schedule and the run's folder: config, metrics, episode records, checkpoints. Everything that
+decides what comes next is either in the checkpoint or a function of the iteration, so a run that
+was killed goes on to the same numbers.
 """
 
 from __future__ import annotations
@@ -11,46 +12,47 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents import algo
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
-    build_engine,
-    build_lm,
-    build_policy,
-    build_pool,
-    check_tokenizer,
+    build_sampler,
     dataset_env,
-    most_tokens,
-    prepare_lm,
+    handed_over,
+    language_model,
     training_env,
 )
-from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, save_checkpoint
+from llm_gym_agents.checkpoint import (
+    Checkpoints,
+    Part,
+    TrainerState,
+    load_checkpoint,
+    restore_lm,
+    rng_state,
+    save_checkpoint,
+    set_rng_state,
+)
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.ppo import PPO, NotFiniteError
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.ppo import NotFiniteError
 from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.learn.schedule import Curriculum, learning_rate_factor
-from llm_gym_agents.rollouts.collect import EpisodeCollector, Rollout
-from llm_gym_agents.rollouts.episode_metrics import episode_metrics
+from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
-from llm_gym_agents.rollouts.rewards import apply_reward_fn, reward_metrics
+from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.sources import EnvSource
-from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
+from llm_gym_agents.rollouts.tasks import greedy_tasks, held_out_tasks, training_tasks
+from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
-from llm_gym_agents.run.run_state import handed_over, restore, state_of
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
-EVAL_IDS, GREEDY_IDS = 2**40, 2**41
-"""Where the ids of episodes begin that are not trained on: ids decide what is sampled."""
 
 
 class PPOTrainer:
@@ -90,28 +92,30 @@ class PPOTrainer:
         self.environment = training_env(config, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
-        self.given = handed_over(
+        self.handed_over = handed_over(
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
         # Every global generator: an environment of somebody's may draw from any of them.
         set_seed(config.training.seed)
-        lm, tokenizer = self._language_model(model, tokenizer)
-        self.lm, self.tokenizer = lm, tokenizer
-        self._estimator = algo.get_advantage(config.training.adv_estimator)
-        critic = config.model.critic if self._estimator.needs_critic else "none"
-        temperature = config.inference.temperature
-        self.model = PolicyValueModel(lm, critic=critic, temperature=temperature)
-        self.ppo = PPO(
-            self.model, config.training, self._reference(), norm_length=most_tokens(config)
-        )
-        self._val = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
-        self._open_players()
+        lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
+        self.learner = Learner(config, lm)
+        held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
+        with ExitStack() as undo:
+            self.sampler = build_sampler(config, lm, self.tokenizer, self.environment, held_out)
+            undo.callback(self.sampler.close)
+            self.publisher = Publisher(self.sampler.engine, lm)
+            self.publisher.publish(0)
+            undo.pop_all()
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
         )
         self.iteration = 0
         """Iterations that are done."""
+        self.elapsed_s = 0.0
+        """Seconds of training so far, over every process that had a part in it."""
+        self.success: float | None = None
+        """Held-out success of the present weights; None if they were not evaluated."""
         self.metrics_history: list[dict[str, float]] = []
         self.folder = Path(config.checkpoint.output_dir)
         self.checkpoints = Checkpoints(
@@ -120,35 +124,6 @@ class PPOTrainer:
             save_best=config.checkpoint.save_best,
         )
         self._owns_folder = config.checkpoint.resume
-        self.elapsed_s = 0.0
-        """Seconds of training so far, over every process that had a part in it."""
-        self.success: float | None = None
-        """Held-out success of the present weights; None if they were not evaluated."""
-
-    def _open_players(self) -> None:
-        """Build what plays: the engine, the policy, and collectors of episodes."""
-        self.engine = build_engine(self.config, self.lm, self.tokenizer)
-        try:
-            self.publisher = Publisher(self.engine, self.lm)
-            self.publisher.publish(0)
-            self.policy = build_policy(self.config, self.engine, self.tokenizer)
-            self.collector = self._collector(self.environment)
-            self._val_collector = None if self._val is None else self._collector(self._val)
-        except BaseException:  # nobody else could end its processes
-            self.engine.close()
-            raise
-
-    def _language_model(
-        self, model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
-    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        if model is None:
-            lm, tokenizer = build_lm(self.config, self.environment, tokenizer)
-        elif tokenizer is None:
-            raise ConfigError("a model that is passed in needs its tokenizer as well")
-        else:
-            lm = prepare_lm(self.config, model)
-        check_tokenizer(lm, tokenizer)
-        return lm, tokenizer
 
     # --- training ------------------------------------------------------------------------
 
@@ -173,43 +148,43 @@ class PPOTrainer:
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
-            self.metrics_history = [self._named(row, per_epoch) for row in log.rows]
+            self.metrics_history = [_named(row, per_epoch) for row in log.rows]
             while self.iteration < total and not self._is_enough():
                 row = self._iterate(total)
+                # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now(total)
                 self.iteration += 1
                 log.log(self.iteration, row)
-                self.metrics_history.append(self._named(log.rows[-1], per_epoch))
+                self.metrics_history.append(_named(log.rows[-1], per_epoch))
                 for callback in self.callbacks:
                     callback(self, row)
                 if self._is_enough() or self._is_due(per_epoch, total):
-                    self._save()
+                    self.checkpoints.save(
+                        self._state(), lm=self.learner.lm, tokenizer=self.tokenizer
+                    )
         return self.metrics_history
 
     def _iterate(self, total: int) -> dict[str, float]:
         """Play, learn, publish; return what is to be known about it."""
-        start, settings = time.perf_counter(), self.config.training
-        self.publisher.catch_up()
-        rollout = self.collector.collect(self._tasks())
+        start = time.perf_counter()
+        self.publisher.publish_if_outdated()
+        rollout = self.sampler.play(self._tasks(), self.publisher.version)
         if not rollout.episodes:
             raise ConfigError(
                 f"no episode of iteration {self.iteration} could be played: "
-                f"{'; '.join(self.collector.pool.failures[-3:]) or 'no prompt fits the context'}"
+                f"{'; '.join(rollout.failures[-3:]) or 'no prompt fits the context'}"
             )
         greedy_E = self._greedy_scores(rollout)
-        rewards = self._reward(rollout)
+        # Settled before anything is packed: no tensor ever holds a reward that is not final.
+        rewards = self._settle_rewards(rollout.episodes)
+        data = assemble(rollout)
         played = time.perf_counter()
-        self.publisher.rest()  # until the weights are published, where one GPU is shared
-        kind, warmup = settings.lr_schedule, settings.warmup_iters
+        self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
         try:
-            learned = self.ppo.update(
-                rollout.data,
-                rate=learning_rate_factor(kind, self.iteration, total, warmup),
-                critic_only=self.iteration < settings.critic_warmup_iters,
-                greedy_scores_E=greedy_E,
-            )
+            learned = self.learner.update(data, **self._schedule(total), greedy_scores_E=greedy_E)
         except NotFiniteError as error:
-            raise self._with_batch(error) from error
+            place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
+            raise error.saved(place) from error
         published = self.publisher.publish(self.iteration + 1)
         end = time.perf_counter()
         self.elapsed_s += end - start
@@ -220,77 +195,63 @@ class PPOTrainer:
         return row | {
             "time/collect_s": played - start,
             "time/update_s": end - played,
-            metrics.TOKENS_PER_SECOND: rollout.data.tokens / (end - start),
+            metrics.TOKENS_PER_SECOND: data.tokens / (end - start),
             metrics.ELAPSED: self.elapsed_s,
         }
 
-    def _tasks(self) -> list[EpisodeTask]:
-        settings, environment = self.config.training, self.config.environment
+    def _schedule(self, total: int) -> dict[str, Any]:
+        """Return what this iteration's update is told: functions of the iteration alone."""
+        settings = self.config.training
+        kind, warmup = settings.lr_schedule, settings.warmup_iters
+        return {
+            "rate": learning_rate_factor(kind, self.iteration, total, warmup),
+            "critic_only": self.iteration < settings.critic_warmup_iters,
+        }
+
+    def _tasks(self) -> list[Any]:
+        settings = self.config.training
+        difficulty = self.curriculum.difficulty
+        options = self._options(self.config.environment.train_split, difficulty)
+        batch, group = settings.batch_size, settings.group_size
+        return training_tasks(
+            settings.seed, self.iteration, batch_size=batch, group_size=group, options=options
+        )
+
+    def _options(self, split: str | None, difficulty: float) -> dict[str, Any] | None:
         options: dict[str, Any] = {}
-        if split := self._split(environment.train_split):
+        if split and self.sampler.has_splits:
             options["split"] = split
-        if environment.curriculum:
-            options["difficulty"] = self.curriculum.difficulty
-        first = self.iteration * settings.batch_size
-        tasks = []
-        for id in range(first, first + settings.batch_size):
-            group = id // settings.group_size
-            seed = episode_seed(settings.seed, group)
-            tasks.append(EpisodeTask(id, seed, group, options or None))
-        return tasks
+        if self.config.environment.curriculum:
+            options["difficulty"] = difficulty
+        return options or None
 
     def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
         """Play every start once more, greedily, if the estimator compares with that."""
-        if not self._estimator.needs_greedy_rollout:
+        if not self.learner.estimator.needs_greedy_rollout:
             return None
-        starts = {episode.seed: episode for episode in rollout.episodes}
-        tasks = [
-            EpisodeTask(GREEDY_IDS + at, episode.seed or 0, at, episode.options)
-            for at, episode in enumerate(starts.values())
-        ]
-        with self.policy.greedily():
-            greedy, _ = self.collector.play(tasks)
-        if self.reward_fn is not None:
-            self._apply_reward_fn(greedy)
+        tasks = greedy_tasks(rollout.episodes)
+        greedy = self.sampler.play(tasks, self.publisher.version, greedy=True).all_episodes
+        self._settle_rewards(greedy)
         score = {episode.seed: episode.total_reward for episode in greedy}
-        scores = [score[episode.seed] for episode in rollout.episodes]
-        return torch.tensor(scores, device=self.model.device)
+        return torch.tensor([score[episode.seed] for episode in rollout.episodes])
 
-    def _reward(self, rollout: Rollout) -> dict[str, float]:
-        """Let the reward function, if there is one, say what the episodes were worth."""
-        if self.reward_fn is None:
-            return {}
-        self._apply_reward_fn(rollout.episodes)
-        turns = [reward for episode in rollout.episodes for reward in episode.rewards]
-        rollout.data.reward_T[rollout.data.turn_ends_T] = torch.tensor(turns)
-        return reward_metrics(rollout.episodes)
-
-    def _apply_reward_fn(self, episodes: list[Trajectory]) -> None:
-        assert self.reward_fn is not None
+    def _settle_rewards(self, episodes: list[Trajectory]) -> dict[str, float]:
         mode = self.config.training.reward_mode
-        apply_reward_fn(self.reward_fn, episodes, self.environment, mode=mode)
+        return settle_rewards(self.reward_fn, episodes, self.environment, mode=mode)
 
     # --- evaluation ----------------------------------------------------------------------
 
     def evaluate(self, episodes: int | None = None, records: str | None = None) -> Evaluation:
         """Play held-out episodes, the same ones every time."""
         settings = self.config.environment
-        collector = self._val_collector or self.collector
-        options: dict[str, Any] = {}
-        if split := self._split(settings.eval_split):
-            options["split"] = split
-        if settings.curriculum:
-            options["difficulty"] = 1.0
-        todo = [
-            EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options or None)
-            for at in range(episodes or settings.eval_episodes)
-        ]
-        self.publisher.catch_up()
-        with self.policy.greedily() if settings.eval_greedy else nullcontext():
-            result = evaluate(collector, todo, records)
+        options = self._options(settings.eval_split, 1.0)
+        todo = held_out_tasks(episodes or settings.eval_episodes, options)
+        self.publisher.publish_if_outdated()
+        how = {"greedy": settings.eval_greedy, "held_out": True}
+        result = evaluate(self.sampler, todo, records, version=self.publisher.version, **how)
         # What the engine still knows of these prompts could change the last bits of the next
         # log-probs, and a run that was killed and resumed does not know it.
-        self.publisher.forget()
+        self.publisher.empty_cache()
         return result
 
     def _evaluate_now(self, total: int) -> dict[str, float]:
@@ -300,45 +261,50 @@ class PPOTrainer:
             return {}
         result = self.evaluate(records=str(self.folder / f"episodes/eval-{done:06d}.jsonl"))
         self.success = result.success
-        return {
-            metrics.EVAL_SUCCESS: result.success,
-            metrics.EVAL_RETURN: result.mean_return,
-            "eval/turns": result.mean_turns,
-            "eval/invalid": result.invalid,
-        }
+        return evaluation_metrics(result)
 
-    # --- checkpoints ---------------------------------------------------------------------
+    def _is_enough(self) -> bool:
+        wanted = self.config.environment.stop_at_success
+        return wanted is not None and self.success is not None and self.success >= wanted
+
+    # --- the run's folder ----------------------------------------------------------------
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to go on to the folder ``path``."""
-        return save_checkpoint(path, state_of(self), lm=self.lm, tokenizer=self.tokenizer)
+        return save_checkpoint(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from the checkpoint in the folder ``path``."""
-        restore(self, load_checkpoint(path))
+        state = load_checkpoint(path)
+        self.learner.check_state(state.parts)
+        restore_lm(self.learner.lm, state)
+        self.learner.load_state(state.parts)
+        run = state.parts["run"].values
+        self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
+        self.iteration, self.success = state.iteration, state.success
+        set_rng_state(state.parts["rng"])
+        self.publisher.publish(self.iteration)
         self._owns_folder = Path(path).resolve().is_relative_to(self.folder.resolve())
 
-    def _save(self) -> None:
-        self.checkpoints.save(state_of(self), lm=self.lm, tokenizer=self.tokenizer)
+    def _state(self) -> TrainerState:
+        """Return everything that decides how the run goes on, besides its language model."""
+        run = {
+            "difficulty": self.curriculum.difficulty,
+            "elapsed_s": self.elapsed_s,
+            "handed_over": self.handed_over,
+        }
+        return TrainerState(
+            iteration=self.iteration,
+            config=self.config.to_dict(),
+            parts=self.learner.state() | {"rng": rng_state(), "run": Part(values=run)},
+            success=self.success,
+        )
 
     def _is_due(self, per_epoch: int, total: int) -> bool:
         every = self.config.checkpoint.save_interval * per_epoch
         due = bool(every) and self.iteration % every == 0
         best = self.config.checkpoint.save_best and self.checkpoints.is_best(self.success)
         return due or best or self.iteration == total
-
-    def _is_enough(self) -> bool:
-        wanted = self.config.environment.stop_at_success
-        return wanted is not None and self.success is not None and self.success >= wanted
-
-    # --- the rest ------------------------------------------------------------------------
-
-    def cleanup(self) -> None:
-        """End environments and engine and free their memory. Safe to call twice."""
-        with closing(self.engine):
-            for collector in (self.collector, self._val_collector):
-                if collector is not None:
-                    collector.close()
 
     def _open_log(self) -> metrics.MetricsLog:
         """Return the log of this run; a folder that is another run's is refused."""
@@ -352,39 +318,16 @@ class PPOTrainer:
         self._owns_folder = True
         return log
 
-    def _named(self, row: dict[str, float], per_epoch: int) -> dict[str, float]:
-        """Return a row of metrics with its epoch and the short names of the losses."""
-        short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
-        named = {ours: row[name] for ours, name in short.items() if name in row}
-        return {"epoch": (int(row[metrics.ITERATION]) - 1) // per_epoch, **named, **row}
+    def cleanup(self) -> None:
+        """End environments and engine and free their memory. Safe to call twice."""
+        self.sampler.close()
 
-    def _reference(self) -> PolicyValueModel | None:
-        settings = self.config.training
-        if not (settings.use_kl_in_reward or settings.use_kl_in_loss):
-            return None
-        frozen = copy.deepcopy(self.lm).requires_grad_(False).eval()
-        return PolicyValueModel(
-            frozen, critic="none", temperature=self.config.inference.temperature
-        )
 
-    def _collector(self, env: EnvSource) -> EpisodeCollector:
-        settings = self.config
-        rows = min(settings.inference.num_envs, settings.training.batch_size)
-        return EpisodeCollector(build_pool(settings, env, rows), self.policy)
-
-    def _split(self, wanted: str | None) -> str | None:
-        """Return the split to play; a data set of its own for validation is split already."""
-        return wanted if self._val is None and self.collector.pool.has_splits else None
-
-    def _with_batch(self, error: NotFiniteError) -> NotFiniteError:
-        """Return the error with the place where the batch that caused it was saved."""
-        assert error.batch is not None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
-        save_file({name: tensor.contiguous() for name, tensor in error.batch.items()}, place)
-        told = NotFiniteError(f"{error}; the batch is in {place}")
-        told.batch = error.batch
-        return told
+def _named(row: dict[str, float], per_epoch: int) -> dict[str, float]:
+    """Return a row of metrics with its epoch and the short names of the losses."""
+    short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
+    named = {ours: row[name] for ours, name in short.items() if name in row}
+    return {"epoch": (int(row[metrics.ITERATION]) - 1) // per_epoch, **named, **row}
 
 
 def create_trainer(

@@ -1,7 +1,7 @@
 """Checkpoints: safetensors and JSON, whole or not there. Start reading at ``state``."""
 
 from llm_gym_agents.checkpoint.keep import Checkpoints
-from llm_gym_agents.checkpoint.lm import save_lm, served_weights
+from llm_gym_agents.checkpoint.lm import save_lm
 from llm_gym_agents.checkpoint.modules import module_state, set_module_state
 from llm_gym_agents.checkpoint.optimizer import optimizer_state, set_optimizer_state
 from llm_gym_agents.checkpoint.part import CheckpointError, Part
@@ -27,7 +27,6 @@ __all__ = [
     "rng_state",
     "save_checkpoint",
     "save_lm",
-    "served_weights",
     "set_module_state",
     "set_optimizer_state",
     "set_rng_state",

@@ -23,7 +23,7 @@ from llm_gym_agents.checkpoint.part import CheckpointError
 from llm_gym_agents.run.atomic import sync_folder, umask
 
 FORMAT = "llm-gym checkpoint"
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 
 

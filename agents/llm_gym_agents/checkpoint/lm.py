@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from llm_gym_agents.checkpoint.modules import set_module_state
 from llm_gym_agents.checkpoint.part import CheckpointError, Part
+from llm_gym_agents.lm.served_weights import adapted_layers, merged_weights, plain_lm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,10 +27,10 @@ _SAMPLE = 256
 
 def save_lm(folder: Path, lm: PreTrainedModel, tokenizer: Any = None) -> Part | None:
     """Write ``lm`` and its tokenizer to ``folder``; return its adapters, if it has any."""
-    plain = _plain(lm)
-    layers = _adapted(plain)
+    plain = plain_lm(lm)
+    layers = adapted_layers(plain)
     with _quiet(), _as_plain(plain):
-        plain.save_pretrained(folder, state_dict=_merged(plain, layers) if layers else None)
+        plain.save_pretrained(folder, state_dict=merged_weights(plain, layers) if layers else None)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
     return _adapters(plain) if layers else None
@@ -38,8 +38,8 @@ def save_lm(folder: Path, lm: PreTrainedModel, tokenizer: Any = None) -> Part | 
 
 def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> None:
     """Copy the weights in ``folder``, or the ``adapters`` of a checkpoint, into ``lm`` in place."""
-    plain = _plain(lm)
-    has_adapters = bool(_adapted(plain))
+    plain = plain_lm(lm)
+    has_adapters = bool(adapted_layers(plain))
     if has_adapters != (adapters is not None):
         have, want = ("LoRA adapters", "none") if adapters is not None else ("none", "some")
         raise CheckpointError(
@@ -54,47 +54,7 @@ def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> 
     set_module_state(lm, Part(tensors=fresh.state_dict()))
 
 
-def served_weights(lm: PreTrainedModel) -> list[tuple[str, Tensor]]:
-    """Return the weights as a serving engine knows them: Hugging Face names, adapters merged.
-
-    A weight that two layers share is there once, under its first name.
-    """
-    plain = _plain(lm)
-    layers = _adapted(plain)
-    named = list(_merged(plain, layers).items() if layers else plain.named_parameters())
-    first = {tensor.data_ptr(): name for name, tensor in reversed(named)}
-    return [(name, tensor.detach()) for name, tensor in named if first[tensor.data_ptr()] == name]
-
-
 # --- LoRA ----------------------------------------------------------------------------------
-
-
-def _plain(lm: Any) -> Any:
-    """Return the Hugging Face model inside peft's wrapper, if there is one around it."""
-    return lm.get_base_model() if hasattr(lm, "get_base_model") else lm
-
-
-def _adapted(plain: nn.Module) -> dict[str, Any]:
-    """Return the layers that have adapters, by name."""
-    return {name: m for name, m in plain.named_modules() if hasattr(m, "get_delta_weight")}
-
-
-@torch.no_grad()
-def _merged(plain: nn.Module, layers: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the weights with adapters added, named as if there had never been any."""
-    merged = {}
-    for name, tensor in plain.state_dict().items():
-        if ".lora_" in name:
-            continue
-        owner, found, rest = name.rpartition(".base_layer.")
-        if found and rest == "weight":
-            layer = layers[owner]
-            if any(layer.use_dora.get(each) for each in layer.active_adapters):
-                raise CheckpointError(f"only plain LoRA can be saved, got DoRA in {owner}")
-            for adapter in layer.active_adapters:
-                tensor = tensor + layer.get_delta_weight(adapter).to(tensor.dtype)
-        merged[f"{owner}.{rest}" if found else name] = tensor
-    return merged
 
 
 def _adapters(plain: nn.Module) -> Part:

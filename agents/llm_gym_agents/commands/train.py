@@ -60,9 +60,9 @@ def resume(argv: list[str]) -> int:
     if latest is None:
         raise ConfigError(f"{folder} has no checkpoint to go on from")
     state = load_checkpoint(latest)
-    if given := state.parts["run"].values["given"]:
+    if missing := state.parts["run"].values["handed_over"]:
         raise ConfigError(
-            f"the run in {folder} needs its {' and '.join(given)}, which only the program that "
+            f"the run in {folder} needs its {' and '.join(missing)}, which only the program that "
             "began it has; run that again with config.checkpoint.resume = True"
         )
     config = ConfigStore.load(folder / "config.json")
@@ -126,7 +126,7 @@ def _before(trainer: PPOTrainer) -> Evaluation:
     records = trainer.folder / "episodes/before.jsonl"
     if trainer.checkpoints.latest() is None or not records.exists():
         return trainer.evaluate(records=str(records))
-    return Evaluation(trainer.collector.pool.env_id, list(read_episodes(records)), 0, 0.0)
+    return Evaluation(trainer.sampler.collector.pool.env_id, list(read_episodes(records)), 0, 0.0)
 
 
 def _say(console: Console, text: str) -> None:

@@ -1,11 +1,11 @@
 """``PolicyValueModel``: a causal language model with a value head, read once for everything.
 
 One pass over packed sequences gives the log-prob and entropy of every sampled token and the
-value at every position asked for. The head works in chunks that are computed again on the way
-back, so no tensor of tokens times vocabulary ever exists.
+value at every position asked for. ``forward`` is the only way in: whatever hooks itself to a
+module's call (sharded weights, autocast) then sees every pass, scoring included.
 
-Shapes: S ids of all sequences, Q sequences, T positions asked for, C hidden channels,
-V vocabulary.
+Shapes: S ids of all sequences, Q sequences, T sampled tokens, B further positions whose value is
+asked for, C hidden channels.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ import copy
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.transformers.causal import logit_scaling
+from llm_gym_agents.lm.head import Head, token_log_probs
 from llm_gym_agents.lm.packed_attention import Packing, packed
 
 CriticKind = Literal["shared", "separate", "none"]
-CHUNK_ELEMENTS = 2**22
-"""Logits held at a time, in numbers: 16 MiB in float32."""
 
 
 class TokenScores(NamedTuple):
-    """What the policy says of sampled tokens."""
+    """What a model says of sampled tokens."""
 
     log_prob_T: Tensor
-    entropy_T: Tensor
-    hidden_TC: Tensor
-    """The trunk's last hidden state at the positions, for a critic that shares it."""
+    entropy_T: Tensor | None
+    """None unless it was asked for."""
+    value_T: Tensor | None
+    """At the position that predicts each token; None without a critic."""
+    bootstrap_B: Tensor | None
+    """At the further positions; None without a critic."""
 
 
 class PolicyValueModel(nn.Module):
@@ -76,47 +75,44 @@ class PolicyValueModel(nn.Module):
         return found
 
     def forward(
-        self, ids_S: Tensor, sequence_lengths_Q: Tensor, position_T: Tensor, action_T: Tensor
+        self,
+        ids_S: Tensor,
+        sequence_lengths_Q: Tensor,
+        position_T: Tensor,
+        token_T: Tensor,
+        bootstrap_B: Tensor | None = None,
+        *,
+        entropy: bool = True,
     ) -> TokenScores:
-        """Score the tokens ``action_T`` that are predicted at ``position_T`` of the packed ids."""
-        hidden_TC = self.read(ids_S, sequence_lengths_Q)[position_T]
-        log_prob_T, entropy_T = self.head(hidden_TC, action_T)
-        return TokenScores(log_prob_T, entropy_T, hidden_TC)
+        """Score sampled tokens.
 
-    def read(self, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
-        """Return the policy trunk's last hidden state at every id."""
-        return _read(self.lm.base_model, ids_S, sequence_lengths_Q)
-
-    def read_critic(self, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
-        """Return the hidden states that the critic reads, from its own trunk if it has one."""
-        trunk = self.lm.base_model if self.critic_lm is None else self.critic_lm
-        return _read(trunk, ids_S, sequence_lengths_Q)
-
-    def value(self, hidden_TC: Tensor) -> Tensor:
-        """Return the values ``[T, 1]`` at hidden states of the trunk that the critic reads."""
-        assert self.value_head is not None, "this model was built without a critic"
-        values_T1: Tensor = self.value_head(hidden_TC.float())
-        return values_T1
-
-    def head(self, hidden_TC: Tensor, action_T: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-prob and entropy of ``action_T`` at hidden states of the policy's trunk."""
-        head = self.lm.get_output_embeddings()
-        rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
-        arguments = (head.weight, getattr(head, "bias", None), *logit_scaling(self.lm.config))
-        if len(action_T) <= rows:
-            return _score(hidden_TC, action_T, self.temperature, *arguments)
-        parts = []
-        for hidden, action in zip(hidden_TC.split(rows), action_T.split(rows), strict=True):
-            given = (hidden, action, self.temperature, *arguments)
-            again = torch.is_grad_enabled()
-            parts.append(
-                checkpoint(_score, *given, use_reentrant=False) if again else _score(*given)
-            )
-        log_probs, entropies = zip(*parts, strict=True)
-        return torch.cat(log_probs), torch.cat(entropies)
+        Args:
+            ids_S: All sequences, one after another.
+            sequence_lengths_Q: Ids of each sequence.
+            position_T: Index into ``ids_S`` of the position that predicts each token.
+            token_T: The tokens.
+            bootstrap_B: Further indices into ``ids_S`` where the value is asked for.
+            entropy: Ask for the entropy too.
+        """
+        hidden_SC = _read(self.lm.base_model, ids_S, sequence_lengths_Q)
+        hidden_TC = hidden_SC[position_T]
+        log_prob_T, entropy_T = token_log_probs(
+            Head.of(self.lm), hidden_TC, token_T, temperature=self.temperature, entropy=entropy
+        )
+        if self.value_head is None:
+            return TokenScores(log_prob_T, entropy_T, None, None)
+        if self.critic_lm is not None:
+            hidden_SC = _read(self.critic_lm, ids_S, sequence_lengths_Q)
+            hidden_TC = hidden_SC[position_T]
+        if bootstrap_B is not None:  # one product for both kinds of positions
+            hidden_TC = hidden_SC[torch.cat([position_T, bootstrap_B])]
+        values = self.value_head(hidden_TC.float()).squeeze(-1)
+        tokens = len(token_T)
+        return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])
 
 
 def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
+    """Return the trunk's last hidden state at every id."""
     packing = Packing.of(sequence_lengths_Q)
     with packed(trunk, packing):
         out = trunk(
@@ -126,20 +122,3 @@ def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
         )
     hidden_SC: Tensor = out.last_hidden_state.squeeze(0)
     return hidden_SC
-
-
-def _score(
-    hidden_TC: Tensor,
-    action_T: Tensor,
-    temperature: float,
-    weight: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    softcap: float | None,
-) -> tuple[Tensor, Tensor]:
-    logits_TV = F.linear(hidden_TC.to(weight.dtype), weight, bias).float() * scale
-    if softcap is not None:
-        logits_TV = torch.tanh(logits_TV / softcap) * softcap
-    log_probs_TV = (logits_TV / temperature).log_softmax(-1)
-    entropy_T = -(log_probs_TV.exp() * log_probs_TV).sum(-1)
-    return log_probs_TV.gather(-1, action_T.unsqueeze(-1)).squeeze(-1), entropy_T

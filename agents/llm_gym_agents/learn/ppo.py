@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import save_file
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
-from torchrl.data import ReplayBuffer, SamplerWithoutReplacement, TensorStorage
 
 from llm_gym.errors import LLMGymError
 from llm_gym_agents import algo
@@ -34,6 +35,15 @@ class NotFiniteError(LLMGymError, ArithmeticError):
     """A loss or gradient is NaN or infinite. ``batch`` is the micro-batch that showed it."""
 
     batch: TensorDict | None = None
+
+    def saved(self, place: Path) -> NotFiniteError:
+        """Write the batch to ``place``; return the error that also says where it is."""
+        assert self.batch is not None
+        place.parent.mkdir(parents=True, exist_ok=True)
+        save_file({name: tensor.contiguous() for name, tensor in self.batch.items()}, place)
+        told = NotFiniteError(f"{self}; the batch is in {place}")
+        told.batch = self.batch
+        return told
 
 
 class Scores(NamedTuple):
@@ -128,16 +138,14 @@ class PPO:
             ref_T = torch.zeros_like(log_prob_T)
         everything = range(len(data.lengths_E))
         for pack in packer.within(everything, self.config.micro_batch_tokens):
-            hidden_SC = model.read(pack.ids_S, pack.sequence_lengths_Q)
-            log_prob_T[pack.tokens_T], _ = model.head(hidden_SC[pack.position_T], pack.action_T)
+            cut_M = pack.bootstrap_M != NO_POSITION
+            found = model(*pack[:4], pack.bootstrap_M[cut_M], entropy=False)
+            log_prob_T[pack.tokens_T] = found.log_prob_T
             if value_T is not None and bootstrap_E is not None:
-                if model.critic_kind == "separate":
-                    hidden_SC = model.read_critic(pack.ids_S, pack.sequence_lengths_Q)
-                value_T[pack.tokens_T], bootstrap_E[pack.episodes_M] = _values(
-                    model, hidden_SC, pack
-                )
+                value_T[pack.tokens_T] = found.value_T
+                bootstrap_E[pack.episodes_M[cut_M]] = found.bootstrap_B
             if self.reference is not None and ref_T is not None:
-                ref_T[pack.tokens_T] = self.reference(*pack[:4]).log_prob_T
+                ref_T[pack.tokens_T] = self.reference(*pack[:4], entropy=False).log_prob_T
         return Scores(log_prob_T, value_T, bootstrap_E, ref_T)
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
@@ -197,16 +205,14 @@ class PPO:
 
     def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
         """Yield every episode once, some at a time, in random order if they are shuffled."""
-        size = min(self.config.mini_batch_size, episodes)
-        sampler = SamplerWithoutReplacement(drop_last=False, shuffle=self.config.shuffle)
-        buffer = ReplayBuffer(
-            storage=TensorStorage(torch.arange(episodes)), sampler=sampler, batch_size=size
-        )
-        left = episodes
-        while left > 0:
-            sampled = buffer.sample().tolist()
-            left -= len(sampled)
-            yield sampled
+        order = torch.arange(episodes)
+        if self.config.shuffle:
+            order = torch.randperm(episodes)
+            # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
+            # draws the next pass's order as well. Without that draw their numbers would change.
+            torch.randperm(episodes)
+        for some in order.split(self.config.mini_batch_size):
+            yield some.tolist()
 
     def _step(
         self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool
@@ -248,17 +254,6 @@ class PPO:
         raise error
 
 
-def _values(model: PolicyValueModel, hidden_SC: Tensor, pack: Pack) -> tuple[Tensor, Tensor]:
-    """Return the value at every token of a pack and after each episode that was cut."""
-    cut_M = pack.bootstrap_M != NO_POSITION
-    positions = torch.cat([pack.position_T, pack.bootstrap_M[cut_M]])
-    values = model.value(hidden_SC[positions]).squeeze(-1)
-    tokens = pack.position_T.numel()
-    bootstrap_M = torch.zeros(len(pack.lengths_M), device=values.device)
-    bootstrap_M[cut_M] = values[tokens:]
-    return values[:tokens], bootstrap_M
-
-
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
     return PPOBatch(
         **dict(batch[pack.tokens_T].items()),
@@ -284,28 +279,30 @@ def _stream(
         terminated_E=data.terminated_E if has_critic else None,
         bootstrap_E=scores.bootstrap_E,
         groups_E=data.group_E,
-        greedy_scores_E=greedy_scores_E,
+        greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(rewards_T.device),
     )
 
 
 def _trunk(model: PolicyValueModel) -> TensorDictModule:
+    """Return the model as the objective reads it: one call, whose value is there for the critic."""
+
+    def read(*inputs: Tensor) -> tuple[Tensor, ...]:
+        scores = model(*inputs)
+        found = (scores.log_prob_T, scores.entropy_T)
+        return found if scores.value_T is None else (*found, scores.value_T.unsqueeze(-1))
+
+    written = ["token_log_prob", "token_entropy"]
     return TensorDictModule(
-        model,
+        read,
         in_keys=["ids", "sequence_lengths", "position", "action"],
-        out_keys=["token_log_prob", "token_entropy", "hidden"],
+        out_keys=written if model.value_head is None else [*written, "token_value"],
     )
 
 
 def _critic(model: PolicyValueModel) -> TensorDictModule | None:
-    if model.critic_kind == "none":
+    if model.value_head is None:
         return None
-    if model.critic_kind == "shared":
-        return TensorDictModule(model.value, in_keys=["hidden"], out_keys=["state_value"])
-    return TensorDictModule(
-        lambda ids, lengths, position: model.value(model.read_critic(ids, lengths)[position]),
-        in_keys=["ids", "sequence_lengths", "position"],
-        out_keys=["state_value"],
-    )
+    return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["state_value"])
 
 
 def _policy_settings(config: TrainingConfig) -> dict[str, Any]:

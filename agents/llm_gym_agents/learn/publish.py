@@ -6,9 +6,9 @@ import time
 
 from transformers import PreTrainedModel
 
-from llm_gym_agents.checkpoint import served_weights
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.probe import Probe
+from llm_gym_agents.lm.served_weights import served_weights
 
 PROBE_GAP = "engine/probe_gap"
 PUBLISH_SECONDS = "time/publish_s"
@@ -21,34 +21,37 @@ class Publisher:
         self.engine, self.lm = engine, lm
         self._probe = None if engine.shares_model else Probe(lm)
         self._outdated = False
+        self.version = engine.version
+        """Of the weights that the engine has; it lags behind while ``sleep_until_published``."""
 
-    def rest(self) -> None:
+    def sleep_until_published(self) -> None:
         """Let the engine sleep while the weights change."""
         self._outdated = True
         self.engine.sleep()
 
-    def catch_up(self) -> None:
+    def publish_if_outdated(self) -> None:
         """Publish what an update that was broken off, or failed, has left."""
         if self._outdated:
-            self.publish(self.engine.version)
+            self.publish(self.version)
 
     def publish(self, version: int) -> dict[str, float]:
         """Give the engine the present weights; return what it took, and how well they agree."""
         start = time.perf_counter()
         self.engine.wake()
+        found: dict[str, float] = {}
         if self._probe is None:
             self.engine.update_weights(self.lm.named_parameters(), version)
-            self._outdated = False
-            return {}
-        self.engine.update_weights(served_weights(self.lm), version)
-        gap = self._probe.check(self.engine)
-        self._outdated = False
-        return {PROBE_GAP: gap, PUBLISH_SECONDS: time.perf_counter() - start}
+        else:
+            self.engine.update_weights(served_weights(self.lm), version)
+            gap = self._probe.check(self.engine)
+            found = {PROBE_GAP: gap, PUBLISH_SECONDS: time.perf_counter() - start}
+        self.version, self._outdated = version, False
+        return found
 
-    def forget(self) -> None:
+    def empty_cache(self) -> None:
         """Empty what the engine has cached, so that a resumed run computes the same bits.
 
         Only an engine in the trainer's own precision is held to that.
         """
         if self._probe is None:
-            self.publish(self.engine.version)
+            self.publish(self.version)

@@ -10,31 +10,20 @@ current when ``collect`` was called.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from tensordict import TensorDictBase
 from torchrl.collectors import Collector
 
+from llm_gym.core.outcome import TERMINAL
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.rollout_data import RolloutData, assemble
-from llm_gym_agents.rollouts.policy import LLMPolicy, Turn
+from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask
+from llm_gym_agents.rollouts.turns import Closing, Rollout, Turn, episode_id
 
 TURNS_PER_POLL = 4
 """Steps of the whole pool between two looks at what has ended."""
-
-
-class Rollout(NamedTuple):
-    """A batch of complete episodes: as tensors for a trainer, as text for people."""
-
-    data: RolloutData
-    episodes: list[Trajectory]
-    """Those of ``data``, in the same order."""
-    unplayed: list[Trajectory]
-    """Named episodes without a single sampled turn: their environment failed at once, or the
-    first prompt did not fit."""
 
 
 class EpisodeCollector:
@@ -69,20 +58,24 @@ class EpisodeCollector:
         """None after a batch that was broken off."""
 
     def collect(self, tasks: Sequence[EpisodeTask]) -> Rollout:
-        """Play ``tasks`` to their ends and return them with their tokens."""
+        """Play ``tasks`` to their ends and return them with their turns."""
+        failed_before = len(self.pool.failures)
         turns, episodes = self._play(tasks)
-        played = [episode for episode in episodes if turns[_id(episode)]]
+        played = [episode for episode in episodes if turns[episode_id(episode)]]
         return Rollout(
-            data=assemble([turns[_id(episode)] for episode in played], played, self.policy),
             episodes=played,
-            unplayed=[episode for episode in episodes if not turns[_id(episode)]],
+            turns=[turns[episode_id(episode)] for episode in played],
+            closings=[self._closing(turns[episode_id(episode)], episode) for episode in played],
+            unplayed=[episode for episode in episodes if not turns[episode_id(episode)]],
+            failures=self.pool.failures[failed_before:],
+            env_id=self.pool.env_id,
         )
 
-    def play(self, tasks: Sequence[EpisodeTask]) -> tuple[list[Trajectory], int]:
-        """Play ``tasks`` to their ends; return the episodes and how many tokens were sampled."""
-        turns, episodes = self._play(tasks)
-        tokens = sum(len(turn.reply_ids) for own in turns.values() for turn in own)
-        return episodes, tokens
+    def _closing(self, turns: Sequence[Turn], episode: Trajectory) -> Closing | None:
+        if episode.stop_reason in TERMINAL:
+            return None
+        system = (episode.reset_info or {}).get("system_prompt", "")
+        return self.policy.closing(turns, episode.final_state or "", system)
 
     def _play(self, tasks: Sequence[EpisodeTask]) -> tuple[dict[int, list[Turn]], list[Trajectory]]:
         ids = [task.id for task in tasks]
@@ -125,8 +118,3 @@ class EpisodeCollector:
     def close(self) -> None:
         """End the collector, the pool and its workers."""
         self._collector.shutdown()
-
-
-def _id(episode: Trajectory) -> int:
-    assert isinstance(episode.episode_id, int)
-    return episode.episode_id

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from llm_gym.core.outcome import StopReason
-from llm_gym_agents.rollouts.collect import Rollout
+from llm_gym.evaluate.result import Evaluation
+from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 
 
@@ -23,7 +24,7 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         metrics.TRAIN_SUCCESS: sum(episode.success for episode in episodes) / count,
         metrics.RETURN: sum(episode.total_reward for episode in episodes) / count,
         "episode/turns": sum(episode.num_turns for episode in episodes) / count,
-        "episode/tokens": rollout.data.tokens / count,
+        "episode/tokens": rollout.tokens / count,
         "episode/unplayed": float(len(rollout.unplayed)),
         "episode/context_full": stops[StopReason.CONTEXT] / count,
         "episode/failed": stops[StopReason.ERROR] / count,
@@ -31,3 +32,13 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
     if usable:
         row["episode/invalid"] = usable.count(False) / len(usable)
     return row | dict(terms)
+
+
+def evaluation_metrics(result: Evaluation) -> dict[str, float]:
+    """Return what a held-out evaluation says."""
+    return {
+        metrics.EVAL_SUCCESS: result.success,
+        metrics.EVAL_RETURN: result.mean_return,
+        "eval/turns": result.mean_turns,
+        "eval/invalid": result.invalid,
+    }

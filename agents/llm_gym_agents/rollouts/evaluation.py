@@ -13,9 +13,9 @@ from typing import Any
 
 from llm_gym.episodes import write_episodes
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.sources import EnvSource
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 
@@ -62,9 +62,9 @@ def rollout(
             ends.callback(policy.engine.close)
         rows = min(num_envs, episodes)
         pool = TextEnvPool(env, rows, workers=workers, patterns=constrained, **(env_kwargs or {}))
-        collector = EpisodeCollector(pool, policy, on_end)
-        ends.callback(collector.close)
-        return evaluate(collector, tasks(episodes, seed, split), records)
+        sampler = Sampler(policy, pool, on_end=on_end)
+        ends.callback(sampler.collector.close)  # a policy that was passed in keeps its engine
+        return evaluate(sampler, tasks(episodes, seed, split), records)
 
 
 def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:
@@ -74,12 +74,12 @@ def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:
 
 
 def evaluate(
-    collector: EpisodeCollector, todo: Sequence[EpisodeTask], records: str | None = None
+    sampler: Sampler, todo: Sequence[EpisodeTask], records: str | None = None, **how: Any
 ) -> Evaluation:
-    """Play ``todo`` and return how it went."""
+    """Play ``todo``, as ``Sampler.play`` is told by ``how``, and return how it went."""
     start = perf_counter()
-    episodes, tokens = collector.play(todo)
-    result = Evaluation(collector.pool.env_id, episodes, tokens, perf_counter() - start)
+    played = sampler.play(todo, **how)
+    seconds = perf_counter() - start
     if records:
-        write_episodes(records, episodes)
-    return result
+        write_episodes(records, played.all_episodes)
+    return Evaluation(played.env_id, played.all_episodes, played.tokens, seconds)

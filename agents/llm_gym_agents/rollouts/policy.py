@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from tensordict import TensorDict, TensorDictBase
@@ -33,6 +33,7 @@ from llm_gym_agents.engines.base import (
 )
 from llm_gym_agents.rollouts.handles import Table
 from llm_gym_agents.rollouts.tasks import IDLE, Cut
+from llm_gym_agents.rollouts.turns import Closing, Turn
 from llm_gym_agents.text.chat import ChatFormat
 
 Context = Literal["history", "observation"]
@@ -40,20 +41,6 @@ READY_SHARE = 8
 READY_WAIT_S = 0.005
 """Without a barrier the environments move when one in ``READY_SHARE`` of the replies is there, or
 this long after the first: moving a few rows costs as much as moving many."""
-
-
-class Turn(NamedTuple):
-    """What one turn added to an episode."""
-
-    episode: int
-    number: int
-    """Counted from 0."""
-    prompt_ids: list[int]
-    """New ids that the model read before replying: all of them in observation context."""
-    reply_ids: list[int]
-    log_probs: list[float]
-    finish: str
-    version: int
 
 
 _NO_TURN = Turn(IDLE, 0, [], [], [], "", 0)
@@ -247,8 +234,30 @@ class LLMPolicy(TensorDictModuleBase):
         talk.reply_ids = done.ids
         talk.turns += 1
         return Turn(
-            episode, number, prompt_ids, done.ids, done.log_probs, str(done.finish), done.version
+            episode=episode,
+            number=number,
+            prompt_ids=prompt_ids,
+            reply_ids=done.ids,
+            log_probs=done.log_probs,
+            finish=str(done.finish),
+            version=done.version,
+            new_sequence=self.context == "observation" or number == 0,
         )
+
+    def closing(self, turns: Sequence[Turn], observation: str, system: str) -> Closing:
+        """Return what comes after the last of an episode's turns, if only it had not been cut.
+
+        Args:
+            turns: All turns of the episode.
+            observation: Its final one.
+            system: What its environment says of itself.
+        """
+        limit = self.engine.context_length
+        if self.context == "observation":
+            return Closing(self.chat.opening(self.rules_for(system), observation)[:limit], True)
+        read = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
+        room = max(limit - read, 0)
+        return Closing(self.chat.following(turns[-1].reply_ids, observation)[:room], False)
 
     def rules_for(self, system: str) -> str:
         """Return the system prompt of an episode whose environment says ``system``."""

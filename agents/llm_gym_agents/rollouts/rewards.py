@@ -83,6 +83,20 @@ def apply_reward_fn(
     return [sum(parts.values()) for parts in terms]
 
 
+def settle_rewards(
+    reward_fn: RewardFn | None,
+    episodes: Sequence[Trajectory],
+    environment: Any = None,
+    *,
+    mode: Literal["replace", "add"] = "replace",
+) -> dict[str, float]:
+    """Let the reward function, if there is one, say what ``episodes`` were worth; see above."""
+    if reward_fn is None:
+        return {}
+    apply_reward_fn(reward_fn, episodes, environment, mode=mode)
+    return reward_metrics(episodes)
+
+
 def reward_metrics(episodes: Sequence[Trajectory]) -> dict[str, float]:
     """Return the mean of every term that ``apply_reward_fn`` noted, and of what it replaced.
 

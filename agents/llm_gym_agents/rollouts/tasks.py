@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
+
+from llm_gym.episodes import Trajectory
 
 IDLE = -1
 """The episode of a row that has nothing to play."""
@@ -33,6 +35,40 @@ def episode_seed(run: int, group: int) -> int:
     """Return the seed of an environment: 63 bits that depend on run and group alone."""
     name = f"episode {run}/{group}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
+
+
+EVAL_IDS, GREEDY_IDS = 2**40, 2**41
+"""Where the ids of episodes begin that are not trained on: ids decide what is sampled."""
+
+
+def training_tasks(
+    run: int, iteration: int, *, batch_size: int, group_size: int, options: dict[str, Any] | None
+) -> list[EpisodeTask]:
+    """Return the episodes of an iteration: a function of run and iteration alone.
+
+    >>> [(task.id, task.group) for task in training_tasks(0, 1, batch_size=4, group_size=2,
+    ...                                                   options=None)]
+    [(4, 2), (5, 2), (6, 3), (7, 3)]
+    """
+    first = iteration * batch_size
+    return [
+        EpisodeTask(id, episode_seed(run, id // group_size), id // group_size, options)
+        for id in range(first, first + batch_size)
+    ]
+
+
+def held_out_tasks(episodes: int, options: dict[str, Any] | None) -> list[EpisodeTask]:
+    """Return the episodes of an evaluation, the same ones every time."""
+    return [EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options) for at in range(episodes)]
+
+
+def greedy_tasks(episodes: Sequence[Trajectory]) -> list[EpisodeTask]:
+    """Return an episode from every start of ``episodes``, to be played greedily."""
+    starts = {episode.seed: episode for episode in episodes}
+    return [
+        EpisodeTask(GREEDY_IDS + at, episode.seed or 0, at, episode.options)
+        for at, episode in enumerate(starts.values())
+    ]
 
 
 def by_options(

@@ -192,15 +192,15 @@ def test_a_file_that_was_cut_changed_or_lost_is_named(place):
     [
         ("{", "is not a whole checkpoint: manifest.json is broken"),
         ("[]", "is not a whole checkpoint: manifest.json is broken"),
-        ('{"format": "llm-gym checkpoint", "schema": 1}', "manifest.json is broken"),
-        ('{"format": "other", "schema": 1, "files": {}}', "is not a checkpoint of llm-gym"),
+        ('{"format": "llm-gym checkpoint", "schema": 2}', "manifest.json is broken"),
+        ('{"format": "other", "schema": 2, "files": {}}', "is not a checkpoint of llm-gym"),
         (
-            '{"format": "llm-gym checkpoint", "schema": 2, "llm_gym": "9.1"}',
-            "must have schema 1, got 2 of llm-gym 9.1; upgrade llm-gym",
+            '{"format": "llm-gym checkpoint", "schema": 3, "llm_gym": "9.1"}',
+            "must have schema 2, got 3 of llm-gym 9.1; upgrade llm-gym",
         ),
         (
             '{"format": "llm-gym checkpoint", "schema": 0}',
-            "must have schema 1, got 0 of llm-gym ?; load it with the version that wrote it",
+            "must have schema 2, got 0 of llm-gym ?; load it with the version that wrote it",
         ),
     ],
 )

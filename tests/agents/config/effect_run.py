@@ -60,26 +60,22 @@ def play(given, folder, reward_fn=None):
         tokenizer=tokenizer,
     )
     episodes, evaluated, calls = [], [], []
-    collect, evaluate = trainer.collector.collect, trainer.collector.play
+    play = trainer.sampler.play
 
-    def watch(tasks):
-        rollout = collect(tasks)
-        episodes.extend(rollout.episodes)
+    def watch(tasks, version=None, *, greedy=False, held_out=False):
+        rollout = play(tasks, version, greedy=greedy, held_out=held_out)
+        (evaluated if held_out or greedy else episodes).extend(rollout.episodes)
         return rollout
 
-    def watch_evaluation(tasks):
-        found = evaluate(tasks)
-        evaluated.extend(found[0])
-        return found
-
-    trainer.collector.collect, trainer.collector.play = watch, watch_evaluation
-    trainer.model.register_forward_hook(lambda *_: calls.append(1))
+    trainer.sampler.play = watch
+    trainer.learner.model.register_forward_hook(lambda *_: calls.append(1))
     try:
         history = trainer.fit()
     finally:
         trainer.cleanup()
+    state = trainer.learner.model.state_dict()
     return Outcome(
-        weights={name: weight.clone() for name, weight in trainer.model.state_dict().items()},
+        weights={name: weight.clone() for name, weight in state.items()},
         metrics=[
             {name: value for name, value in row.items() if not name.startswith("time/")}
             for row in history
@@ -93,7 +89,7 @@ def play(given, folder, reward_fn=None):
             if path.is_file() and "tfevents" not in path.name  # whose names hold the time
         },
         passes=len(calls),
-        rows=trainer.collector.pool.batch_size[0],
+        rows=trainer.sampler.collector.pool.batch_size[0],
     )
 
 

@@ -374,7 +374,7 @@ def test_workers_play_in_processes_that_may_be_given_up(tmp_path):
         lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
         config = configured({}, tmp_path)
         policy = build.build_policy(config, build.build_engine(config, lm, tokenizer), tokenizer)
-        episodes, _ = EpisodeCollector(pool, policy).play([EpisodeTask(0, 0)])
+        episodes = EpisodeCollector(pool, policy).collect([EpisodeTask(0, 0)]).all_episodes
     finally:
         pool.close()
     assert [episode.stop_reason for episode in episodes] == [StopReason.ERROR]

@@ -130,7 +130,7 @@ def test_only_an_engine_that_shares_the_model_is_made_to_forget(monkeypatch, mak
     engine, told = make(lm), []
     monkeypatch.setattr(engine, "update_weights", lambda *args: told.append(args[1]))
     engine.version = 3
-    Publisher(engine, lm).forget()
+    Publisher(engine, lm).empty_cache()
     assert told == [3] * times
 
 

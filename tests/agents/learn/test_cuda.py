@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.model import PolicyValueModel
@@ -83,7 +84,7 @@ def test_what_the_engine_samples_on_a_gpu_is_what_the_trainer_scores():
     )  # fmt: skip
     pool = TextEnvPool("llm_gym/GuessTheNumber-v0", 8, rules="system")
     rollout = EpisodeCollector(pool, policy).collect([EpisodeTask(at, at) for at in range(16)])
-    found = rollout.data.to("cuda")
+    found = assemble(rollout).to("cuda")
     with torch.no_grad():
         scores = PolicyValueModel(lm)(
             found.ids_S, found.sequence_lengths_Q, found.position_T, found.action_T

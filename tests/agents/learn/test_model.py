@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.learn import model as model_module
 from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.lm import head
 from llm_gym_agents.lm.packed_attention import NAME, Packing
 from tests.agents.tiny import tiny_model
 
@@ -73,7 +73,7 @@ def test_a_chunked_head_gives_the_same_numbers_and_gradients(monkeypatch):
     (whole.log_prob_T.sum() + whole.entropy_T.sum()).backward()
     expected = [p.grad.clone() for p in model.lm.parameters()]
     model.zero_grad()
-    monkeypatch.setattr(model_module, "CHUNK_ELEMENTS", 264 * 7)
+    monkeypatch.setattr(head, "CHUNK_ELEMENTS", 264 * 7)
     cut = model(*inputs)
     torch.testing.assert_close(cut.log_prob_T, whole.log_prob_T)
     (cut.log_prob_T.sum() + cut.entropy_T.sum()).backward()
@@ -82,7 +82,7 @@ def test_a_chunked_head_gives_the_same_numbers_and_gradients(monkeypatch):
 
 
 def test_no_tensor_of_tokens_times_vocabulary_is_kept(monkeypatch):
-    monkeypatch.setattr(model_module, "CHUNK_ELEMENTS", 264 * 4)
+    monkeypatch.setattr(head, "CHUNK_ELEMENTS", 264 * 4)
     largest = 0
 
     def measure(tensor):
@@ -117,13 +117,37 @@ def test_temperature_divides_the_logits():
 
 def test_a_fresh_critic_says_nothing():
     model = PolicyValueModel(tiny_model())
-    assert not model.value(model(*batch()).hidden_TC).any()
+    assert not model(*batch()).value_T.any()
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_the_value_is_read_at_further_positions_too(critic):
+    model = PolicyValueModel(tiny_model(), critic=critic)
+    torch.nn.init.normal_(model.value_head.weight)
+    ids, lengths, positions, tokens = batch()
+    further = torch.tensor([0, 7, len(ids) - 1])
+    asked = model(ids, lengths, positions, tokens, further, entropy=False)
+    everywhere = model(ids, lengths, torch.arange(len(ids)), ids).value_T
+    assert asked.entropy_T is None
+    torch.testing.assert_close(asked.value_T, everywhere[positions])
+    torch.testing.assert_close(asked.bootstrap_B, everywhere[further])
+
+
+def test_asking_for_the_entropy_changes_no_log_prob():
+    model = PolicyValueModel(tiny_model())
+    assert model(*batch()).log_prob_T.equal(model(*batch(), entropy=False).log_prob_T)
 
 
 def test_a_separate_critic_has_weights_of_its_own():
     model = PolicyValueModel(tiny_model(), critic="separate")
-    ids, lengths, *_ = batch()
-    torch.testing.assert_close(model.read_critic(ids, lengths), model.read(ids, lengths))
+    torch.nn.init.normal_(model.value_head.weight)
+    before = model(*batch())
+    with torch.no_grad():
+        for weight in model.critic_lm.parameters():
+            weight.mul_(1.5)
+    after = model(*batch())
+    assert after.log_prob_T.equal(before.log_prob_T)
+    assert not after.value_T.equal(before.value_T)
     shared = {p.data_ptr() for p in model.lm.parameters()}
     assert not shared & {p.data_ptr() for p in model.critic_lm.parameters()}
 

@@ -100,14 +100,14 @@ def gradients(ppo, batch):
 def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value=0.5):
     """PPO with token-level GAE, written out: one loss, one episode at a time, in plain loops."""
     with torch.no_grad():
-        old = model(batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.action_T)
-        old_value = model.value(old.hidden_TC).squeeze(-1)
-        hidden = model.read(batch.ids_S, batch.sequence_lengths_Q)
+        inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.action_T)
+        old = model(*inputs, batch.bootstrap_E[~batch.terminated_E])
+        old_value, after_cut = old.value_T, iter(old.bootstrap_B.tolist())
     advantages, returns, at = [], [], 0
     for e, n in enumerate(batch.lengths_E.tolist()):
         v, r = old_value[at : at + n].tolist(), batch.reward_T[at : at + n].tolist()
         cut = not batch.terminated_E[e]
-        after = model.value(hidden[batch.bootstrap_E[e]][None]).item() if cut else 0.0
+        after = next(after_cut) if cut else 0.0
         carry, own = 0.0, []
         for t in reversed(range(n)):
             delta = r[t] + gamma * after - v[t]
@@ -119,11 +119,11 @@ def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value
         at += n
     advantage, target = torch.tensor(advantages), torch.tensor(returns)
     advantage = (advantage - advantage.mean()) / (advantage.var() + 1e-8).sqrt()
-    new = model(batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.action_T)
+    new = model(*inputs)
     ratio = (new.log_prob_T - old.log_prob_T).exp()
     weight = (old.log_prob_T - batch.sampler_log_prob_T).exp().clamp(max=2.0)
     surrogate = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
-    critic = 0.5 * (model.value(new.hidden_TC).squeeze(-1) - target) ** 2
+    critic = 0.5 * (new.value_T - target) ** 2
     loss = (-surrogate * weight + value * critic - entropy * new.entropy_T).mean()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

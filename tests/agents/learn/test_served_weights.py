@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from llm_gym_agents.checkpoint import served_weights
+from llm_gym_agents.lm.served_weights import served_weights
 from tests.agents.tiny import FAMILIES, tiny_model
 
 peft = pytest.importorskip("peft")

@@ -112,7 +112,8 @@ def play(lm, tokenizer, episodes=256):
     policy = build_policy(config, build_engine(config, lm, tokenizer), tokenizer)
     pool = TextEnvPool(ECHO, 64, rules="system", words=4, max_turns=2)
     collector = EpisodeCollector(pool, policy)
-    played, _ = collector.play([EpisodeTask(at, 1_000 + at) for at in range(episodes)])
+    tasks = [EpisodeTask(at, 1_000 + at) for at in range(episodes)]
+    played = collector.collect(tasks).all_episodes
     collector.close()
     usable = [info["valid_action"] for episode in played for info in episode.infos]
     return np.mean([episode.total_reward for episode in played]), np.mean(usable)

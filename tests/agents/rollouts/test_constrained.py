@@ -99,7 +99,7 @@ def test_somebody_elses_environment_in_text_has_patterns_too():
 def test_an_environment_without_patterns_is_refused():
     collector = EpisodeCollector(TextEnvPool(Diary, 2, patterns=True), policy_of(ScriptedEngine()))
     with pytest.raises(ConfigError, match=r"patterns=True needs environments with action_pattern"):
-        collector.play(tasks([0, 1]))
+        collector.collect(tasks([0, 1]))
 
 
 def test_the_transformers_engine_refuses_a_pattern():

@@ -8,6 +8,7 @@ import torch
 from tensordict import TensorDict
 
 from llm_gym.core.outcome import StopReason
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.model import PolicyValueModel
@@ -92,15 +93,15 @@ def test_the_same_episodes_come_of_it(context):
     assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
     assert [e.actions for e in one.episodes] == [e.actions for e in other.episodes]
     for name in ("ids_S", "action_T", "position_T", "turn_ends_T", "reward_T", "bootstrap_E"):
-        assert getattr(one.data, name).equal(getattr(other.data, name)), name
+        assert getattr(assemble(one), name).equal(getattr(assemble(other), name)), name
     torch.testing.assert_close(
-        one.data.sampler_log_prob_T, other.data.sampler_log_prob_T, atol=1e-5, rtol=0
+        assemble(one).sampler_log_prob_T, assemble(other).sampler_log_prob_T, atol=1e-5, rtol=0
     )
 
 
 def test_a_batch_is_the_named_episodes_whole_and_in_order():
     rollout = make(rows=4).collect(tasks([9, 3, 4, 0, 8, 2]))
-    assert rollout.data.episode_E.tolist() == [100, 102, 103, 104, 108, 109]
+    assert assemble(rollout).episode_E.tolist() == [100, 102, 103, 104, 108, 109]
     for episode in rollout.episodes:
         turns = episode.seed % 3 + 1
         assert episode.rewards == [float(at) for at in range(1, turns + 1)]
@@ -114,7 +115,7 @@ def test_batches_follow_each_other_without_a_trace():
     assert collector.policy.engine.running == 0
     again = collector.collect(tasks(range(5, 11)))
     fresh = make().collect(tasks(range(5, 11)))
-    assert again.data.ids_S.equal(fresh.data.ids_S)
+    assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
 
 
 def test_a_prompt_is_the_prompt_before_its_reply_and_the_new_observation():
@@ -133,7 +134,7 @@ def test_a_prompt_is_the_prompt_before_its_reply_and_the_new_observation():
 
 def test_what_was_sampled_is_what_the_trainer_scores():
     collector = make()
-    data = collector.collect(tasks(range(8))).data
+    data = assemble(collector.collect(tasks(range(8))))
     with torch.no_grad():
         model = PolicyValueModel(collector.policy.engine.model)
         inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.action_T)
@@ -146,7 +147,7 @@ def test_an_episode_that_outgrows_the_context_is_cut_while_others_go_on():
     reasons = [episode.stop_reason for episode in one.episodes]
     assert StopReason.CONTEXT in reasons
     assert reasons == [episode.stop_reason for episode in other.episodes]
-    assert one.data.ids_S.equal(other.data.ids_S)
+    assert assemble(one).ids_S.equal(assemble(other).ids_S)
 
 
 # --- rows that wait ---------------------------------------------------------------------------

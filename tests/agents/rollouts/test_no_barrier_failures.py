@@ -4,6 +4,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.core.spaces import AnyText
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
@@ -67,9 +68,9 @@ def test_an_interrupt_leaves_everything_usable(barrier, interrupt):
     policy.engine.update_weights(policy.engine.model.named_parameters(), 1)
     again = collector.collect(tasks(range(5, 11)))
     fresh = make(barrier).collect(tasks(range(5, 11)))
-    assert again.data.ids_S.equal(fresh.data.ids_S)
+    assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
     assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
-    assert set(again.data.version_T.tolist()) == {1}
+    assert set(assemble(again).version_T.tolist()) == {1}
 
 
 def test_an_engine_that_fails_is_left_with_nothing_to_do():

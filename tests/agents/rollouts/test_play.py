@@ -9,6 +9,7 @@ import torch
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.batch.rollout_data import NO_POSITION
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
@@ -59,7 +60,7 @@ def tasks(seeds):
 @pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2"])
 def test_what_was_sampled_is_what_the_trainer_scores(context, family):
     collector = make(family=family, context=context)
-    data = collector.collect(tasks(range(8))).data
+    data = assemble(collector.collect(tasks(range(8))))
     model = PolicyValueModel(collector.policy.engine.model)
     with torch.no_grad():
         inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.action_T)
@@ -72,9 +73,11 @@ def test_the_ids_say_what_was_said(context):
     collector = make(context=context)
     rollout_ = collector.collect(tasks(range(6)))
     chat, tokenizer = collector.policy.chat, tiny_tokenizer()
-    sequences = rollout_.data.ids_S.split(rollout_.data.sequence_lengths_Q.tolist())
+    sequences = assemble(rollout_).ids_S.split(assemble(rollout_).sequence_lengths_Q.tolist())
     at = 0
-    for episode, count in zip(rollout_.episodes, rollout_.data.sequences_E.tolist(), strict=True):
+    for episode, count in zip(
+        rollout_.episodes, assemble(rollout_).sequences_E.tolist(), strict=True
+    ):
         text = "".join(tokenizer.decode(ids) for ids in sequences[at : at + count])
         at += count
         assert f"You talk to {episode.seed}." in text
@@ -85,7 +88,7 @@ def test_the_ids_say_what_was_said(context):
 
 def test_a_batch_is_the_named_episodes_in_order_with_rewards_on_last_tokens():
     rollout_ = make(rows=2).collect(tasks([5, 3, 4, 0, 8]))
-    data = rollout_.data
+    data = assemble(rollout_)
     assert [episode.seed for episode in rollout_.episodes] == [0, 3, 4, 5, 8]
     assert data.episode_E.tolist() == [100, 103, 104, 105, 108]
     turns = [seed % 3 + 1 for seed in (0, 3, 4, 5, 8)]
@@ -96,7 +99,7 @@ def test_a_batch_is_the_named_episodes_in_order_with_rewards_on_last_tokens():
 
 
 def test_only_cut_episodes_have_a_position_to_bootstrap_from():
-    data = make().collect(tasks([2, 3])).data
+    data = assemble(make().collect(tasks([2, 3])))
     assert data.terminated_E.tolist() == [True, False]
     assert data.bootstrap_E[0] == NO_POSITION
     last = data.sequence_lengths_Q.sum() - 1
@@ -123,7 +126,7 @@ def test_batches_follow_each_other_without_a_trace():
     again = collector.collect(tasks(range(5, 11)))
     fresh = make().collect(tasks(range(5, 11)))
     assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
-    assert again.data.ids_S.equal(fresh.data.ids_S)
+    assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
 
 
 def test_an_episode_that_outgrows_the_context_is_cut_not_shortened():
@@ -132,8 +135,9 @@ def test_an_episode_that_outgrows_the_context_is_cut_not_shortened():
     episode = rollout_.episodes[0]
     assert episode.stop_reason is StopReason.CONTEXT
     assert 1 <= episode.num_turns < 3
-    assert int(rollout_.data.sequence_lengths_Q.max()) <= 150
-    assert rollout_.data.bootstrap_E[0] == rollout_.data.ids_S.numel() - 1
+    packed = assemble(rollout_)
+    assert int(packed.sequence_lengths_Q.max()) <= 150
+    assert packed.bootstrap_E[0] == packed.ids_S.numel() - 1
 
 
 def test_a_first_prompt_that_does_not_fit_is_reported_as_unplayed():
@@ -155,7 +159,7 @@ def test_a_context_of_another_kind_is_refused():
 def test_a_system_prompt_of_ones_own_replaces_the_environments():
     collector = make()
     collector.policy.system_prompt = "Be brief."
-    text = tiny_tokenizer().decode(collector.collect(tasks([0])).data.ids_S)
+    text = tiny_tokenizer().decode(assemble(collector.collect(tasks([0]))).ids_S)
     assert "Be brief." in text
     assert "You talk to" not in text
 
@@ -163,9 +167,9 @@ def test_a_system_prompt_of_ones_own_replaces_the_environments():
 def test_greedy_play_is_the_same_whatever_the_seed():
     collector = make()
     with collector.policy.greedily():
-        first, _ = collector.play(tasks(range(3)))
+        first = collector.collect(tasks(range(3))).episodes
         collector.policy.run_seed = 99
-        second, _ = collector.play(tasks(range(3)))
+        second = collector.collect(tasks(range(3))).episodes
     assert [e.actions for e in first] == [e.actions for e in second]
     assert collector.policy.sampling.temperature == 1.0
 

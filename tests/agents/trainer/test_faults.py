@@ -74,12 +74,12 @@ def test_an_environment_that_breaks_now_and_then_costs_its_episodes_only(tmp_pat
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e38])
 def test_a_reward_that_is_no_number_stops_the_run(tmp_path, reward):
     trainer = PPOTrainer(small(tmp_path), type("Bad", (Odd,), {"reward": reward}))
-    before = {name: tensor.clone() for name, tensor in trainer.lm.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in trainer.learner.lm.state_dict().items()}
     with pytest.raises((LLMGymError, ValueError)) as caught:
         trainer.fit()
     trainer.cleanup()
     assert "\n" not in str(caught.value)
-    assert all(trainer.lm.state_dict()[name].equal(before[name]) for name in before)
+    assert all(trainer.learner.lm.state_dict()[name].equal(before[name]) for name in before)
 
 
 def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
@@ -88,7 +88,7 @@ def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
 
     def spoil(trainer, row):
         with torch.no_grad():
-            trainer.model.value_head.bias.fill_(1e30)
+            trainer.learner.model.value_head.bias.fill_(1e30)
 
     trainer.callbacks.append(spoil)
     with pytest.raises(NotFiniteError) as caught:
@@ -147,7 +147,7 @@ def test_what_the_config_says_now_wins_over_the_checkpoint(tmp_path):
     other = PPOTrainer(small(tmp_path / "new", training=changes), Odd)
     other.load_checkpoint(kept)
     other.cleanup()
-    group = other.ppo.optimizer.param_groups[0]
+    group = other.learner.ppo.optimizer.param_groups[0]
     assert (group["base_lr"], group["weight_decay"], group["betas"][0]) == (0.5, 0.25, 0.5)
 
 

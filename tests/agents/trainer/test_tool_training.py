@@ -11,6 +11,7 @@ from llm_gym.core.text_env import TextEnv
 from llm_gym.tools import Tool, ToolDefinition
 from llm_gym.wrappers import ToolUse
 from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import tiny_llama
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.warm_start import Example, imitate
@@ -103,8 +104,8 @@ def rollouts(tmp_path_factory):
     config.checkpoint.output_dir = str(tmp_path_factory.mktemp("run"))
     trainer = PPOTrainer(config, make_env, model=lm, tokenizer=tokenizer)
     before = copy.deepcopy(lm.state_dict())
-    collect, seen = trainer.collector.collect, []
-    trainer.collector.collect = lambda tasks: seen.append(collect(tasks)) or seen[-1]
+    collect, seen = trainer.sampler.collector.collect, []
+    trainer.sampler.collector.collect = lambda tasks: seen.append(collect(tasks)) or seen[-1]
     trainer.fit()
     trainer.cleanup()
     assert any(not torch.equal(before[name], weight) for name, weight in lm.state_dict().items())
@@ -140,7 +141,7 @@ def test_the_tokens_of_a_call_are_trained_on_and_those_of_its_result_never_are(r
     assert len(batches) == 3
     calls = 0
     for rollout in batches:
-        for episode, (ids, trained) in zip(rollout.episodes, split(rollout.data), strict=True):
+        for episode, (ids, trained) in zip(rollout.episodes, split(assemble(rollout)), strict=True):
             stretches = runs(ids, trained)
             said = [decode(tokenizer, own) for flag, own in stretches if flag]
             read = [decode(tokenizer, own) for flag, own in stretches if not flag]
@@ -160,13 +161,15 @@ def test_the_tokens_of_a_call_are_trained_on_and_those_of_its_result_never_are(r
 def test_a_tool_turn_has_its_reward_on_the_last_token_of_the_call(rollouts):
     for rollout in rollouts[0]:
         rewards = [reward for episode in rollout.episodes for reward in episode.rewards]
-        assert rollout.data.reward_T[rollout.data.turn_ends_T].tolist() == rewards
-        assert int(rollout.data.turn_ends_T.sum()) == sum(e.num_turns for e in rollout.episodes)
-        assert torch.all(rollout.data.reward_T[~rollout.data.turn_ends_T] == 0)
+        assert assemble(rollout).reward_T[assemble(rollout).turn_ends_T].tolist() == rewards
+        assert int(assemble(rollout).turn_ends_T.sum()) == sum(
+            e.num_turns for e in rollout.episodes
+        )
+        assert torch.all(assemble(rollout).reward_T[~assemble(rollout).turn_ends_T] == 0)
 
 
 def test_every_trained_token_was_sampled(rollouts):
     for rollout in rollouts[0]:
-        data = rollout.data
+        data = assemble(rollout)
         assert torch.equal(data.ids_S[data.position_T + 1], data.action_T)
         assert torch.all(data.sampler_log_prob_T < 0)

@@ -151,8 +151,8 @@ def test_a_reward_manager_is_a_reward_function(tmp_path):
 def test_remax_compares_with_a_greedy_episode_of_the_same_start(tmp_path):
     config = small(tmp_path, training={"adv_estimator": "remax"})
     trainer = PPOTrainer(config, "llm_gym/Echo-v0")
-    given, update = [], trainer.ppo.update
-    trainer.ppo.update = lambda data, **kw: (
+    given, update = [], trainer.learner.ppo.update
+    trainer.learner.ppo.update = lambda data, **kw: (
         given.append(kw["greedy_scores_E"]) or update(data, **kw)
     )
     trainer.fit()
@@ -186,7 +186,7 @@ def test_groups_share_their_seed_and_episodes_never_repeat(tmp_path):
     trainer.iteration = 1
     second = trainer._tasks()
     trainer.cleanup()
-    assert trainer.model.value_head is None
+    assert trainer.learner.model.value_head is None
     assert [task.group for task in first + second] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert len({task.seed for task in first + second}) == 4
     assert len({task.id for task in first + second}) == 8

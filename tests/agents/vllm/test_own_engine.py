@@ -103,15 +103,17 @@ def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_pat
         assert len(moved) == len(before), "every weight was trained"
         assert all(row[PROBE_GAP] <= 1e-5 and row[PUBLISH_SECONDS] > 0 for row in rows)
         assert all(row["mismatch/kl"] <= 1e-8 for row in rows), "vLLM sampled what was trained"
-        assert trainer.engine.version == 2
+        assert trainer.sampler.engine.version == 2
         requests = asked()
-        assert largest_gap(lm, requests, trainer.engine.generate(requests)) <= 1e-4
+        assert largest_gap(lm, requests, trainer.sampler.engine.generate(requests)) <= 1e-4
 
         shaken(lm)
         trainer.load_checkpoint(trainer.checkpoints.latest())
-        assert largest_gap(lm, requests, trainer.engine.generate(requests)) <= 1e-4, "as resumed"
+        assert largest_gap(lm, requests, trainer.sampler.engine.generate(requests)) <= 1e-4, (
+            "as resumed"
+        )
 
-        fail_after(trainer.engine, 3, monkeypatch)
+        fail_after(trainer.sampler.engine, 3, monkeypatch)
         with pytest.raises(EngineError, match=r"^vLLM failed: the driver is gone; it was ended"):
             trainer.fit(1, 3)
     finally:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.evaluation import rollout
@@ -26,7 +27,7 @@ def play(engine, *, barrier, episodes=24, envs=8):
 
 def test_with_a_barrier_two_runs_are_equal_to_the_bit(engine):
     one, two = play(engine, barrier=True), play(engine, barrier=True)
-    assert one.data.sampler_log_prob_T.tolist() == two.data.sampler_log_prob_T.tolist()
+    assert assemble(one).sampler_log_prob_T.tolist() == assemble(two).sampler_log_prob_T.tolist()
     assert [e.actions for e in one.episodes] == [e.actions for e in two.episodes]
 
 
@@ -34,8 +35,8 @@ def test_without_a_barrier_the_same_named_episodes_are_played(engine):
     waiting, flowing = play(engine, barrier=True), play(engine, barrier=False)
     assert [e.episode_id for e in flowing.episodes] == list(range(24))
     assert [e.actions for e in flowing.episodes] == [e.actions for e in waiting.episodes]
-    assert flowing.data.sampler_log_prob_T.tolist() == pytest.approx(
-        waiting.data.sampler_log_prob_T.tolist(), abs=1e-4
+    assert assemble(flowing).sampler_log_prob_T.tolist() == pytest.approx(
+        assemble(waiting).sampler_log_prob_T.tolist(), abs=1e-4
     )
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.lm.head import Head, logit_scaling, scale_logits
 
 Mask = Tensor | dict[str, Tensor]
 """Additive, ``[B, 1, T, L]``; one for each kind of layer where a model has two."""
@@ -120,10 +121,12 @@ class CausalModel:
     def logits(self, hidden_NC: Tensor) -> Tensor:
         """Return the logits ``[N, V]`` in float32."""
         logits_NV: Tensor = self._inner.get_output_embeddings()(hidden_NC).float()
-        scale, cap = logit_scaling(self.config)
-        if scale != 1.0:
-            logits_NV = logits_NV * scale
-        return logits_NV if cap is None else torch.tanh(logits_NV / cap) * cap
+        return scale_logits(logits_NV, *logit_scaling(self.config))
+
+    @property
+    def head(self) -> Head:
+        """What turns hidden states into log-probs of given tokens."""
+        return Head.of(self._inner)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -147,13 +150,6 @@ class CausalModel:
             self.config._attn_implementation, _onednn.enabled = usual, onednn
             for module in training:
                 module.training = True
-
-
-def logit_scaling(config: Any) -> tuple[float, float | None]:
-    """Return what some families do to logits after the head: a factor, and a soft cap or None."""
-    scale = float(getattr(config, "logit_scale", None) or 1.0)
-    scale /= float(getattr(config, "logits_scaling", None) or 1.0)
-    return scale, getattr(config, "final_logit_softcapping", None)
 
 
 def _windows(config: Any, name: str) -> dict[str, int | None]:

@@ -2,8 +2,7 @@
 
 Sequences of like length are read together, padded on the right: a causal model never looks there.
 
-Shapes: B sequences of a group, T tokens, N scored tokens, M of a chunk, V vocabulary, C hidden
-channels.
+Shapes: B sequences of a group, T tokens, N scored tokens, C hidden channels.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from collections.abc import Sequence
 from itertools import islice
 
 import torch
-from torch import Tensor
 
 from llm_gym_agents.engines.transformers.causal import CausalModel
+from llm_gym_agents.lm.head import token_log_probs
 
 GROUP_TOKENS = 8192
 """Tokens of one forward, padding included."""
-CHUNK_ELEMENTS = 2**22
-"""Logits held at a time: 16 MiB in float32."""
 
 
 def score(
@@ -57,22 +54,8 @@ def _score_group(
     real_BT = torch.arange(1, longest, device=model.device) < length_B1
     # The last token predicts nothing that is asked for.
     hidden_NC = model.hidden(ids_BT[:, :-1])[real_BT]
-    log_prob_N = token_log_probs(model, hidden_NC, ids_BT[:, 1:][real_BT], temperature)
+    token_N = ids_BT[:, 1:][real_BT]
+    log_prob_N, _ = token_log_probs(model.head, hidden_NC, token_N, temperature=temperature)
     found = iter(log_prob_N.tolist())
     for at in group:
         scores[at] = list(islice(found, len(sequences[at]) - 1))
-
-
-def token_log_probs(
-    model: CausalModel, hidden_NC: Tensor, token_N: Tensor, temperature: float
-) -> Tensor:
-    """Return the log-prob of each token given the hidden state before it, a chunk at a time."""
-    rows = max(1, CHUNK_ELEMENTS // model.vocabulary)
-    found = []
-    for begin in range(0, len(token_N), rows):
-        logits_MV = model.logits(hidden_NC[begin : begin + rows])
-        if temperature != 1.0:
-            logits_MV = logits_MV / temperature
-        chosen_M1 = logits_MV.gather(1, token_N[begin : begin + rows, None])
-        found.append(chosen_M1.squeeze(1) - logits_MV.logsumexp(1))
-    return torch.cat(found)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import build_engine
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import (
@@ -171,8 +172,8 @@ def test_a_model_plays_through_it_without_a_barrier(server, connect):
         return EpisodeCollector(TextEnvPool(Diary, 4), policy).collect(tasks(range(7)))
 
     one, other = play(False), play(True)
-    assert one.data.ids_S.equal(other.data.ids_S)
-    assert one.data.episode_E.tolist() == [100 + seed for seed in range(7)]
+    assert assemble(one).ids_S.equal(assemble(other).ids_S)
+    assert assemble(one).episode_E.tolist() == [100 + seed for seed in range(7)]
     assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
 
 

@@ -7,8 +7,8 @@ import pytest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.transformers import scoring
-from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm import head
 from tests.agents.engines.truth import log_probs
 from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
 
@@ -44,11 +44,9 @@ def test_the_head_never_sees_more_than_a_chunk(monkeypatch):
     given = sequences([100, 30, 100])
     wanted = engine.score(given)
     rows = []
-    logits = CausalModel.logits
-    monkeypatch.setattr(
-        CausalModel, "logits", lambda self, x: rows.append(len(x)) or logits(self, x)
-    )
-    monkeypatch.setattr(scoring, "CHUNK_ELEMENTS", 10 * VOCABULARY)
+    logits = head.Head.logits
+    monkeypatch.setattr(head.Head, "logits", lambda self, x: rows.append(len(x)) or logits(self, x))
+    monkeypatch.setattr(head, "CHUNK_ELEMENTS", 10 * VOCABULARY)
     monkeypatch.setattr(scoring, "GROUP_TOKENS", 128)
     for found, expected in zip(engine.score(given), wanted, strict=True):
         assert found == pytest.approx(expected, abs=1e-5)

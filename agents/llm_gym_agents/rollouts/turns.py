@@ -1,0 +1,67 @@
+"""What playing leaves behind: sampled turns, episodes, and a batch of both.
+
+Plain lists of plain things: they are pickled when a sampler plays in another process, and
+``batch`` makes tensors of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llm_gym.episodes import Trajectory
+
+
+class Turn(NamedTuple):
+    """What one turn added to an episode."""
+
+    episode: int
+    number: int
+    """Counted from 0."""
+    prompt_ids: list[int]
+    """New ids that the model read before replying: all of them in observation context."""
+    reply_ids: list[int]
+    log_probs: list[float]
+    finish: str
+    version: int
+    """Version of the weights that sampled it."""
+    new_sequence: bool = True
+    """Whether the model read the prompt by itself, and not after the turn before."""
+
+
+class Closing(NamedTuple):
+    """What the model would have read next in an episode that was cut: its value is taken there."""
+
+    ids: list[int]
+    new_sequence: bool
+
+
+class Rollout(NamedTuple):
+    """A batch of complete episodes, in id order."""
+
+    episodes: list[Trajectory]
+    turns: list[list[Turn]]
+    """Of each of the ``episodes``; at least one."""
+    closings: list[Closing | None]
+    """Of each of the ``episodes``; None where the rules ended it."""
+    unplayed: list[Trajectory]
+    """Named episodes without a single sampled turn: their environment failed at once, or the
+    first prompt did not fit."""
+    failures: list[str]
+    """What went wrong in environments, one sentence each."""
+    env_id: str | None = None
+
+    @property
+    def all_episodes(self) -> list[Trajectory]:
+        """Played or not, in id order."""
+        return sorted([*self.episodes, *self.unplayed], key=episode_id)
+
+    @property
+    def tokens(self) -> int:
+        """Sampled tokens."""
+        return sum(len(turn.reply_ids) for own in self.turns for turn in own)
+
+
+def episode_id(episode: Trajectory) -> int:
+    """Return the number that named an episode before it was played."""
+    assert isinstance(episode.episode_id, int)
+    return episode.episode_id

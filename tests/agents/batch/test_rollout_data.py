@@ -1,0 +1,54 @@
+"""``RolloutData``: batches that are put together are those that were assembled at once."""
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.pack import Packer
+from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
+from tests.agents.batch.made_rollouts import cut_at, rollouts
+
+
+def assert_same(one, other):
+    for name in RolloutData.__annotations__:
+        assert getattr(one, name).equal(getattr(other, name)), name
+        assert getattr(one, name).dtype == getattr(other, name).dtype, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(rollout=rollouts(), places=st.lists(st.integers(0, 6), max_size=4))
+def test_parts_put_together_are_the_batch_assembled_at_once(rollout, places):
+    whole = assemble(rollout)
+    parts = cut_at(rollout, [min(place, len(rollout.episodes)) for place in places])
+    together = RolloutData.cat([assemble(part) for part in parts])
+    assert_same(together, whole)
+    Packer(together)  # which checks that everything fits together
+
+
+@settings(max_examples=30, deadline=None)
+@given(rollout=rollouts())
+def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
+    data = assemble(rollout)
+    assert data.ids_S[data.position_T + 1].equal(data.action_T)
+    assert data.tokens == rollout.tokens == len(data.reward_T)
+    cut = [closing is not None for closing in rollout.closings]
+    assert (data.bootstrap_E != NO_POSITION).tolist() == cut
+    rewards = [reward for episode in rollout.episodes for reward in episode.rewards]
+    assert data.reward_T[data.turn_ends_T].tolist() == rewards
+
+
+@settings(max_examples=10, deadline=None)
+@given(rollout=rollouts())
+def test_what_a_sampler_sends_and_a_learner_gets_can_be_pickled(rollout):
+    again = pickle.loads(pickle.dumps(rollout))
+    assert again == rollout
+    assert_same(pickle.loads(pickle.dumps(assemble(again))), assemble(rollout))
+
+
+def test_nothing_cannot_be_put_together():
+    with pytest.raises(ConfigError, match="at least one part"):
+        RolloutData.cat([])
