@@ -1,13 +1,16 @@
 """Documentation runs: every Python block of every page, as printed."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import llm_gym
+from docs import draw_architecture
 from llm_gym.as_text.phrasebooks import registry
 
 ROOT = Path(__file__).parents[1]
@@ -16,7 +19,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text())]
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
     page, monkeypatch, tmp_path, capsys
 ):
@@ -39,7 +42,7 @@ def test_the_changelog_tops_out_at_this_version():
     assert not versions or versions[0] == llm_gym.__version__
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
@@ -49,3 +52,60 @@ def test_the_tables_of_the_readme_are_those_of_the_result_files():
     script = ROOT / "benchmarks" / "readme.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_picture_of_the_architecture_shows_the_imports_of_the_code():
+    drawn = json.loads((ROOT / "docs" / "images" / "architecture.json").read_text())
+    assert drawn == draw_architecture.derive(), "run: python docs/draw_architecture.py"
+
+
+def test_the_picture_finds_lazy_imports_and_those_for_types_and_leaves_out_none_but_errors():
+    found = draw_architecture.arrows("llm_gym_agents")
+    assert ("rollouts", "engines") in found  # LLMPolicy.from_pretrained, inside a function
+    assert ("trainer", "learn") in found
+    assert ("llm_gym", "text") not in found
+    assert not any("errors" in arrow or arrow[0] == arrow[1] for arrow in found)
+
+
+def test_the_first_screen_has_a_loop_of_six_lines_and_the_two_commands():
+    screen = (ROOT / "README.md").read_text().split("\n## ")[0]
+    assert "pip install" in screen
+    assert "make test" in screen
+    assert "make demo" in screen
+    assert "docs/images/demo.png" in screen
+    loop = BLOCK.search(screen)[1]
+    assert len([line for line in loop.splitlines() if line and "import" not in line]) == 6
+    assert len(screen.splitlines()) <= 60
+
+
+def test_the_commands_of_the_first_screen_are_targets():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    named = re.findall(r"`?make ([a-z-]+)", (ROOT / "README.md").read_text())
+    assert {"test", "demo"} <= set(named) <= set(targets)
+
+
+def test_what_a_public_project_has_is_there_and_says_what_the_code_says():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == llm_gym.__version__
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    assert ".ci/run" in [step.get("run") for step in workflow["jobs"]["all"]["steps"]]
+    forms = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+    asked = [yaml.safe_load(form.read_text()) for form in forms if form.stem != "config"]
+    assert asked
+    assert all(form["name"] and form["description"] and form["body"] for form in asked)
+
+
+def test_the_hooks_before_a_commit_run_what_make_runs():
+    made = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin")
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    entries = {hook["id"]: hook["entry"].split() for hook in hooks}
+    for name in ("ruff-format", "ruff-check", "mypy"):
+        assert " ".join(entries[name][:2]).removesuffix(" .") in made
+    for program in (words[1] for words in entries.values() if words[0].endswith("python")):
+        assert (ROOT / program).exists()
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
+    assert missing == ["README.md"]
