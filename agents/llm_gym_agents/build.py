@@ -22,6 +22,7 @@ from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
@@ -37,7 +38,6 @@ from llm_gym_agents.lm.packed_attention import read_again
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
-from llm_gym_agents.rollouts.sources import EnvSource, env_source
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
 

@@ -21,6 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
+from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
     build_sampler,
@@ -47,7 +48,6 @@ from llm_gym_agents.learn.schedule import Curriculum, learning_rate_factor
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
 from llm_gym_agents.rollouts.rewards import settle_rewards
-from llm_gym_agents.rollouts.sources import EnvSource
 from llm_gym_agents.rollouts.tasks import greedy_tasks, held_out_tasks, training_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics

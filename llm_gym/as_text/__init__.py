@@ -1,6 +1,19 @@
 """Any Gymnasium environment as a text environment."""
 
-from llm_gym.as_text.ensure import ensure_text, make_text, speaks_text, split_settings
+from llm_gym.as_text.ensure import (
+    ensure_text,
+    make_text,
+    speaks_text,
+    split_settings,
+    text_source,
+)
 from llm_gym.as_text.wrapper import AsText
 
-__all__ = ["AsText", "ensure_text", "make_text", "speaks_text", "split_settings"]
+__all__ = [
+    "AsText",
+    "ensure_text",
+    "make_text",
+    "speaks_text",
+    "split_settings",
+    "text_source",
+]

@@ -1,10 +1,10 @@
-"""Text, whatever was handed over: ``ensure_text`` for an environment, ``make_text`` for an id."""
+"""Text, whatever was handed over: ``ensure_text`` for an environment, ``make_text`` to make one."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +16,7 @@ from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import as_gym
 from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.sources import EnvSource, build_env, env_source
 
 
 def speaks_text(env: gym.Env[Any, Any]) -> bool:
@@ -52,14 +53,35 @@ def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
     return made
 
 
-def make_text(env_id: str, **settings: Any) -> gym.Env[str, str]:
-    """Return the environment ``env_id``, in text.
+def make_text(env: EnvSource, **settings: Any) -> gym.Env[str, str]:
+    """Return an environment of ``env``, in text.
 
     ``settings`` are the environment's own, or those of ``AsText``: see ``split_settings``.
     """
-    spec = find_spec(env_id)
-    own, words = split_settings(spec, settings)
-    return ensure_text(gym.make(spec, **own), **words)
+    source, own, words = _split(env, settings)
+    return ensure_text(build_env(source, own), **words)
+
+
+def text_source(
+    env: EnvSource, settings: Mapping[str, Any]
+) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any]]:
+    """Return a source of text environments and the arguments of ``make_vec`` for it.
+
+    An environment that does not speak text is put into ``AsText``, innermost of all wrappers; the
+    settings of ``AsText`` among ``settings`` go there.
+    """
+    source, own, words = _split(env, settings)
+    speak = functools.partial(ensure_text, **words)
+    return source, {**own, "wrappers": [speak, *own.get("wrappers", ())]}
+
+
+def _split(
+    env: EnvSource, settings: Mapping[str, Any]
+) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any], dict[str, Any]]:
+    source = env_source(env)
+    if isinstance(source, str):
+        source = find_spec(source)
+    return source, *split_settings(source, settings)
 
 
 def split_settings(

@@ -11,9 +11,9 @@ from pathlib import Path
 from llm_gym.cli.common import import_modules, make, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
 from llm_gym.endpoint import Backoff, EndpointError, Interrupted, Prices, ServedEvaluation, play
-from llm_gym.endpoint.play import EnvSource
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.sources import EnvSource
 
 
 def main(argv: Sequence[str]) -> int:

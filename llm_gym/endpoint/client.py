@@ -18,6 +18,7 @@ from llm_gym.endpoint.errors import ContextFullError, EndpointError, StoppedErro
 from llm_gym.endpoint.http_json import HTTPError, JsonHTTP, split_url
 from llm_gym.endpoint.key import OWN, find_key
 from llm_gym.endpoint.retry import Backoff, jitter, passes, retry_after
+from llm_gym.endpoint.usage import Usage
 from llm_gym.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -41,18 +42,6 @@ class Reply(NamedTuple):
     """None where the server does not say."""
     tokens_out: int | None
     finish: str
-
-
-class Usage(NamedTuple):
-    """What was asked of a server until now."""
-
-    requests: int = 0
-    """Answered ones."""
-    retries: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    uncounted: int = 0
-    """Replies whose tokens the server did not count."""
 
 
 class ChatClient:

@@ -14,7 +14,15 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.errors import ContextFullError
 from llm_gym.episodes import Trajectory
-from llm_gym.episodes.play import add_turn, begin_record
+from llm_gym.episodes.describe import begin, describe_env
+from llm_gym.episodes.writer import (
+    add_failure,
+    add_turn,
+    address,
+    close_record,
+    cut_record,
+    open_record,
+)
 from llm_gym.errors import ConfigError, LLMGymError
 
 _log = logging.getLogger(__name__)
@@ -51,7 +59,7 @@ class Conversation:
         """
         replies: list[Reply] = []
         try:
-            episode = begin_record(env, *env.reset(seed=seed, options=options), seed, options)
+            episode = open_record(begin(env, seed, options), describe_env(env), seed, options)
         except LLMGymError:  # a setting that no episode can honour
             raise
         except Exception as error:  # noqa: BLE001 - other people's environments raise anything
@@ -59,7 +67,7 @@ class Conversation:
             episode = Trajectory(seed=seed, options=options)
             episode.stop_reason = StopReason.ERROR
         else:
-            self._address(episode)
+            address(episode, self.system_prompt)
             replies = self._talk(env, episode, number)
         episode.episode_id = episode.group = number
         episode.policy = self.client.model
@@ -68,9 +76,7 @@ class Conversation:
             "tokens_out": [reply.tokens_out for reply in replies],
             "finish": [reply.finish for reply in replies],
         }
-        if not any(episode.moves):
-            episode.moves = []  # the environment does not say how it understood an action
-        return episode
+        return close_record(episode)
 
     def _talk(self, env: gym.Env[str, str], episode: Trajectory, number: int) -> list[Reply]:
         replies: list[Reply] = []
@@ -79,23 +85,16 @@ class Conversation:
                 asked = self._shown(episode.messages)
                 reply = self.client.reply(asked, reply_seed(self.run_seed, number, len(replies)))
             except ContextFullError:
-                _cut(episode, StopReason.CONTEXT)
+                cut_record(episode, StopReason.CONTEXT)
                 break
             replies.append(reply)
             try:
                 step = env.step(reply.text)
             except Exception as error:  # noqa: BLE001 - as above
-                info = {"stop_reason": StopReason.ERROR, "error": _report(number, error)}
-                step = (episode.states[-1], 0.0, False, True, info)
-            add_turn(env, episode, reply.text, step)
+                add_failure(episode, reply.text, _report(number, error))
+            else:
+                add_turn(episode, reply.text, step)
         return replies
-
-    def _address(self, episode: Trajectory) -> None:
-        """Put what we were given to say in the place of the rules."""
-        if self.system_prompt is None:
-            return
-        said = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
-        episode.messages = said + [each for each in episode.messages if each["role"] != "system"]
 
     def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         if self.context == "history":
@@ -111,12 +110,6 @@ def reply_seed(run: int, episode: int, turn: int) -> int:
     """
     name = f"reply {run}/{episode}/{turn}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest(), "big") >> 1
-
-
-def _cut(episode: Trajectory, reason: StopReason) -> None:
-    episode.stop_reason = reason
-    if episode.dones:
-        episode.dones[-1] = episode.truncated[-1] = True
 
 
 def _report(number: int, error: Exception) -> str:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from llm_gym.endpoint.result import ServedEvaluation
 from llm_gym.errors import LLMGymError
-
-if TYPE_CHECKING:
-    from llm_gym.endpoint.result import ServedEvaluation
 
 
 class EndpointError(LLMGymError, ConnectionError):

@@ -15,7 +15,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.as_text import ensure_text, make_text
+from llm_gym.as_text import make_text
 from llm_gym.endpoint.client import ChatClient
 from llm_gym.endpoint.conversation import Context, Conversation
 from llm_gym.endpoint.errors import EndpointError, Interrupted, StoppedError
@@ -23,10 +23,10 @@ from llm_gym.endpoint.result import Prices, ServedEvaluation
 from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import cannot_build
+from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.wrappers import EpisodeLimits
 
 _JOIN_S = 5.0
-EnvSource = str | Callable[[], gym.Env[str, str]]
 
 
 def play(
@@ -53,8 +53,9 @@ def play(
     fails for good (``EndpointError``): in ``records``, and in the ``result`` of the exception.
 
     Args:
-        env: An id, or a function that makes an environment. One that does not speak text is
-            played through ``AsText``.
+        env: An id, a spec, a function that makes an environment, or an environment, which is
+            rebuilt from its spec or copied. One that does not speak text is played through
+            ``AsText``.
         url: Of an OpenAI-compatible API, such as ``http://127.0.0.1:8000/v1``.
         model: The name that the model is served under.
         episodes: Episode ``i`` has the seed ``seed + i``.
@@ -203,14 +204,16 @@ def _maker(
     if not isinstance(env, str) and settings:
         raise ConfigError(f"env_kwargs are for an id, got {dict(settings)} for {env!r}")
 
+    source = env_source(env)
+
     def make() -> gym.Env[str, str]:
-        if not isinstance(env, str):
-            made = ensure_text(env())
+        if not isinstance(source, str):
+            made = make_text(source)
         else:
             try:
-                made = make_text(env, **{"rules": "system", **settings})
+                made = make_text(source, **{"rules": "system", **settings})
             except (gym.error.Error, ImportError, TypeError) as error:
-                raise cannot_build(env, error) from error
+                raise cannot_build(source, error) from error
         return made if max_turns is None else EpisodeLimits(made, max_turns=max_turns)
 
     return make

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_gym.core.outcome import StopReason
-from llm_gym.endpoint.client import Usage
+from llm_gym.endpoint.usage import Usage
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 

@@ -24,6 +24,9 @@ from llm_gym.errors import RecordError
 SCHEMA = 1
 """Version of the written record. A reader refuses what is newer than itself."""
 
+ENV_REWARDS = "env_rewards"
+"""In ``extra``: what the environment gave, where ``rewards`` are somebody else's."""
+
 _STOP_REASONS = frozenset(StopReason)
 _PER_TURN = ("rewards", "dones", "infos", "moves", "terminated", "truncated")
 

@@ -16,7 +16,9 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.outcome import TERMINAL, StopReason
-from llm_gym.episodes.record import Trajectory
+from llm_gym.episodes.describe import begin, describe_env
+from llm_gym.episodes.record import ENV_REWARDS, Trajectory
+from llm_gym.episodes.writer import add_turn, open_record
 from llm_gym.errors import RecordError
 
 _MAX_SHOWN = 100
@@ -76,28 +78,40 @@ def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
         raise RecordError("the record has no seed, so nothing says which episode it is")
     if any(info.get("tool_call") for info in episode.infos):
         raise RecordError("some turns were played by tools outside the environment")
-    observation, _ = env.reset(seed=episode.seed, options=episode.options)
-    if difference := _differs("first observation", observation, _at(episode.states, 0)):
+    again = open_record(begin(env, episode.seed, episode.options), describe_env(env))
+    if difference := _differs("instance", again.instance_id, episode.instance_id):
         return difference
-    over = False
-    for turn, action in enumerate(episode.actions):
-        if over:
+    if difference := _differs("first observation", again.states[0], _at(episode.states, 0)):
+        return difference
+    for turn, action in enumerate(_played(episode)):
+        if again.dones and again.dones[-1]:
             return f"turn {turn}: the episode is over, and was not"
-        observation, reward, terminated, truncated, info = env.step(action)
-        over = terminated or truncated
-        wanted = {
-            "observation": (observation, _at(episode.states, turn + 1)),
-            "reward": (float(reward), _at(episode.rewards, turn)),
-            "move": (info.get("move"), _at(episode.moves, turn)),
-            "end (terminated)": (bool(terminated), _at(episode.terminated, turn)),
-            "cut (truncated)": (bool(truncated), _cut(episode, turn)),
-        }
-        for name, (now, then) in wanted.items():
-            if difference := _differs(name, now, then):
-                return f"turn {turn}: {difference}"
-    if over and not (episode.dones and episode.dones[-1]):
+        add_turn(again, action, env.step(action))
+        if difference := _turn_differs(again, episode, turn):
+            return f"turn {turn}: {difference}"
+    if again.dones and again.dones[-1] and not (episode.dones and episode.dones[-1]):
         return "the episode is over, and was not"
     return ""
+
+
+def _played(episode: Trajectory) -> list[str]:
+    """Return the actions that the environment answered: one that it failed at was the last."""
+    failed = bool(episode.infos) and "error" in episode.infos[-1]
+    ended = failed and episode.stop_reason == StopReason.ERROR
+    return episode.actions[:-1] if ended else episode.actions
+
+
+def _turn_differs(again: Trajectory, episode: Trajectory, turn: int) -> str:
+    rewards = (episode.extra or {}).get(ENV_REWARDS, episode.rewards)
+    compared = {
+        "observation": (again.states[turn + 1], _at(episode.states, turn + 1)),
+        "reward": (again.rewards[turn], _at(rewards, turn)),
+        "move": (again.moves[turn], _at(episode.moves, turn)),
+        "end (terminated)": (again.terminated[turn], _at(episode.terminated, turn)),
+        "cut (truncated)": (again.truncated[turn], _cut(episode, turn)),
+    }
+    found = (_differs(name, now, then) for name, (now, then) in compared.items())
+    return next(filter(None, found), "")
 
 
 def _at(column: list[Any], turn: int) -> Any:
@@ -128,7 +142,9 @@ def _differs(name: str, now: Any, then: Any) -> str:
 def _untrusted(spec: EnvSpec) -> str:
     """Return what in ``spec`` is not known to be harmless, or nothing."""
     known = gym.registry.get(spec.id)
-    if known is None or known.entry_point != spec.entry_point or spec.vector_entry_point:
+    vector = None if known is None else known.vector_entry_point
+    strange = spec.vector_entry_point not in (None, vector)
+    if known is None or known.entry_point != spec.entry_point or strange:
         return f"{spec.id} is not registered, or as something else than {spec.entry_point}"
     if setting := _risky(spec.kwargs):
         return f"the setting {setting} may do anything"

@@ -10,13 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from llm_gym.core.formats import drop_thinking
 from llm_gym.errors import ConfigError
-
-if TYPE_CHECKING:
-    from llm_gym.tools.definition import ToolDefinition
+from llm_gym.parsing.definition import ToolDefinition
 
 MAX_CHARS = 1_000_000
 MAX_CALLS = 32

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_gym.parsing.base import MAX_CALLS, ToolCall
+from llm_gym.parsing.definition import ToolDefinition
 from llm_gym.parsing.json_text import Broken, dump, read_json
-
-if TYPE_CHECKING:
-    from llm_gym.tools.definition import ToolDefinition
 
 _NAMES = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input")

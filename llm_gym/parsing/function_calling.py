@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llm_gym.errors import ConfigError
 from llm_gym.parsing.base import ActionParser, Parsed, ToolCall
 from llm_gym.parsing.calls import example_call, list_tools
+from llm_gym.parsing.definition import ToolDefinition
 from llm_gym.parsing.styles import STYLES
-
-if TYPE_CHECKING:
-    from llm_gym.tools.definition import ToolDefinition
 
 
 class FunctionCallingParser(ActionParser):

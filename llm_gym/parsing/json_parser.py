@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llm_gym.parsing.base import ActionParser, Parsed, ToolCall, broken
 from llm_gym.parsing.calls import (
@@ -13,10 +12,8 @@ from llm_gym.parsing.calls import (
     read_calls,
     write_call,
 )
+from llm_gym.parsing.definition import ToolDefinition
 from llm_gym.parsing.json_text import Found, dump, find_json
-
-if TYPE_CHECKING:
-    from llm_gym.tools.definition import ToolDefinition
 
 _HOW = 'Write it as {"tool": "name", "args": {...}}'
 

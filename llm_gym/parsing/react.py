@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llm_gym.errors import ConfigError
 from llm_gym.parsing.base import ActionParser, Parsed, ToolCall, broken
 from llm_gym.parsing.calls import example_call, list_tools
+from llm_gym.parsing.definition import ToolDefinition
 from llm_gym.parsing.json_text import Broken, dump, read_json
-
-if TYPE_CHECKING:
-    from llm_gym.tools.definition import ToolDefinition
 
 _LABEL = re.compile(
     r"^[ \t]*\**(thought|action input|action|final answer|observation)\**[ \t]*:\**",

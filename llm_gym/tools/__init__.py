@@ -4,7 +4,7 @@ from llm_gym.tools.calling import ToolResult
 from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError, tool
 from llm_gym.tools.environment import EnvironmentStepTool
 from llm_gym.tools.finish import FinishTool
-from llm_gym.tools.manager import MultiTurnManager, Turn
+from llm_gym.tools.manager import MultiTurnManager, ToolTurn
 from llm_gym.tools.named import as_registry, get_tool
 from llm_gym.tools.registry import ToolCounts, ToolRegistry
 
@@ -19,7 +19,7 @@ __all__ = [
     "ToolError",
     "ToolRegistry",
     "ToolResult",
-    "Turn",
+    "ToolTurn",
     "as_registry",
     "get_tool",
     "tool",

@@ -23,7 +23,7 @@ MOVE = "environment_step"
 
 
 @dataclass
-class Turn:
+class ToolTurn:
     """One reply and what came of it."""
 
     number: int
@@ -92,7 +92,7 @@ class MultiTurnManager:
             raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
         self.registry, self.parser = registry, get_parser(parser)
         self.max_turns, self.max_calls = max_turns, check_budget("max_calls", max_calls)
-        self.history: list[Turn] = []
+        self.history: list[ToolTurn] = []
         self._own_env, self._spent = env, 0
         self._bind(env)
 
@@ -112,12 +112,14 @@ class MultiTurnManager:
         """Whether the episode is over."""
         return bool(self.history) and self.history[-1].done
 
-    def step(self, model_output: str, observation: str | tuple[str, dict[str, Any]] = "") -> Turn:
+    def step(
+        self, model_output: str, observation: str | tuple[str, dict[str, Any]] = ""
+    ) -> ToolTurn:
         """Deal with a reply to ``observation``, which may be what ``env.reset()`` returned."""
         if self.done:
             raise ConfigError("the episode is over; call reset() before the next step")
         read = observation[0] if isinstance(observation, tuple) else observation
-        turn = Turn(len(self.history), read, model_output)
+        turn = ToolTurn(len(self.history), read, model_output)
         parsed = self.parser.parse(model_output)
         turn.thought = parsed.thought
         if is_call(parsed, self.registry):
@@ -165,7 +167,7 @@ class MultiTurnManager:
         tools = self.registry.tools.values()
         return [tool for tool in tools if isinstance(tool, EnvironmentStepTool)]
 
-    def _play(self, turn: Turn, move: str) -> None:
+    def _play(self, turn: ToolTurn, move: str) -> None:
         assert self.env is not None
         turn.step = play(self.env, move)
         turn.tool_call = ToolResult(MOVE, {"action": move}, True, turn.step.observation)
@@ -176,7 +178,7 @@ class MultiTurnManager:
         success = all(one.success for one in results)
         return ToolResult(names, arguments, success, feedback(self.parser, results))
 
-    def _is_over(self, turn: Turn) -> bool:
+    def _is_over(self, turn: ToolTurn) -> bool:
         if turn.step is not None and (turn.step.terminated or turn.step.truncated):
             return True
         if turn.answer is not None and self.env is None:

@@ -6,7 +6,7 @@ what comes back into Gymnasium's layout.
 """
 
 from llm_gym.vector.local_rows import RowsError
-from llm_gym.vector.make import EnvSource, make_vec
+from llm_gym.vector.make import make_vec
 from llm_gym.vector.text_vector_env import StepResult, TextVectorEnv
 
-__all__ = ["EnvSource", "RowsError", "StepResult", "TextVectorEnv", "make_vec"]
+__all__ = ["RowsError", "StepResult", "TextVectorEnv", "make_vec"]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 
+from llm_gym.episodes.describe import begin, describe_env
 from llm_gym.errors import ConfigError, WorkerError
 
 TextualEnv = gym.Env[str, str]
@@ -127,6 +128,11 @@ def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
     return observation, 0.0, False, False, info
 
 
+def _begin(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
+    beginning = begin(env, **arguments)
+    return beginning.observation, 0.0, False, False, beginning
+
+
 def _call(env: TextualEnv, argument: tuple[str, Sequence[Any], Mapping[str, Any]]) -> Any:
     name, args, kwargs = argument
     found = env.get_wrapper_attr(name)
@@ -141,13 +147,19 @@ def _describe(env: TextualEnv, _: None) -> Any:
     return env.observation_space, env.action_space, env.metadata, env.render_mode
 
 
+def _about(env: TextualEnv, _: None) -> Any:
+    return describe_env(env)
+
+
 _OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
     "step": _step,
     "step, reset when over": _step_and_reset,
     "reset": _reset,
+    "begin": _begin,
     "call": _call,
     "set": _set,
     "describe": _describe,
+    "about": _about,
 }
 
 

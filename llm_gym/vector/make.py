@@ -1,6 +1,6 @@
 """``make_vec``: many text environments as one vector environment.
 
-The environments come from a registered id, an ``EnvSpec`` or a factory of your own. What is
+The environments come from a registered id, an ``EnvSpec``, a factory or an environment. What is
 returned, and how to use it, is told in ``text_vector_env``.
 """
 
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.errors import ConfigError
-from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.local_rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv
 
-EnvSource = str | EnvSpec | Callable[..., TextualEnv]
 Wrap = Callable[[TextualEnv], TextualEnv]
 
 
@@ -39,8 +37,8 @@ def make_vec(
 
     Args:
         id: A registered id (``module:id`` imports the module first), an ``EnvSpec``, an
-            environment class or another factory, or a list with one of these for each row.
-            What makes a ``BaseEnvironment`` is adapted.
+            environment class or another factory, an environment, which is rebuilt from its spec
+            or copied, or a list with one of these for each row. A ``BaseEnvironment`` is adapted.
         n: Number of environments: by default as many as the list has, or 1.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
         workers: Processes to spread the environments over. 0 keeps them in this one, which is
@@ -82,31 +80,16 @@ def make_vec(
 
 def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
     """Return a factory as it is, and an id as a spec that means the same in every process."""
+    source = env_source(source)
     if isinstance(source, str):
-        module, _, name = source.rpartition(":")
-        if module:
-            importlib.import_module(module)
-        source = gym.spec(name)
-    if isinstance(source, EnvSpec):
-        return copy.deepcopy(source)
-    if not callable(source):
-        raise ConfigError(
-            f"make_vec takes an id, an EnvSpec, a factory or a list of these, got {source!r}"
-        )
-    factory: Callable[..., TextualEnv] = source
-    return factory
+        source = find_spec(source)
+    return copy.deepcopy(source) if isinstance(source, EnvSpec) else source
 
 
 def _make(
     source: EnvSpec | Callable[..., Any], wrappers: Sequence[Wrap], kwargs: dict[str, Any]
 ) -> TextualEnv:
-    if isinstance(source, EnvSpec):
-        env = gym.make(source, **kwargs)
-    elif isinstance(source, type) and issubclass(source, BaseEnvironment) and not kwargs:
-        env = as_gym(source)  # which knows how to build one without a config
-    else:
-        env = source(**kwargs)
-        env = as_gym(env) if isinstance(env, BaseEnvironment) else env
+    env = build_env(source, kwargs)
     for wrap in wrappers:
         env = wrap(env)
     return env

@@ -8,14 +8,15 @@ that answers some rows sooner than others. Jobs run in this process (``rows``) o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, SupportsFloat, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from llm_gym.episodes.describe import Beginning
 from llm_gym.errors import ConfigError
 from llm_gym.vector.checks import (
     batch_text,
@@ -38,6 +39,7 @@ from llm_gym.vector.local_rows import (
 
 StepResult = tuple[str, SupportsFloat, bool, bool, Info]
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 # Why a row cannot be stepped, in words that follow its name. Empty while its episode goes on.
 _NOT_BEGUN, _OVER = "has not begun", "is over"
 _STEP_AND_RESET = "step, reset when over"
@@ -176,16 +178,31 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
         This also revives rows that raised, and starts a worker that hung or died again.
         """
+        return self._reset_rows("reset", seeds, options, lambda answer: (answer[0], answer[-1]))
+
+    def begin_rows(
+        self, seeds: Mapping[int, int | None], options: dict[str, Any] | None = None
+    ) -> dict[int, Beginning]:
+        """Do the same, and return all that a record of the episode begins with."""
+        return self._reset_rows("begin", seeds, options, lambda answer: answer[-1])
+
+    def _reset_rows(
+        self,
+        operation: str,
+        seeds: Mapping[int, int | None],
+        options: dict[str, Any] | None,
+        read: Callable[[Any], T],
+    ) -> dict[int, T]:
         for row in seeds:
             self._check_row(row)
-        jobs = [(row, "reset", {"seed": s, "options": options}) for row, s in seeds.items()]
+        jobs = [(row, operation, {"seed": s, "options": options}) for row, s in seeds.items()]
         try:
             answers = self._run(jobs)
         except RowsError as error:
-            error.results = {row: (one[0], one[-1]) for row, one in error.results.items()}
+            error.results = {row: read(one) for row, one in error.results.items()}
             raise
-        self._note(dict(zip(seeds, answers, strict=True)), "reset")
-        return {row: (text, info) for row, (text, *_, info) in zip(seeds, answers, strict=True)}
+        self._note(dict(zip(seeds, answers, strict=True)), operation)
+        return {row: read(one) for row, one in zip(seeds, answers, strict=True)}
 
     # --- the environments themselves -----------------------------------------------------
 
@@ -195,6 +212,10 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         if isinstance(self._rows, LocalRows):
             return self._rows.envs
         raise AttributeError("the environments are in workers: use call, get_attr and set_attr")
+
+    def describe_envs(self) -> list[dict[str, Any]]:
+        """Return what the record of an episode says about the environment of each row."""
+        return self._run([(row, "about", None) for row in range(self.num_envs)])
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return ``env.name(*args, **kwargs)`` of each row, or ``env.name`` if not callable."""
@@ -231,7 +252,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         answers, failures = self._rows.run(jobs)
         if not failures:
             return answers
-        playing = bool(jobs) and jobs[0][1] not in ("call", "set", "describe")
+        playing = bool(jobs) and jobs[0][1] not in ("call", "set", "describe", "about")
         for row, failure in failures.items():
             if playing or failure.lost:
                 self._waiting[row] = failure.what

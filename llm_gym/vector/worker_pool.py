@@ -131,7 +131,7 @@ class WorkerPool:
         messages = {worker: dumps(share) for worker, share in shares.items()}
         gone = [worker for worker in shares if not worker.alive]
         failures = self._start(
-            worker for worker in gone if any(job[1] == "reset" for job in shares[worker])
+            worker for worker in gone if any(job[1] in ("reset", "begin") for job in shares[worker])
         )
         for worker in gone:
             if not worker.alive:

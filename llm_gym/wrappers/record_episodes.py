@@ -9,7 +9,8 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.episodes import EpisodeWriter, Trajectory
-from llm_gym.episodes.play import add_turn, begin_record
+from llm_gym.episodes.describe import begin, describe_env
+from llm_gym.episodes.writer import add_turn, close_record, open_record
 from llm_gym.errors import ConfigError
 
 
@@ -61,16 +62,16 @@ class RecordEpisodes(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         self._abandon()
         if seed is None:
             seed = int(self.env.unwrapped.np_random.integers(2**31))
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._episode = begin_record(self.env, observation, info, seed, options)
+        beginning = begin(self.env, seed, options)
+        self._episode = open_record(beginning, describe_env(self.env), seed, options)
         self._episode.policy = self.policy
-        return observation, info
+        return beginning.observation, dict(beginning.info)
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play ``action``, add it to the record, and write the record if it is complete."""
         step = self.env.step(action)
         if self._episode is not None:
-            add_turn(self.env, self._episode, action, step)
+            add_turn(self._episode, action, step)
             if self._episode.dones[-1]:
                 self._write(self._episode)
                 self._episode = None
@@ -93,8 +94,6 @@ class RecordEpisodes(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         self._episode = None
 
     def _write(self, episode: Trajectory) -> None:
-        if not any(episode.moves):
-            episode.moves = []  # the environment does not say how it understood an action
         if self._writer is None:
             self._writer = EpisodeWriter(self.path)
-        self._writer.write(episode)
+        self._writer.write(close_record(episode))

@@ -122,7 +122,7 @@ def test_a_move_that_the_environment_reports_is_recorded() -> None:
     episode = play_episode(Parrot(), lambda observation: " polly ")
     assert episode.moves == ["polly"]
     assert episode.env_id == f"{__name__}:Parrot"
-    assert (episode.terminated, episode.truncated) == ([True], [True])
+    assert (episode.terminated, episode.truncated) == ([True], [False]), "an end is no cut as well"
     assert episode.stop_reason is StopReason.FINISHED
     assert reread(episode) == episode
 
@@ -130,7 +130,7 @@ def test_a_move_that_the_environment_reports_is_recorded() -> None:
 def test_observations_that_are_not_text_are_refused() -> None:
     env = Parrot()
     env.observation = np.zeros(2)
-    with pytest.raises(ContractError, match=r"needs text observations, .* gave ndarray"):
+    with pytest.raises(ContractError, match=r"need text observations, .* gave ndarray"):
         play_episode(env, lambda observation: "x")
 
 

@@ -1,29 +1,36 @@
 """Conversations and episodes for people who want neither TorchRL nor a trainer.
 
 ``MultiTurnInferenceEngine`` holds one conversation, a turn at a time, or plays one episode.
-``MultiTurnChatHarness`` plays many episodes of an environment side by side. Both keep what was
-sampled as token ids and tokenise only what is new, as ``LLMPolicy`` does.
+``MultiTurnChatHarness`` plays many episodes of an environment side by side. Episodes are played as
+everywhere, by pool, policy and collector.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.as_text import ensure_text
+from llm_gym.as_text import ensure_text, make_text
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment
+from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.tools import MultiTurnManager
+from llm_gym.wrappers import EpisodeLimits
+from llm_gym_agents.compat.harness_env import Assisted, Introduced, ToolManager
 from llm_gym_agents.compat.inference import BaseInferenceEngine
-from llm_gym_agents.compat.side_by_side import Talk, ToolManager, play_side_by_side
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
-from llm_gym_agents.rollouts.sources import EnvSource, env_source
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.records import episode_tokens
+from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.conversation import Conversation
 
 MAX_TURNS = 5
 
@@ -64,24 +71,29 @@ class MultiTurnInferenceEngine:
         self.enable_tools = enable_tools
         self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
         self.seed = secrets.randbits(63) if seed is None else seed
-        self._talk: Talk | None = None
+        self._talk: Conversation | None = None
+        self._messages: list[dict[str, str]] = []
         self._begun = 0
 
     @property
     def messages(self) -> list[dict[str, str]]:
         """The conversation so far, as roles and contents."""
-        return self._need_talk().messages
+        self._need_talk()
+        return self._messages
 
     def start_conversation(self, prompt: str) -> None:
         """Begin a new conversation with what the user says first."""
-        self._talk = Talk(self.chat)
+        self._talk = Conversation(self.chat)
         self._talk.open(self.system_prompt, prompt)
+        said = [("system", self.system_prompt), ("user", prompt)]
+        self._messages = [_message(*one) for one in said if one != ("system", "")]
         self._begun += 1
         self._reset_tools()
 
     def observe(self, text: str) -> None:
         """Say what the model reads before its next reply."""
         self._need_talk().hear(text)
+        self._messages.append(_message("user", text))
 
     def step(self, max_tokens: int = 256, temperature: float = 0.7, top_p: float = 0.9) -> str:
         """Return the model's reply.
@@ -90,7 +102,7 @@ class MultiTurnInferenceEngine:
         the next ``step`` goes on from it.
         """
         talk = self._need_talk()
-        if talk.replied:
+        if self._messages[-1]["role"] == "assistant":
             raise ConfigError("the model has just replied; call observe before the next step")
         if talk.turns >= self.max_turns:
             raise ConfigError(
@@ -100,14 +112,15 @@ class MultiTurnInferenceEngine:
         sampling = Sampling(max_tokens, temperature, top_p, stop_ids=self.chat.stop_ids)
         seed = request_seed(self.seed, self._begun, talk.turns)
         done = self.engine.engine.generate([Request(talk.ids, sampling, seed)])[0]
-        before = talk.messages[-1]["content"]
-        reply = talk.say(done)
+        talk.say(done.ids)
+        before, reply = self._messages[-1]["content"], self.chat.text_of(done.ids)
+        self._messages.append(_message("assistant", reply))
         if self.enable_tools and self.tool_manager is not None:
             if getattr(self.tool_manager, "done", False):
                 self._reset_tools()  # the user has asked something else since
             turn = self.tool_manager.step(reply, before)
             if turn.tool_call is not None and not getattr(turn, "done", False):
-                talk.hear(str(turn.tool_call.result))
+                self.observe(str(turn.tool_call.result))
         return reply
 
     def format_conversation(self) -> str:
@@ -141,22 +154,16 @@ class MultiTurnInferenceEngine:
         """
         env, own = _one(environment)
         self._reset_tools(env)
-        try:
-            record = play_side_by_side(
-                self.engine.engine,
-                self.chat,
-                [env],
-                [initial_prompt],
-                system_prompt=self.system_prompt,
-                max_turns=self.max_turns if max_turns is None else _check_turns(max_turns),
-                sampling=Sampling(max_tokens, temperature, top_p),
-                seed=_draw(seed),
-                run_seed=self.seed,
-                tools=self.tool_manager if self.enable_tools else None,
-            )[0]
-        finally:
-            if own:
-                env.close()
+        tools = self.tool_manager if self.enable_tools else None
+        assisted = env if tools is None else Assisted(env, tools)
+        record = _play(
+            self.engine,
+            [Introduced(assisted, self.system_prompt, initial_prompt, own=own)],
+            max_turns=self.max_turns if max_turns is None else _check_turns(max_turns),
+            sampling=Sampling(max_tokens, temperature, top_p),
+            seed=_draw(seed),
+            run_seed=self.seed,
+        )[0]
         if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
             record.extra = {"tools": self.tool_manager.episode_summary()}
         return record
@@ -165,7 +172,7 @@ class MultiTurnInferenceEngine:
         if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
             self.tool_manager.reset(*env)
 
-    def _need_talk(self) -> Talk:
+    def _need_talk(self) -> Conversation:
         if self._talk is None:
             raise ConfigError("there is no conversation yet; begin one with start_conversation")
         return self._talk
@@ -210,40 +217,67 @@ class MultiTurnChatHarness:
     def run_episode(self, initial_prompt: str) -> dict[str, Any]:
         """Play one episode, in the environment itself if it was given as an object."""
         env, own = _one(self.environment)
-        try:
-            return self._run([env], [initial_prompt])[0]
-        finally:
-            if own:
-                env.close()
+        return self._run([Introduced(env, self.system_prompt, initial_prompt, own=own)])[0]
 
     def run_batch(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
         """Play an episode for each prompt, all at once, each in an environment of its own."""
         source = env_source(self.environment)
-        envs: list[gym.Env[str, str]] = []
+        envs: list[Introduced] = []
         try:
-            for _ in prompts:
-                envs.append(_make(source))
-            return self._run(envs, prompts)
-        finally:
+            for prompt in prompts:
+                made = make_text(source)
+                envs.append(Introduced(made, self.system_prompt, prompt, own=True))
+        except BaseException:
             for env in envs:
                 env.close()
+            raise
+        return self._run(envs)
 
-    def _run(
-        self, envs: Sequence[gym.Env[str, str]], prompts: Sequence[str]
-    ) -> list[dict[str, Any]]:
+    def _run(self, envs: Sequence[Introduced]) -> list[dict[str, Any]]:
         seed = _draw(self.seed)
-        records = play_side_by_side(
-            self.engine.engine,
-            self.chat,
+        records = _play(
+            self.engine,
             envs,
-            prompts,
-            system_prompt=self.system_prompt,
             max_turns=self.max_turns,
             sampling=self.sampling,
             seed=seed,
             run_seed=seed,
         )
-        return [_as_dict(prompt, record) for prompt, record in zip(prompts, records, strict=True)]
+        return [_as_dict(env.prompt, record) for env, record in zip(envs, records, strict=True)]
+
+
+def _play(
+    engine: BaseInferenceEngine,
+    envs: Sequence[Introduced],
+    *,
+    max_turns: int,
+    sampling: Sampling,
+    seed: int,
+    run_seed: int,
+) -> list[Trajectory]:
+    """Play one episode in each environment, close those that are ours, and return the records.
+
+    Episode ``i`` has the seed ``seed + i``. One whose next prompt leaves no room for a reply is cut
+    (``context``), and so is one that is not over after ``max_turns`` (``max_steps``), or whose
+    environment raises (``error``).
+    """
+    if not envs:
+        return []
+    policy = LLMPolicy(
+        engine.engine,
+        ChatFormat.from_tokenizer(engine.tokenizer),
+        sampling=sampling,
+        run_seed=run_seed,
+    )
+    rows = iter([EpisodeLimits(env, max_turns=max_turns) for env in envs])
+    with closing(EpisodeCollector(TextEnvPool(rows.__next__, len(envs)), policy)) as collector:
+        rollout = collector.collect([EpisodeTask(at, seed + at, at) for at in range(len(envs))])
+    for at, episode in enumerate(rollout.episodes):
+        episode.tokens = episode_tokens(rollout.data, at)
+    records = sorted([*rollout.episodes, *rollout.unplayed], key=lambda one: int(one.group or 0))
+    for env, record in zip(envs, records, strict=True):
+        record.states[:1] = [env.first] if record.states else []
+    return records
 
 
 def _as_dict(prompt: str, record: Trajectory) -> dict[str, Any]:
@@ -270,18 +304,11 @@ def _one(environment: EnvSource) -> tuple[gym.Env[str, str], bool]:
     """Return an environment, and whether it was made here."""
     if isinstance(environment, gym.Env | BaseEnvironment):
         return ensure_text(environment), False
-    return _make(environment), True
+    return make_text(environment), True
 
 
-def _make(source: Any) -> gym.Env[str, str]:
-    if isinstance(source, str | EnvSpec):
-        return ensure_text(gym.make(source))
-    if not callable(source):
-        raise ConfigError(
-            "environment must be an environment, a class, an id, a spec or a function that makes "
-            f"one, got {type(source).__name__}"
-        )
-    return ensure_text(source())
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
 
 
 def _check_turns(turns: int) -> int:

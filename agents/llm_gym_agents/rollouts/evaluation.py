@@ -13,10 +13,10 @@ from typing import Any
 
 from llm_gym.episodes import write_episodes
 from llm_gym.evaluate.result import Evaluation
+from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
-from llm_gym_agents.rollouts.sources import EnvSource
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 
 __all__ = ["Evaluation", "evaluate", "rollout", "tasks"]

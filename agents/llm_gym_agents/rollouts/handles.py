@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Table(Generic[T]):
+class Handles(Generic[T]):
     """Entries by handle.
 
-    >>> table = Table("")
-    >>> handle = table.add("go north")
-    >>> table.read([handle, 0])
+    >>> texts = Handles("")
+    >>> handle = texts.add("go north")
+    >>> texts.read([handle, 0])
     ['go north', '']
     """
 

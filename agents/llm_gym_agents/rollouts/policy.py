@@ -31,7 +31,7 @@ from llm_gym_agents.engines.base import (
     Sampling,
     request_seed,
 )
-from llm_gym_agents.rollouts.handles import Table
+from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut
 from llm_gym_agents.rollouts.turns import Closing, Turn
 from llm_gym_agents.text.chat import ChatFormat
@@ -80,7 +80,7 @@ class LLMPolicy(TensorDictModuleBase):
         run_seed: int = 0,
         system_prompt: str | None = None,
         barrier: bool = True,
-        texts: Table[str] | None = None,
+        texts: Handles[str] | None = None,
     ) -> None:
         super().__init__()
         if context not in ("history", "observation"):
@@ -90,8 +90,8 @@ class LLMPolicy(TensorDictModuleBase):
         self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
         self.sampling, self.system_prompt = sampling or Sampling(), system_prompt
         self.barrier = barrier
-        self.texts: Table[str] = Table("") if texts is None else texts
-        self.turns: Table[Turn] = Table(_NO_TURN)
+        self.texts: Handles[str] = Handles("") if texts is None else texts
+        self.turns: Handles[Turn] = Handles(_NO_TURN)
         self._open: dict[int, _Conversation] = {}
         self._asked: dict[int, list[int]] = {}
         """Episodes that are being answered, and the ids that their observation added."""

@@ -26,12 +26,22 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
+from llm_gym.as_text import text_source
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory
+from llm_gym.episodes.describe import Beginning
+from llm_gym.episodes.writer import (
+    Step,
+    add_failure,
+    add_turn,
+    close_record,
+    cut_record,
+    open_record,
+)
 from llm_gym.errors import ConfigError
+from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
-from llm_gym_agents.rollouts.handles import Table
-from llm_gym_agents.rollouts.sources import EnvSource, text_source
+from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options
 
 _log = logging.getLogger(__name__)
@@ -74,7 +84,8 @@ class TextEnvPool(EnvBase):
         )
         self.env_id = self._rows.spec.id if self._rows.spec else None
         self.has_splits = self._ask_for_splits()
-        self.texts: Table[str] = Table("")
+        self._described_N = self._rows.describe_envs()
+        self.texts: Handles[str] = Handles("")
         self.failures: list[str] = []
         """What went wrong in environments, one sentence each."""
         self._agenda: Iterator[EpisodeTask] = map(_endless_task, itertools.count())
@@ -86,6 +97,9 @@ class TextEnvPool(EnvBase):
         self._system_N = np.zeros(n, dtype=np.int64)
         self._patterns = patterns
         self._make_specs(n)
+        # TorchRL takes an environment to be closed until it says otherwise, and would leave ours
+        # and its worker processes behind when a collector ends.
+        self.is_closed = False
 
     def _ask_for_splits(self) -> bool:
         try:
@@ -122,11 +136,6 @@ class TextEnvPool(EnvBase):
         self._queue.clear()
         self._finished.clear()
         self._playing = [None] * len(self._playing)
-
-    @property
-    def unfinished(self) -> int:
-        """Assigned episodes that are waiting or being played."""
-        return len(self._queue) + sum(episode is not None for episode in self._playing)
 
     def take_finished(self) -> dict[int, Trajectory]:
         """Return the episodes that have ended since the last call, by id."""
@@ -171,34 +180,31 @@ class TextEnvPool(EnvBase):
         failed: list[int] = []
         for options, rows in by_options(tasks):
             try:
-                begun = self._rows.reset_rows({row: tasks[row].seed for row in rows}, options)
+                begun = self._rows.begin_rows({row: tasks[row].seed for row in rows}, options)
             except RowsError as error:
                 begun = dict(error.results)
                 for row, what in error.rows.items():
                     self._report(tasks[row].id, what)
-                    self._finish(self._new_episode(tasks[row]), StopReason.ERROR)
+                    self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
                     failed.append(row)
-            for row, (observation, info) in begun.items():
-                self._enter(row, tasks[row], observation, info)
+            for row, beginning in begun.items():
+                self._enter(row, tasks[row], beginning)
         return failed
 
-    def _enter(self, row: int, task: EpisodeTask, observation: str, info: dict[str, Any]) -> None:
-        episode = self._playing[row] = self._new_episode(task)
-        episode.states.append(observation)
-        episode.reset_info = info
-        system = info.get("system_prompt", "")
+    def _enter(self, row: int, task: EpisodeTask, beginning: Beginning) -> None:
+        episode = open_record(beginning, self._described_N[row], task.seed, task.options)
+        episode.episode_id, episode.group = task.id, task.group
+        self._playing[row] = episode
         self._episode_N[row] = task.id
-        self._observation_N[row] = self.texts.add(observation)
+        self._observation_N[row] = self.texts.add(episode.states[0])
+        system = beginning.system_prompt
         self._system_N[row] = self.texts.add(system) if system else 0
 
-    def _new_episode(self, task: EpisodeTask) -> Trajectory:
-        return Trajectory(
-            episode_id=task.id,
-            group=task.group,
-            seed=task.seed,
-            options=task.options,
-            env_id=self.env_id,
-        )
+    def _failed_episode(self, row: int, task: EpisodeTask) -> Trajectory:
+        """Return the record of an episode that never began."""
+        episode = Trajectory(seed=task.seed, options=task.options, **self._described_N[row])
+        episode.episode_id, episode.group = task.id, task.group
+        return episode
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
         actions, cuts = tensordict["action"].tolist(), tensordict["cut"].tolist()
@@ -216,9 +222,9 @@ class TextEnvPool(EnvBase):
                 self._fail(row, moves[row], what)
                 truncated_N[row] = True
         for row, result in results.items():
-            reward_N[row], terminated_N[row], truncated_N[row] = self._advance(
-                row, moves[row], *result
-            )
+            episode = self._advance(row, moves[row], result)
+            reward_N[row] = episode.rewards[-1]
+            terminated_N[row], truncated_N[row] = episode.terminated[-1], episode.truncated[-1]
         for row in live:
             if reason := _CUT_REASONS.get(cuts[row]):
                 self._end(row, reason)
@@ -235,32 +241,16 @@ class TextEnvPool(EnvBase):
             self.batch_size,
         )
 
-    def _advance(
-        self,
-        row: int,
-        action: str,
-        observation: str,
-        reward: Any,
-        terminated: bool,
-        truncated: bool,
-        info: dict[str, Any],
-    ) -> tuple[float, bool, bool]:
-        """Note one step of one row; return what the TensorDict says about it."""
+    def _advance(self, row: int, reply: str, step: Step) -> Trajectory:
+        """Note one step of one row; return the episode as it is now."""
         episode = self._playing[row]
         assert episode is not None
-        # A step that ends the game is not cut as well, whatever a wrapper of somebody's says.
-        truncated = bool(truncated) and not terminated
-        episode.actions.append(action)
-        episode.states.append(observation)
-        episode.rewards.append(float(reward))
-        episode.terminated.append(bool(terminated))
-        episode.truncated.append(truncated)
-        episode.dones.append(bool(terminated) or truncated)
-        episode.infos.append(info)
-        self._observation_N[row] = self.texts.add(observation)
-        if terminated or truncated:
-            self._end(row, stop_reason(bool(terminated), truncated, info))
-        return float(reward), bool(terminated), truncated
+        add_turn(episode, reply, step)
+        self._observation_N[row] = self.texts.add(episode.states[-1])
+        if episode.dones[-1]:
+            flags = episode.terminated[-1], episode.truncated[-1]
+            self._end(row, stop_reason(*flags, episode.infos[-1]))
+        return episode
 
     def _state(self) -> dict[str, torch.Tensor]:
         state = {
@@ -288,13 +278,14 @@ class TextEnvPool(EnvBase):
 
     # --- the end of an episode -----------------------------------------------------------
 
-    def _fail(self, row: int, action: str, what: str) -> None:
-        """Note a step whose environment failed: no reward, cut, the same observation again."""
+    def _fail(self, row: int, reply: str, what: str) -> None:
+        """Note a step whose environment failed."""
         self._report(int(self._episode_N[row]), what)
         episode = self._playing[row]
         assert episode is not None
-        info = {"stop_reason": StopReason.ERROR, "error": what}
-        self._advance(row, action, episode.states[-1], 0.0, False, True, info)
+        add_failure(episode, reply, what)
+        self._observation_N[row] = self.texts.add(episode.states[-1])
+        self._end(row, StopReason.ERROR)
 
     def _report(self, episode: int, what: str) -> None:
         sentence = f"episode {episode}: its environment {what}"
@@ -309,11 +300,9 @@ class TextEnvPool(EnvBase):
 
     def _finish(self, episode: Trajectory, reason: StopReason) -> None:
         if reason not in (StopReason.WON, StopReason.LOST):
-            episode.stop_reason = reason
-        if episode.dones and not episode.dones[-1]:  # cut between two turns
-            episode.dones[-1] = episode.truncated[-1] = True
+            cut_record(episode, reason)
         assert isinstance(episode.episode_id, int)
-        self._finished[episode.episode_id] = episode
+        self._finished[episode.episode_id] = close_record(episode)
 
     # --- for people ----------------------------------------------------------------------
 

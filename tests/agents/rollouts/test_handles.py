@@ -1,18 +1,18 @@
-"""Table: handles that cannot be mistaken."""
+"""Handles: handles that cannot be mistaken."""
 
 import pytest
 
-from llm_gym_agents.rollouts.handles import Table
+from llm_gym_agents.rollouts.handles import Handles
 
 
 def test_a_handle_gives_back_its_entry_and_zero_the_empty_one():
-    table = Table("")
+    table = Handles("")
     handles = [table.add(text) for text in ("a", "b")]
     assert table.read([*handles, 0]) == ["a", "b", ""]
 
 
 def test_a_handle_from_before_a_clear_is_noticed_not_misread():
-    table = Table("")
+    table = Handles("")
     old = table.add("old")
     table.clear()
     new = table.add("new")
@@ -23,4 +23,4 @@ def test_a_handle_from_before_a_clear_is_noticed_not_misread():
 
 def test_a_handle_never_given_is_refused():
     with pytest.raises(KeyError, match="handle 7 is not in the table"):
-        Table("")[7]
+        Handles("")[7]

@@ -13,6 +13,8 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask
 from tests.agents.odd import Crashing, CrashingAtReset, Dying, Hanging, Tagged
@@ -50,7 +52,7 @@ def test_every_named_episode_is_played_once_and_whole(workers):
     pool = TextEnvPool(Tagged, 4, workers=workers)
     finished = play(pool, TASKS)
     assert sorted(finished) == [task.id for task in TASKS]
-    assert pool.unfinished == 0
+    assert pool.take_finished() == {}
     for task in TASKS:
         episode = finished[task.id]
         turns = task.seed % 4 + 1
@@ -183,3 +185,15 @@ def test_random_actions_are_legal_moves():
     data = pool.reset()
     assert isinstance(pool.rand_action(data), TensorDict)
     assert all(1 <= int(text) <= 20 for text in pool.texts.read(data["action"].tolist()))
+
+
+def test_the_end_of_a_collector_closes_every_environment():
+    closed = []
+
+    class Door(Tagged):
+        def close(self):
+            closed.append(self)
+
+    pool = TextEnvPool(Door, 3)
+    EpisodeCollector(pool, LLMPolicy(None, None)).close()
+    assert len(closed) == 3

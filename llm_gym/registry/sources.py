@@ -1,0 +1,54 @@
+"""What people hand over as an environment, made into something that can be built many times."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import BaseEnvironment, as_gym
+
+EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
+"""A registered id, a spec, a class or another factory, or an environment itself."""
+
+
+def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
+    """Return something that many environments can be built from.
+
+    An environment that was handed over as an object is rebuilt from its spec, or else copied. One
+    in the shape of ``gym`` 0.21 is adapted first.
+
+    >>> env_source("CartPole-v1"), env_source(gym.make("CartPole-v1")).id
+    ('CartPole-v1', 'CartPole-v1')
+    """
+    if isinstance(env, str | EnvSpec):
+        return env
+    if not isinstance(env, gym.Env):
+        if callable(env):
+            return env
+        env = as_gym(env)
+    if env.spec is not None:
+        return env.spec
+    try:
+        copy.deepcopy(env)
+    except Exception as error:
+        raise ConfigError(
+            f"{env} has no spec and cannot be copied ({error}); pass a function that makes one"
+        ) from error
+    return lambda: copy.deepcopy(env)
+
+
+def build_env(
+    source: EnvSpec | Callable[..., Any], settings: Mapping[str, Any]
+) -> gym.Env[Any, Any]:
+    """Return a new environment from a spec or a factory; one in an older shape is adapted."""
+    if isinstance(source, EnvSpec):
+        return gym.make(source, **settings)
+    if isinstance(source, type) and issubclass(source, BaseEnvironment) and not settings:
+        return as_gym(source)  # which knows how to build one without a config
+    made = source(**settings)
+    return as_gym(made) if isinstance(made, BaseEnvironment) else made

@@ -1,0 +1,109 @@
+"""What a run recorded can be played again: ``llm-gym replay`` on its files."""
+
+import gymnasium as gym
+import pytest
+
+from llm_gym import cli
+from llm_gym.as_text import ensure_text
+from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
+from llm_gym.episodes.record import FIELDS
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.rollouts.test_pool import play as play_pool
+from tests.agents.tiny import save_tiny
+
+TINY = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
+
+
+def replayed(path, capsys):
+    code = cli.main(["replay", str(path)])
+    return code, capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("env_id", ["llm_gym/GuessTheNumber-v0", "CartPole-v1"])
+def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tmp_path, capsys):
+    where = ("--checkpoint.output-dir", str(tmp_path / "run"))
+    assert cli.main(["train", env_id, "--smoke", *TINY, *where]) == 0
+    capsys.readouterr()
+    files = sorted((tmp_path / "run/episodes").iterdir())
+    assert {"after.jsonl", "before.jsonl", "eval-000001.jsonl"} <= {path.name for path in files}
+    for path in files:
+        count = len(list(read_episodes(path)))
+        assert replayed(path, capsys) == (0, f"{count} the same, 0 different, 0 not played")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_every_episode_of_an_evaluation_is_the_same_again(workers, tmp_path, capsys):
+    model, out = save_tiny(tmp_path / "model"), tmp_path / "out"
+    ids = ["llm_gym/TextGame-v0", "llm_gym/Wordle-v0", "FrozenLake-v1"]
+    given = ("--model", str(model), "--episodes", "4", "--max-tokens", "4", "--workers", workers)
+    for env_id in ids:
+        command = ["eval", env_id, *given, "--out", str(out), "--system-prompt", "Be brief."]
+        assert cli.main(command) == 0
+    capsys.readouterr()
+    files = sorted(out.iterdir())
+    assert len(files) == len(ids)
+    for path in files:
+        assert replayed(path, capsys) == (0, "4 the same, 0 different, 0 not played")
+        for episode in read_episodes(path):
+            assert episode.messages[0] == {"role": "system", "content": "Be brief."}
+
+
+@pytest.mark.parametrize("env_id", ["llm_gym/GuessTheNumber-v0", "llm_gym/Maze-v0", "CartPole-v1"])
+@pytest.mark.parametrize("rules", ["system", "observation"])
+def test_the_pool_writes_the_record_that_one_player_alone_writes(env_id, rules):
+    pool = TextEnvPool(env_id, 2, rules=rules)
+    tasks = [EpisodeTask(id=at, seed=at, group=at, options=None) for at in range(3)]
+    played = play_pool(pool, tasks, steps=120)
+    env = pool._rows.envs[0]
+    for at in range(3):
+        alone = play_episode(env, lambda text: f"reply to {text}", at, episode_id=at, group=at)
+        assert isinstance(played[at], Trajectory)
+        for name in FIELDS:
+            assert getattr(played[at], name) == getattr(alone, name), name
+        assert alone.env_spec is not None
+
+
+class Fragile(gym.Env):
+    """Fails at its second step."""
+
+    observation_space = action_space = ensure_text(gym.make("CartPole-v1")).action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.turn = 0
+        return "Begin.", {}
+
+    def step(self, action):
+        self.turn += 1
+        if self.turn == 2:
+            raise RuntimeError("the database is gone")
+        return f"turn {self.turn}", 0.5, False, False, {}
+
+
+@pytest.fixture
+def fragile():
+    gym.register("tests/Fragile-v0", f"{__name__}:Fragile")
+    yield "tests/Fragile-v0"
+    del gym.registry["tests/Fragile-v0"]
+
+
+def test_an_episode_whose_environment_failed_is_the_same_up_to_there(fragile, tmp_path, capsys):
+    pool = TextEnvPool(fragile, 1)
+    episode = play_pool(pool, [EpisodeTask(0, 0)], steps=3)[0]
+    assert episode.num_turns == 2
+    write_episodes(tmp_path / "one.jsonl", [episode])
+    code, text = replayed(tmp_path / "one.jsonl", capsys)
+    assert (code, text) == (0, "1 the same, 0 different, 0 not played")
+
+
+def test_rewards_of_somebody_elses_are_not_held_against_the_environment(tmp_path, capsys):
+    env = gym.make("llm_gym/GuessTheNumber-v0")
+    episode = play_episode(env, lambda _: "7", seed=3)
+    given = episode.rewards
+    episode.rewards, episode.extra = [9.0] * len(given), {"env_rewards": given}
+    write_episodes(tmp_path / "one.jsonl", [episode])
+    assert replayed(tmp_path / "one.jsonl", capsys)[0] == 0
+    episode.extra = {"env_rewards": [0.5, *given[1:]]}
+    write_episodes(tmp_path / "one.jsonl", [episode])
+    assert replayed(tmp_path / "one.jsonl", capsys)[0] == 1
