@@ -54,6 +54,79 @@ def test_heavy_packages_have_one_door_and_it_opens_late(package):
     assert not any(package in imports(path, top_level_only=True) for path in files)
 
 
+# The rooms of llm_gym in the order of the data: a room imports those above it in this table, never
+# one below. ``cli`` asks for the version, which the package itself has.
+LLM_GYM_ROOMS = (
+    "errors",
+    "core",
+    "legacy",
+    "sandbox",
+    "registry",
+    "as_text",
+    "episodes",
+    "parsing",
+    "tools",
+    "data",
+    "envs",
+    "vector",
+    "wrappers",
+    "evaluate",
+    "endpoint",
+    "cli",
+)
+
+
+def modules_of(package):
+    """Yield the dotted name and the path of every module of a package."""
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imported_modules(path):
+    """Yield every module that a file imports, lazily or for types only as well."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_every_room_of_llm_gym_has_its_place():
+    package = ROOT / "llm_gym"
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    files = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    assert rooms | files == set(LLM_GYM_ROOMS)
+
+
+@pytest.mark.parametrize("room", LLM_GYM_ROOMS)
+def test_no_room_of_llm_gym_turns_back(room):
+    below = LLM_GYM_ROOMS[LLM_GYM_ROOMS.index(room) + 1 :]
+    wrong = [
+        f"{name} imports {found}"
+        for name, path in modules_of(ROOT / "llm_gym")
+        if (name + "..").split(".")[1] == room
+        for found in imported_modules(path)
+        if found.split(".")[0] == "llm_gym" and (found + "..").split(".")[1] in below
+    ]
+    assert wrong == []
+
+
+def test_no_two_modules_of_llm_gym_import_each_other():
+    modules = dict(modules_of(ROOT / "llm_gym"))
+    packages = {name for name, path in modules.items() if path.name == "__init__.py"}
+    arrows = {
+        name: {found for found in imported_modules(path) if found in modules} - packages
+        for name, path in modules.items()
+    }
+    while ends := [name for name, arrow in arrows.items() if not arrow & arrows.keys()]:
+        for name in ends:
+            del arrows[name]
+    assert arrows == {}, "these import each other in a circle"
+
+
 CORE = """
 import sys
 for name in {heavy!r}: sys.modules[name] = None

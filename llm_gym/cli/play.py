@@ -10,6 +10,7 @@ import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
 from llm_gym.core.outcome import stop_reason
+from llm_gym.core.prompts import find_system_prompt
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
 
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     """Play one episode."""
     env = make(options)
     obs, _ = env.reset(seed=options.seed)
-    prompt = env.get_wrapper_attr("system_prompt") if env.has_wrapper_attr("system_prompt") else ""
+    prompt = find_system_prompt(env)
     _say(f"{prompt}\n\n{obs}" if prompt else obs)
     if options.player is None:
         _say("\n(? lists the moves, quit ends the game)")

@@ -6,8 +6,7 @@ instance does, in every process and for every seed.
 
 from __future__ import annotations
 
-import hashlib
-
+from llm_gym.core.hashing import place_hash
 from llm_gym.errors import ConfigError
 
 SPLITS = ("train", "dev", "test")
@@ -17,7 +16,7 @@ DRAWS = 10_000
 
 def digest(key: str) -> str:
     """Return 16 hex digits that depend on ``key`` alone."""
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{place_hash(key, 64):016x}"
 
 
 def split_of(instance_id: str) -> str:

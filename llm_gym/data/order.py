@@ -7,7 +7,7 @@ size, and the order is the same in every process and with every version of NumPy
 
 from __future__ import annotations
 
-import hashlib
+from llm_gym.core.hashing import place_hash
 
 _ROUNDS = 4
 
@@ -34,7 +34,6 @@ def _mix(number: int, half: int, key: str) -> int:
     mask = (1 << half) - 1
     left, right = number >> half, number & mask
     for turn in range(_ROUNDS):
-        word = f"{key} {turn} {right}".encode()
-        noise = int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "big")
+        noise = place_hash(f"{key} {turn} {right}", 64)
         left, right = right, left ^ (noise & mask)
     return left << half | right

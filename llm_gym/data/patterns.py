@@ -5,6 +5,10 @@ by a model that is being trained. ``LinearPattern`` reads the same syntax and wa
 alternatives side by side (Thompson's construction), so a match takes at most the length of the
 text times the size of the pattern. What cannot be matched that way (look-around, back-references,
 word boundaries, possessive repeats) is refused when the pattern is read.
+
+RE2 does the same in C++. It is not used because this is one grader of a package that needs numpy
+and gymnasium and nothing else, and because ``example``, which the environment's oracle answers
+with, is no part of it. ``re`` in a child process could be ended, but only by a clock.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from typing import NamedTuple
 
 MAX_PATTERN_CHARS = 1000
 MAX_STATES = 1000
+MAX_WORK = 1_000_000
+"""Most characters of a text times states of a pattern."""
+_MAX_KNOWN = 1000
 _MAX_DEPTH = 50
 _REPEAT = re.compile(r"\{(\d{0,6})(?:(,)(\d{0,6}))?\}")
 _GROUP = re.compile(r"\((?:\?:|\?P<\w+>)?")
@@ -47,16 +54,29 @@ class LinearPattern:
         # A state reads a character and goes on, or it reads nothing and goes on at some places.
         self._reads: list[re.Pattern[str] | None] = []
         self._next: list[tuple[int, ...]] = []
+        # Where a set of states leads to, found out once: texts say the same again and again.
+        self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
         self._write(_parse(pattern))
         self._end = self._add(None)
 
     def matches(self, text: str) -> bool:
-        """Return whether the pattern fits the whole of ``text``."""
-        states = self._spread([0])
+        """Return whether the pattern fits the whole of ``text``.
+
+        A text that would take more than ``MAX_WORK`` steps does not fit: the longest that is read
+        has a million characters for the smallest patterns and a thousand for the largest.
+        """
+        if len(text) * len(self._reads) > MAX_WORK:
+            return False
+        states, known = frozenset(self._spread([0])), self._known
         for char in text:
-            states = self._spread(self._after(states, char))
-            if not states:
+            then = known.get((states, char))
+            if then is None:
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                then = known[states, char] = frozenset(self._spread(self._after(states, char)))
+            if not then:
                 return False
+            states = then
         return self._end in states
 
     def example(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
+from llm_gym.core.hashing import place_hash
 from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.errors import ContextFullError
@@ -108,8 +108,7 @@ def reply_seed(run: int, episode: int, turn: int) -> int:
     >>> reply_seed(0, 1, 2) == reply_seed(0, 1, 2) != reply_seed(0, 2, 1)
     True
     """
-    name = f"reply {run}/{episode}/{turn}".encode()
-    return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest(), "big") >> 1
+    return place_hash(f"reply {run}/{episode}/{turn}", 31)
 
 
 def _report(number: int, error: Exception) -> str:

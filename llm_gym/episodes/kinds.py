@@ -7,13 +7,13 @@ rest. An error names the field, and in a list the place in it: ``rewards[3] must
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from llm_gym.core.hints import closest
 from llm_gym.episodes.encoding import decode, encode, read_special, write_special
 from llm_gym.errors import RecordError
 
@@ -211,7 +211,7 @@ def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, 
 def read_fields(data: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
     """Return the arguments that build a record out of ``data``."""
     for name in data.keys() - fields.keys():
-        close = difflib.get_close_matches(name, fields, n=1)
-        hint = f"; did you mean {prefix}{close[0]}?" if close else ""
+        meant = closest(name, fields)
+        hint = f"; did you mean {prefix}{meant}?" if meant else ""
         raise RecordError(f"{prefix}{name} is not a field of a record{hint}")
     return {name: fields[name].read(prefix + name, value) for name, value in data.items()}

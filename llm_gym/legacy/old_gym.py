@@ -3,6 +3,9 @@
 Thousands of them were written before Gymnasium. They derive from a package that need not be
 installed, or from nothing at all, so they are known by what they have: ``reset``, ``step`` and,
 mostly, spaces. Those of ``gym`` 0.26, with five values, are understood as well.
+
+Shimmy's converters are not used: they import the ``gym`` package, which does not build on a current
+Python, and they know neither environments without spaces nor those of text.
 """
 
 from __future__ import annotations

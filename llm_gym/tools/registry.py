@@ -6,13 +6,13 @@ answer is text for the model. Only ``KeyboardInterrupt`` and its like get throug
 
 from __future__ import annotations
 
-import difflib
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError
 from llm_gym.tools.schema import fit
@@ -131,8 +131,8 @@ class ToolRegistry:
         """Return what a model is told that calls a tool which is not there."""
         known = ", ".join(self._tools) or "none"
         shown = str(name)[:64]
-        close = difflib.get_close_matches(shown, self._tools, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        meant = closest(shown, self._tools)
+        hint = f" Did you mean {meant}?" if meant else ""
         return f"There is no tool {shown!r}.{hint} Tools: {known}."
 
 

@@ -9,6 +9,7 @@ import gymnasium as gym
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 
@@ -70,7 +71,7 @@ class ChatObservation(gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
     ) -> tuple[Messages | str, dict[str, Any]]:
         """Begin an episode and its conversation."""
         observation, info = self.env.reset(seed=seed, options=options)
-        prompt = "\n\n".join(filter(None, (self.own_prompt, self._system_prompt(info))))
+        prompt = "\n\n".join(filter(None, (self.own_prompt, find_system_prompt(self.env, info))))
         self._opening = [_message("system", prompt)] if prompt else []
         self._opening.append(_message("user", observation))
         self._later = []
@@ -81,12 +82,6 @@ class ChatObservation(gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._later += [_message("assistant", action), _message("user", observation)]
         return self._shown(), reward, terminated, truncated, info
-
-    def _system_prompt(self, info: dict[str, Any]) -> str:
-        said = info.get("system_prompt")
-        if said is None and self.env.has_wrapper_attr("system_prompt"):
-            said = self.env.get_wrapper_attr("system_prompt")
-        return said if isinstance(said, str) else ""
 
     def _shown(self) -> Messages | str:
         later = self._later[-2 * self.max_turns :] if self.max_turns else self._later

@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser, get_parser
@@ -102,10 +103,7 @@ class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     @property
     def system_prompt(self) -> str:
         """The environment's own, and the tools where it has one."""
-        env = self.env
-        inner = (
-            env.get_wrapper_attr("system_prompt") if env.has_wrapper_attr("system_prompt") else ""
-        )
+        inner = find_system_prompt(self.env)
         return _joined(inner, self._text) if inner else ""
 
     def reset(

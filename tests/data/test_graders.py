@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llm_gym.data.graders import GRADERS, Contains, Function, Number, get_grader
 from llm_gym.data.numbers import parse_number, write_number
-from llm_gym.data.patterns import LinearPattern
+from llm_gym.data.patterns import MAX_WORK, LinearPattern
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.checker import HOSTILE
 from tests.work import ends_at_all, steps_of
@@ -215,6 +215,32 @@ def test_patterns_that_kill_a_backtracking_matcher_take_linear_steps(bomb):
     assert not pattern.matches("a" * 1000)
     once, four_times = (steps_of(pattern.matches, "a" * size) for size in (250, 1000))
     assert four_times <= 4.4 * once
+
+
+@pytest.mark.parametrize("text", ["a," * 500_000, "".join(map(chr, range(32, 2_032))), "a," * 900])
+def test_a_large_pattern_takes_bounded_work(text, monkeypatch):
+    pattern, visits = LinearPattern("(?:.*,){0,140}x"), 0
+    after = LinearPattern._after
+
+    def counted(self, states, char):
+        nonlocal visits
+        visits += len(states)
+        return after(self, states, char)
+
+    monkeypatch.setattr(LinearPattern, "_after", counted)
+    assert not pattern.matches(text)
+    assert visits <= MAX_WORK
+
+
+def test_a_text_that_repeats_itself_is_walked_once(monkeypatch):
+    pattern, walked = LinearPattern("(?:.*,){0,140}x"), []
+    after = LinearPattern._after
+    monkeypatch.setattr(
+        LinearPattern, "_after", lambda *given: walked.append(given) or after(*given)
+    )
+    assert pattern.matches("a," * 140 + "x")
+    assert not pattern.matches("a," * 600)
+    assert len(walked) < 600
 
 
 @pytest.mark.parametrize(

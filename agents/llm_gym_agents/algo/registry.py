@@ -12,11 +12,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from llm_gym.core.hints import did_you_mean
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.stream import TokenStream
@@ -55,7 +55,7 @@ class Spec:
         for name in given:
             if name not in self.settings:
                 raise ConfigError(
-                    f"{self.name!r} has no setting {name!r}{_did_you_mean(name, self.settings)}; "
+                    f"{self.name!r} has no setting {name!r}{did_you_mean(name, self.settings)}; "
                     f"it takes {', '.join(self.settings) or 'none'}"
                 )
 
@@ -113,7 +113,7 @@ class Registry(Generic[SpecT]):
         if name not in self._specs:
             raise ConfigError(
                 f"{self._kind} must be one of {', '.join(self.names())}, "
-                f"got {name!r}{_did_you_mean(name, self._specs)}"
+                f"got {name!r}{did_you_mean(name, self._specs)}"
             )
         return self._specs[name]
 
@@ -163,11 +163,6 @@ def register_advantage(
 def get_advantage(name: str) -> AdvantageSpec:
     """The estimator registered as ``name``."""
     return ADVANTAGES.get(name)
-
-
-def _did_you_mean(name: str, known: Mapping[str, Any]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _origin(function: Callable[..., Any]) -> tuple[str, str]:

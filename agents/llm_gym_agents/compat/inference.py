@@ -26,7 +26,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, request_seed
+from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, sample_requests
 from llm_gym_agents.engines.load import BACKENDS, load_engine, with_padding
 
 
@@ -121,13 +121,11 @@ class BaseInferenceEngine:
         """Return the requests for ``n`` replies to each prompt."""
         if isinstance(prompts, str):
             raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
-        if n < 1:
-            raise ConfigError(f"n must be at least 1, got {n}")
         run = secrets.randbits(63) if seed is None else seed
         return [
-            Request(ids, sampling, request_seed(run, at, 0, sample))
+            request
             for at, ids in enumerate(map(self._encode, prompts))
-            for sample in range(n)
+            for request in sample_requests(ids, n, sampling, run=run, episode=at)
         ]
 
     def output(self, completions: Sequence[Completion]) -> InferenceOutput:

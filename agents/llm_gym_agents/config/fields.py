@@ -14,14 +14,14 @@ import numbers
 import operator
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
 import numpy as np
 
+from llm_gym.core.hints import did_you_mean
 from llm_gym.errors import ConfigError
 
 
@@ -158,16 +158,6 @@ def describe(hint: Any) -> str:
     'one of token, turn or None'
     """
     return " or ".join(_describe_one(option) for option in _options(hint))
-
-
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return a question with the closest of ``known``, or nothing where none is close.
-
-    >>> did_you_mean("learning_rat", ["learning_rate", "gamma"])
-    " (did you mean 'learning_rate'?)"
-    """
-    close = get_close_matches(given, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

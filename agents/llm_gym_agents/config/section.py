@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
+from llm_gym.core.hints import closest, did_you_mean
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.fields import checked, did_you_mean
+from llm_gym_agents.config.fields import checked
 
 
 class UnknownSettingError(ConfigError, AttributeError):
@@ -60,8 +60,8 @@ def elsewhere(name: str) -> str:
         for section in Section.all_sections
         for setting in field_types(section)
     }
-    close = get_close_matches(name, homes, n=1)
-    return f" (did you mean {homes[close[0]]!r}?)" if close else ""
+    meant = closest(name, homes)
+    return f" (did you mean {homes[meant]!r}?)" if meant else ""
 
 
 def _unknown(section: str, name: str) -> UnknownSettingError:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from llm_gym.core.hints import did_you_mean
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.fields import did_you_mean
 from llm_gym_agents.config.section import Section, UnknownSettingError, elsewhere, field_types
 from llm_gym_agents.config.sections import (
     CheckpointConfig,

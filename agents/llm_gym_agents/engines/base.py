@@ -8,7 +8,6 @@ its own seed, so what is sampled does not depend on what else is in the batch or
 
 from __future__ import annotations
 
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
+from llm_gym.core.hashing import place_hash
 from llm_gym.errors import ConfigError, LLMGymError
 
 MIN_TEMPERATURE = 1e-5
@@ -109,8 +109,7 @@ def request_seed(run: int, episode: int, turn: int, sample: int = 0) -> int:
     >>> request_seed(0, 1, 2) == request_seed(0, 1, 2) != request_seed(0, 2, 1)
     True
     """
-    name = f"{run}/{episode}/{turn}/{sample}".encode()
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
+    return place_hash(f"{run}/{episode}/{turn}/{sample}")
 
 
 def sample_requests(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
@@ -133,8 +133,8 @@ def check_settings(
     known = SETTINGS[backend] if known is None else known
     for name in settings:
         if name not in known:
-            like = difflib.get_close_matches(str(name), known, 1)
-            hint = f"did you mean {like[0]}?" if like else f"it takes {', '.join(known)}"
+            like = closest(name, known)
+            hint = f"did you mean {like}?" if like else f"it takes {', '.join(known)}"
             raise ConfigError(f"config for {backend} has no setting {name!r}; {hint}")
     parallel = settings.get("tensor_parallel_size", 1)
     if backend == "transformers" and parallel != 1:

@@ -47,12 +47,6 @@ from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options
 _log = logging.getLogger(__name__)
 
 
-_CUT_REASONS: dict[int, StopReason] = {
-    Cut.CONTEXT: StopReason.CONTEXT,
-    Cut.TOKENS: StopReason.TOKENS,
-}
-
-
 class TextEnvPool(EnvBase):
     """N text environments behind one ``EnvBase``.
 
@@ -226,8 +220,8 @@ class TextEnvPool(EnvBase):
             reward_N[row] = episode.rewards[-1]
             terminated_N[row], truncated_N[row] = episode.terminated[-1], episode.truncated[-1]
         for row in live:
-            if reason := _CUT_REASONS.get(cuts[row]):
-                self._end(row, reason)
+            if cuts[row] == Cut.CONTEXT:
+                self._end(row, StopReason.CONTEXT)
                 truncated_N[row] = True
         terminated_N |= idle_N
         return TensorDict(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from llm_gym.core.hashing import place_hash
 from llm_gym.episodes import Trajectory
 
 IDLE = -1
@@ -28,13 +28,11 @@ class Cut(IntEnum):
     WAIT = -1  # the reply is still being sampled; the row stays where it is
     NO = 0
     CONTEXT = 1
-    TOKENS = 2
 
 
 def episode_seed(run: int, group: int) -> int:
     """Return the seed of an environment: 63 bits that depend on run and group alone."""
-    name = f"episode {run}/{group}".encode()
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
+    return place_hash(f"episode {run}/{group}")
 
 
 EVAL_IDS, GREEDY_IDS = 2**40, 2**41

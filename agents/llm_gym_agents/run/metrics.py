@@ -1,9 +1,10 @@
 """``MetricsLog``: one row of numbers per iteration, in every form somebody may want to read.
 
 ``metrics.jsonl`` is the record: a row is one line, written at once. ``metrics.csv`` is the same
-for spreadsheets, ``tensorboard/`` for TensorBoard where it is installed, and Weights & Biases is
-told where it was asked for. Names are ``group/name``; those below are read by the progress
-display and the curve.
+for spreadsheets and is never read back (TorchRL's ``CSVLogger`` writes a file per metric instead,
+which no spreadsheet opens as a table), ``tensorboard/`` for TensorBoard where it is installed, and
+Weights & Biases is told where it was asked for. Names are ``group/name``; those below are read by
+the progress display and the curve.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
 
@@ -98,7 +99,7 @@ def collect_vocabulary(
             for text in _play(env, episode):
                 texts[text] = None
         if rules:
-            texts[getattr(env.unwrapped, "system_prompt", "")] = None
+            texts[find_system_prompt(env)] = None
         env.close()
     return list(texts)
 

@@ -33,12 +33,14 @@ def play(pool, reply, episodes=3):
     """Play some episodes in which every reply is ``reply``."""
     pool.assign([EpisodeTask(id=at, seed=at) for at in range(episodes)])
     data = pool.reset()
-    while pool.unfinished:
+    finished = {}
+    while len(finished) < episodes:
         rows = data["observation"].shape[0]
         data["action"] = torch.tensor([pool.texts.add(reply)] * rows)
         data["cut"] = torch.full((rows,), int(Cut.NO))
         _, data = pool.step_and_maybe_reset(data)
-    return pool.take_finished()
+        finished |= pool.take_finished()
+    return finished
 
 
 SOURCES = {
