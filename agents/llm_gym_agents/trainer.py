@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.tasks import greedy_tasks, held_out_tasks, training_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
+from llm_gym_agents.run.recorder import RolloutRecorder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 
@@ -123,6 +124,9 @@ class PPOTrainer:
             keep_last_n=config.checkpoint.keep_last_n,
             save_best=config.checkpoint.save_best,
         )
+        self.recorder = RolloutRecorder(
+            self.folder, config.checkpoint.record_every, config.checkpoint.record_episodes
+        )
         self._owns_folder = config.checkpoint.resume
 
     # --- training ------------------------------------------------------------------------
@@ -144,7 +148,7 @@ class PPOTrainer:
         total = settings.num_epochs * per_epoch
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
-        with self._open_log() as log:
+        with self._open_log() as log, closing(self.recorder):
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
@@ -186,6 +190,8 @@ class PPOTrainer:
             place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
             raise error.saved(place) from error
         published = self.publisher.publish(self.iteration + 1)
+        if self.recorder.is_due(self.iteration + 1):
+            self.recorder.record(self.iteration + 1, rollout, self.learner.trained())
         end = time.perf_counter()
         self.elapsed_s += end - start
         row = episode_metrics(rollout) | rewards | learned | published

@@ -97,6 +97,12 @@ def address(episode: Trajectory, system_prompt: str | None) -> None:
     episode.messages = said + [each for each in episode.messages if each["role"] != "system"]
 
 
+def system_prompt_of(episode: Trajectory) -> str:
+    """Return what was told before the first observation; "" where nothing was."""
+    first = episode.messages[0] if episode.messages else {}
+    return str(first["content"]) if first.get("role") == "system" else ""
+
+
 def _text(observation: object, env: Mapping[str, Any]) -> str:
     if not isinstance(observation, str):
         raise ContractError(

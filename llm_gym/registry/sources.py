@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.legacy.old_gym import is_old_gym
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
 """A registered id, a spec, a class or another factory, or an environment itself."""
@@ -30,6 +31,11 @@ def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
     if not isinstance(env, gym.Env):
         if callable(env):
             return env
+        if not (isinstance(env, BaseEnvironment) or is_old_gym(env)):
+            raise ConfigError(
+                "an environment must be given as an id, an EnvSpec, a class, another factory or "
+                f"an environment, got {env!r:.100} ({type(env).__name__})"
+            )
         env = as_gym(env)
     if env.spec is not None:
         return env.spec

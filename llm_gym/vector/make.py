@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.errors import ConfigError
-from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.local_rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv
@@ -82,7 +83,10 @@ def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
     """Return a factory as it is, and an id as a spec that means the same in every process."""
     source = env_source(source)
     if isinstance(source, str):
-        source = find_spec(source)
+        module, _, name = source.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        source = gym.spec(name)  # which refuses an unknown name as gym.make_vec does
     return copy.deepcopy(source) if isinstance(source, EnvSpec) else source
 
 

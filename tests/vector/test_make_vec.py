@@ -105,7 +105,10 @@ def test_a_module_before_the_id_is_imported(tmp_path, monkeypatch):
         ({"id": GUESS, "n": 0}, "n must be at least 1, got 0"),
         ({"id": []}, "n must be at least 1, got 0"),
         ({"id": [Odd, Odd], "n": 3}, "n must be the length of the list, got n=3 for 2"),
-        ({"id": 7}, "make_vec takes an id, an EnvSpec, a factory or a list of these, got 7"),
+        (
+            {"id": 7},
+            "an EnvSpec, a class, another factory or an environment, got 7",
+        ),
         (
             {"id": GUESS, "autoreset_mode": "never"},
             "autoreset_mode must be one of NextStep, SameStep, Disabled, got 'never'",

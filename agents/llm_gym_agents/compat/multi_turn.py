@@ -272,9 +272,9 @@ def _play(
     rows = iter([EpisodeLimits(env, max_turns=max_turns) for env in envs])
     with closing(EpisodeCollector(TextEnvPool(rows.__next__, len(envs)), policy)) as collector:
         rollout = collector.collect([EpisodeTask(at, seed + at, at) for at in range(len(envs))])
-    for at, episode in enumerate(rollout.episodes):
-        episode.tokens = episode_tokens(rollout.data, at)
-    records = sorted([*rollout.episodes, *rollout.unplayed], key=lambda one: int(one.group or 0))
+    for episode, turns, end in zip(rollout.episodes, rollout.turns, rollout.closings, strict=True):
+        episode.tokens = episode_tokens(turns, end)
+    records = rollout.all_episodes
     for env, record in zip(envs, records, strict=True):
         record.states[:1] = [env.first] if record.states else []
     return records

@@ -95,6 +95,10 @@ class CheckpointConfig(Section, section="checkpoint"):
     """Checkpoints kept besides the best."""
     save_best: bool = True
     """Keep the checkpoint with the highest held-out success as well."""
+    record_every: Whole = 10
+    """Iterations from one record of training episodes to the next; 0 for none."""
+    record_episodes: Count = 4
+    """Most episodes of such a record."""
     resume: bool = False
     """Go on from the newest checkpoint in output_dir."""
     wandb_project: Text | None = None

@@ -67,6 +67,10 @@ class Learner:
             data, rate=rate, critic_only=critic_only, greedy_scores_E=greedy_scores_E
         )
 
+    def trained(self) -> dict[str, Tensor]:
+        """Return what the last update made of each sampled token, for a record of it."""
+        return self.ppo.trained
+
     def weights(self) -> list[tuple[str, Tensor]]:
         """Return the present weights under the names that a serving engine knows."""
         return served_weights(self.lm)

@@ -92,6 +92,8 @@ class PPO:
         ).to(model.device)
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = _optimizer(model, config)
+        self.trained: dict[str, Tensor] = {}
+        """What the last update made of each sampled token, as records name it."""
 
     def update(
         self, data: RolloutData, *, rate: float = 1.0, critic_only: bool = False,
@@ -112,6 +114,7 @@ class PPO:
         stream = _stream(data, rewards_T, scores, greedy_scores_E)
         advantages = self.estimator(stream, **_estimator_settings(self.estimator, self.config))
         batch = self._batch(data, scores, advantages)
+        self.trained = _trained(data, scores, advantages)
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate
         if self.config.use_kl_in_loss:
@@ -252,6 +255,18 @@ class PPO:
         )
         error.batch = micro.detach().to_tensordict()
         raise error
+
+
+def _trained(data: RolloutData, scores: Scores, advantages: algo.Advantages) -> dict[str, Tensor]:
+    """Return what a record shows of each sampled token.
+
+    The ratio is that of the weights that are trained, before their update, to those that sampled.
+    """
+    found = {
+        "ratios": (scores.log_prob_T - data.sampler_log_prob_T).exp(),
+        "advantages": advantages.advantages_T,
+    }
+    return found if scores.value_T is None else found | {"values": scores.value_T}
 
 
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:

@@ -16,6 +16,7 @@ from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
 from llm_gym.episodes import Trajectory
+from llm_gym.episodes.writer import address, system_prompt_of
 from llm_gym.errors import ConfigError
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
@@ -61,6 +62,8 @@ class EpisodeCollector:
         """Play ``tasks`` to their ends and return them with their turns."""
         failed_before = len(self.pool.failures)
         turns, episodes = self._play(tasks)
+        for episode in episodes:
+            address(episode, self.policy.system_prompt)
         played = [episode for episode in episodes if turns[episode_id(episode)]]
         return Rollout(
             episodes=played,
@@ -74,7 +77,7 @@ class EpisodeCollector:
     def _closing(self, turns: Sequence[Turn], episode: Trajectory) -> Closing | None:
         if episode.stop_reason in TERMINAL:
             return None
-        system = (episode.reset_info or {}).get("system_prompt", "")
+        system = system_prompt_of(episode)
         return self.policy.closing(turns, episode.final_state or "", system)
 
     def _play(self, tasks: Sequence[EpisodeTask]) -> tuple[dict[int, list[Turn]], list[Trajectory]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -35,6 +35,7 @@ from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut
 from llm_gym_agents.rollouts.turns import Closing, Turn
 from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.conversation import Conversation
 
 Context = Literal["history", "observation"]
 READY_SHARE = 8
@@ -44,13 +45,6 @@ this long after the first: moving a few rows costs as much as moving many."""
 
 
 _NO_TURN = Turn(IDLE, 0, [], [], [], "", 0)
-
-
-@dataclass(slots=True)
-class _Conversation:
-    ids: list[int] = field(default_factory=list)
-    reply_ids: list[int] = field(default_factory=list)
-    turns: int = 0
 
 
 class LLMPolicy(TensorDictModuleBase):
@@ -92,7 +86,7 @@ class LLMPolicy(TensorDictModuleBase):
         self.barrier = barrier
         self.texts: Handles[str] = Handles("") if texts is None else texts
         self.turns: Handles[Turn] = Handles(_NO_TURN)
-        self._open: dict[int, _Conversation] = {}
+        self._open: dict[int, Conversation] = {}
         self._asked: dict[int, list[int]] = {}
         """Episodes that are being answered, and the ids that their observation added."""
         self._rows: dict[int, int] = {}
@@ -136,7 +130,9 @@ class LLMPolicy(TensorDictModuleBase):
     def _reply(self, tensordict: TensorDictBase, barrier: bool) -> TensorDictBase:
         episodes = tensordict["episode"].tolist()
         rows = {episode: row for row, episode in enumerate(episodes) if episode != IDLE}
-        self._open = {episode: self._open.get(episode) or _Conversation() for episode in rows}
+        self._open = {
+            episode: self._open.get(episode) or Conversation(self.chat) for episode in rows
+        }
         action, cut, turn = ([0] * len(episodes) for _ in range(3))
         try:
             for episode in self._ask(rows, tensordict):
@@ -206,11 +202,8 @@ class LLMPolicy(TensorDictModuleBase):
         talk = self._open[episode]
         system = self.rules_for(system)
         if self.context == "observation" or not talk.turns:
-            talk.ids = self.chat.opening(system, observation)
-            return talk.ids
-        prompt_ids = self.chat.following(talk.reply_ids, observation)
-        talk.ids = talk.ids + prompt_ids
-        return prompt_ids
+            return talk.open(system, observation)
+        return talk.hear(observation)
 
     def _request(self, episode: int, pattern: str | None) -> Request | None:
         """Return the request for a reply, or None where the context has no room for one."""
@@ -230,9 +223,7 @@ class LLMPolicy(TensorDictModuleBase):
     def _note(self, episode: int, prompt_ids: list[int], done: Completion) -> Turn:
         talk = self._open[episode]
         number = talk.turns
-        talk.ids = talk.ids + done.ids
-        talk.reply_ids = done.ids
-        talk.turns += 1
+        talk.say(done.ids)
         return Turn(
             episode=episode,
             number=number,

@@ -285,7 +285,7 @@ def test_an_object_is_copied_for_a_batch(engine):
 
 
 def test_what_is_no_text_environment_is_refused(engine):
-    with pytest.raises(ConfigError, match="got int"):
+    with pytest.raises(ConfigError, match=r"got 3 \(int\)"):
         MultiTurnChatHarness(engine, 3).run_episode("Begin.")
     with pytest.raises(ConfigError, match="max_turns"):
         MultiTurnChatHarness(engine, Diary, max_turns=0)

@@ -3,6 +3,7 @@
 import copy
 from typing import Any, NamedTuple
 
+from llm_gym.episodes import read_episodes
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.players import player_at_chance
@@ -33,6 +34,7 @@ class Outcome(NamedTuple):
     starts: list[str]
     evaluated: list[str]
     files: set[str]
+    recorded: list[int]
     passes: int
     rows: int
 
@@ -88,6 +90,9 @@ def play(given, folder, reward_fn=None):
             for path in folder.rglob("*")
             if path.is_file() and "tfevents" not in path.name  # whose names hold the time
         },
+        recorded=[
+            len(list(read_episodes(path))) for path in sorted(folder.glob("episodes/train-*"))
+        ],
         passes=len(calls),
         rows=trainer.sampler.collector.pool.batch_size[0],
     )

@@ -111,6 +111,8 @@ EFFECTS = {
     "checkpoint.save_interval": Effect(2, "files", EPOCHS),
     "checkpoint.keep_last_n": Effect(1, "files", EPOCHS | {"checkpoint.save_interval": 1}),
     "checkpoint.save_best": Effect(False, "files", EPOCHS | EVALUATED),
+    "checkpoint.record_every": Effect(1, "files"),
+    "checkpoint.record_episodes": Effect(2, "recorded"),
     "environment.env_id": Effect("llm_gym/Memory-v0", "starts", SPLITS),
     "environment.env_kwargs": Effect({"rules": "system", "words": 2}, "starts"),
     "environment.train_split": Effect("dev", "starts", SPLITS),

@@ -4,7 +4,6 @@ import json
 
 import gymnasium as gym
 import pytest
-from llm_gym_agents.compat.side_by_side import Talk
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.legacy import SimpleGameEnvironment
@@ -12,6 +11,7 @@ from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, Too
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 GAME = "llm_gym/GuessTheNumber-v0"
@@ -35,13 +35,7 @@ def script(monkeypatch):
 
     def begin(*replies):
         words = iter(replies)
-        say = Talk.say
-
-        def spoken(self, done):
-            say(self, done)
-            return next(words)
-
-        monkeypatch.setattr(Talk, "say", spoken)
+        monkeypatch.setattr(ChatFormat, "text_of", lambda self, ids: next(words))
 
     return begin
 

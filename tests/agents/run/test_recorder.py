@@ -1,0 +1,124 @@
+"""Training episodes on disk: which, with what, and that they can be played again."""
+
+import math
+import threading
+
+import pytest
+import torch
+
+from llm_gym import cli
+from llm_gym.episodes import read_episodes
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.rollouts.records import episode_tokens
+from llm_gym_agents.rollouts.turns import Closing, Turn
+from llm_gym_agents.run import recorder
+from llm_gym_agents.run.recorder import RolloutRecorder
+from tests.agents.small_run import small
+
+GUESS = "llm_gym/GuessTheNumber-v0"
+
+
+def length(episode):
+    return float(len(episode.actions))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Three iterations, every second one recorded; returns the folder and the batches."""
+    folder, batches = tmp_path_factory.mktemp("run"), []
+    config = small(
+        folder,
+        environment={"env_id": GUESS},
+        training={"num_iters_per_epoch": 3},
+        checkpoint={"record_every": 2, "record_episodes": 3},
+    )
+    trainer = PPOTrainer(config, reward_fn=length)
+    update = trainer.learner.update
+
+    def noted(data, **how):
+        learned = update(data, **how)
+        batches.append((data, trainer.learner.trained()))
+        return learned
+
+    trainer.learner.update = noted
+    trainer.fit()
+    trainer.cleanup()
+    return folder, batches
+
+
+def test_every_kth_iteration_leaves_at_most_n_episodes(run):
+    folder, _ = run
+    files = sorted(path.name for path in (folder / "episodes").iterdir())
+    assert files == ["train-000001.jsonl", "train-000003.jsonl"]
+    for at, name in enumerate(files):
+        episodes = list(read_episodes(folder / "episodes" / name))
+        assert [episode.episode_id for episode in episodes] == [8 * at, 8 * at + 1, 8 * at + 2]
+        assert {episode.weights_version for episode in episodes} == {2 * at}
+
+
+@pytest.mark.parametrize("iteration", [1, 3])
+def test_a_record_holds_the_very_numbers_of_the_update(run, iteration):
+    folder, batches = run
+    data, trained = batches[iteration - 1]
+    episodes = list(read_episodes(folder / f"episodes/train-{iteration:06d}.jsonl"))
+    found = {"log_probs": [], "values": [], "advantages": [], "ratios": [], "ids": []}
+    for episode in episodes:
+        tokens = episode.tokens
+        for name in found:
+            column = zip(getattr(tokens, name), tokens.trained_on, strict=True)
+            found[name] += [value for value, sampled in column if sampled]
+        read = [at for at, sampled in enumerate(tokens.trained_on) if not sampled]
+        assert all(math.isnan(tokens.values[at]) for at in read)
+        assert set(tokens.weights_versions) == {iteration - 1}
+    count = len(found["ids"])
+    assert count == int(data.lengths_E[: len(episodes)].sum())
+    assert found["ids"] == data.action_T[:count].tolist()
+    wanted = {"log_probs": data.sampler_log_prob_T, **trained}
+    for name, values in wanted.items():
+        assert torch.tensor(found[name]).equal(values[:count].cpu()), name
+
+
+def test_what_was_trained_on_is_the_same_when_it_is_played_again(run, capsys):
+    folder, _ = run
+    for path in (folder / "episodes").iterdir():
+        assert cli.main(["replay", str(path)]) == 0
+        assert capsys.readouterr().out.strip() == "3 the same, 0 different, 0 not played"
+        # The rewards are the reward function's; what the environment gave was compared.
+        assert all(sum(episode.rewards) == episode.num_turns for episode in read_episodes(path))
+
+
+def test_the_tokens_of_a_cut_episode_end_with_what_would_have_been_read():
+    turns = [Turn(0, 0, [1, 2], [3], [-0.5], "stop", 4), Turn(0, 1, [5], [6, 7], [-1, -2], "s", 5)]
+    tokens = episode_tokens(turns, Closing([8, 9], False), {"values": [10, 20, 30]})
+    assert tokens.ids == [1, 2, 3, 5, 6, 7, 8, 9]
+    assert tokens.turns == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert tokens.weights_versions == [4, 4, 4, 5, 5, 5, 5, 5]
+    assert tokens.trained_on == [False, False, True, False, True, True, False, False]
+    assert str(tokens.values) == "[nan, nan, 10, nan, 20, 30, nan, nan]"
+    assert str(tokens.log_probs) == "[nan, nan, -0.5, nan, -1, -2, nan, nan]"
+    assert tokens.to_dict()["ids"] == tokens.ids
+
+
+def test_the_file_is_written_by_another_thread_and_what_fails_there_is_told(
+    run, tmp_path, monkeypatch
+):
+    writers = []
+
+    def full(path, episodes):
+        writers.append(threading.current_thread())
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(recorder, "write_episodes", full)
+    trainer = PPOTrainer(small(tmp_path, environment={"env_id": GUESS}))
+    with pytest.raises(OSError, match="no space left"):
+        trainer.fit()
+    trainer.cleanup()
+    assert writers != [threading.main_thread()]
+    assert len(writers) == 1
+
+
+@pytest.mark.parametrize(("every", "due"), [(0, []), (1, [1, 2, 3, 4]), (3, [1, 4])])
+def test_which_iterations_are_due(every, due, tmp_path):
+    made = RolloutRecorder(tmp_path, every, 4)
+    assert [iteration for iteration in range(1, 5) if made.is_due(iteration)] == due
+    made.close()
