@@ -23,9 +23,11 @@ class Tokens:
     log_probs: list[float] | None = None
     """Of the token when it was sampled; NaN for a token that was read, not sampled."""
     values: list[float] | None = None
+    """Before the update; NaN for a token that was read, here and in the next two."""
     advantages: list[float] | None = None
     ratios: list[float] | None = None
-    """Probability under the trained policy over that under the policy that sampled."""
+    """Probability under the weights that were trained, before their update, over that under the
+    weights that sampled."""
     trained_on: list[bool] | None = None
     weights_versions: list[int] | None = None
     turns: list[int] | None = None
