@@ -29,7 +29,7 @@ ORDER = {
         *("envs", "vector", "as_text", "wrappers", "evaluate", "endpoint", "cli"),
     ),
     "llm_gym_agents": (
-        *("llm_gym", "text", "lm", "engines", "rollouts", "algo", "batch", "run", "checkpoint"),
+        *("llm_gym", "text", "lm", "engines", "run", "rollouts", "algo", "batch", "checkpoint"),
         *("config", "learn", "build", "trainer", "recipes", "commands", "compat"),
     ),
 }

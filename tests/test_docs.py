@@ -16,6 +16,8 @@ from llm_gym.as_text.phrasebooks import registry
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
+"""A block, and what it prints where the page shows that right below."""
 RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text())]
 
 
@@ -26,10 +28,18 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_BOOKS", dict(registry._BOOKS))  # a page registers one
     names = {"__name__": "__docs__"}
-    for at, block in enumerate(BLOCK.findall(page.read_text())):
+    for at, (block, shown) in enumerate(SHOWN.findall(page.read_text())):
         exec(compile(block, f"{page.name} block {at}", "exec"), names)
         if "print(" in block:
-            assert capsys.readouterr().out.strip(), f"block {at} shows nothing"
+            printed = capsys.readouterr().out.strip()
+            assert printed, f"block {at} shows nothing"
+            assert not shown or printed == shown.strip(), f"block {at} prints something else"
+
+
+def test_a_page_shows_what_its_blocks_print():
+    shown = [text for _, text in SHOWN.findall((ROOT / "docs/glossary.md").read_text())]
+    assert len(shown) > 5
+    assert all(shown)
 
 
 def test_the_readme_shows_code_that_runs():

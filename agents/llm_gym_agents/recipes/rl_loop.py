@@ -39,9 +39,10 @@ from llm_gym_agents.algo.losses.clip_ppo import TokenDistribution
 from llm_gym_agents.build import tiny_llama
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.rollouts.policy import LLMPolicy, Turn
+from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.rollouts.turns import Turn
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
@@ -125,8 +126,7 @@ def flatten(episodes: Sequence[Episode], chat: ChatFormat) -> TensorDict:
             ids += turn.reply_ids  # what was sampled, never tokenised again
             action += turn.reply_ids
             reward += [0.0] * (len(turn.reply_ids) - 1) + [earned]  # paid for the whole reply
-        over = record.stop_reason in TERMINAL
-        if not over:  # cut from outside: the value of what was seen last stands for the rest
+        if not (over := record.stop_reason in TERMINAL):  # cut: the last value stands for the rest
             ids += chat.following(turns[-1].reply_ids, record.final_state or "")
         more = [False] * (sum(len(turn.reply_ids) for turn in turns) - 1)
         done += [*more, True]

@@ -10,12 +10,13 @@ import torch
 from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
+from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.recipes import rl_loop
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 
 IDS = range(10, 16)
@@ -65,9 +66,9 @@ def played_by_the_loop(policy):
 
 
 def played_by_the_trainer(policy):
-    collector = EpisodeCollector(uneven_pool(), policy)
-    data = collector.collect([EpisodeTask(id, seed=id) for id in IDS]).data
-    collector.close()
+    sampler = Sampler(policy, uneven_pool())
+    data = assemble(sampler.play([EpisodeTask(id, seed=id) for id in IDS]))
+    sampler.close()
     return data
 
 
