@@ -25,8 +25,8 @@ IMAGES = ROOT / "docs" / "images"
 HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_gym_agents"}
 ORDER = {
     "llm_gym": (
-        *("core", "legacy", "episodes", "sandbox", "tools", "parsing", "data", "registry"),
-        *("envs", "vector", "as_text", "wrappers", "evaluate", "endpoint", "cli"),
+        *("core", "legacy", "sandbox", "registry", "as_text", "episodes", "parsing", "tools"),
+        *("data", "envs", "vector", "wrappers", "evaluate", "endpoint", "cli"),
     ),
     "llm_gym_agents": (
         *("llm_gym", "text", "lm", "engines", "run", "rollouts", "algo", "batch", "checkpoint"),
@@ -183,7 +183,7 @@ def _draw_room(axis: Any, at: int, name: str, about: str, colour: Any, *, outsid
     axis.text(0.16, top - 0.47, _short(about), fontsize=8.5, color="#52606d", va="center")
 
 
-def _short(about: str, most: int = 88) -> str:
+def _short(about: str, most: int = 82) -> str:
     return about if len(about) <= most else about[: most - 1].rsplit(" ", 1)[0] + " …"
 
 

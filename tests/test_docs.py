@@ -77,6 +77,13 @@ def test_the_picture_finds_lazy_imports_and_those_for_types_and_leaves_out_none_
     assert not any("errors" in arrow or arrow[0] == arrow[1] for arrow in found)
 
 
+def test_no_room_of_the_trainer_turns_back():
+    order = list(draw_architecture.rooms("llm_gym_agents"))
+    found = draw_architecture.arrows("llm_gym_agents")
+    back = [f"{a} imports {b}" for a, b in found if order.index(a) < order.index(b)]
+    assert back == []
+
+
 def test_the_first_screen_has_a_loop_of_six_lines_and_the_two_commands():
     screen = (ROOT / "README.md").read_text().split("\n## ")[0]
     assert "pip install" in screen
