@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from llm_gym.sandbox import Sandbox
+from llm_gym.sandbox import Sandbox, check
 from llm_gym.sandbox.check import ATTEMPTS, attempt, outside
 from tests.sandbox.sandboxes import ISOLATED, need
 
@@ -18,7 +18,8 @@ def prison(request):
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_is_contained(prison, name):
+def test_is_contained(prison, name, monkeypatch):
+    monkeypatch.setattr(check, "_LATE_S", 120.0)  # the machine may be busy
     sandbox, place = prison
     finding = attempt(sandbox, name, place)
     assert finding.contained, finding.detail
@@ -41,7 +42,7 @@ def test_there_are_many_attempts():
 def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
     need("none")
     with outside() as place, Sandbox(isolation="none") as sandbox:
-        assert not attempt(sandbox, name, place, timeout=2.0).contained
+        assert not attempt(sandbox, name, place, timeout=20.0).contained
 
 
 def descendants(pid):
