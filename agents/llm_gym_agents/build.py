@@ -53,7 +53,7 @@ def build_lm(
     if path == TINY:
         tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
         lm: PreTrainedModel = tiny_llama(tokenizer, seed=config.training.seed)
-        lm.to(device=_device(settings.device), dtype=getattr(torch, settings.dtype))
+        lm.to(device=_device(settings.device), dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
     else:
         lm, own = load_lm(config, path)
         tokenizer = tokenizer or own
@@ -104,12 +104,13 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
             gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": read_again}
         )
         lm.enable_input_require_grads()
-    return lm.train()
+    lm.train()
+    return lm
 
 
 def check_tokenizer(lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse a tokenizer with ids that the model has no embedding for."""
-    rows = lm.get_input_embeddings().weight.shape[0]
+    rows = len(lm.get_input_embeddings().get_parameter("weight"))
     if len(tokenizer) > rows:
         raise ConfigError(
             f"the tokenizer must have at most the {rows} tokens of the model's embedding, got "
@@ -124,8 +125,9 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
         raise MissingExtraError(
             'model.lora_rank needs peft. Install it with: pip install "llm-gym[lora]"'
         ) from error
-    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
-    adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)
+    # To peft's types alpha is an int, and what comes back is any module; it is lm.
+    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")  # type: ignore[arg-type]
+    adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)  # type: ignore[assignment]
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_("lora_" in name)
     return adapted

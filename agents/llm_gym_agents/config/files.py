@@ -56,7 +56,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with YAML 1.2's floats, which refuses a key that is there twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

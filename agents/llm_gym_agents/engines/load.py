@@ -151,7 +151,9 @@ def _load_served(
     if backend == "vllm":
         from llm_gym_agents.engines.vllm.engine import VLLMEngine as ServedEngine
     else:
-        from llm_gym_agents.engines.sglang.engine import SGLangEngine as ServedEngine
+        from llm_gym_agents.engines.sglang.engine import (  # type: ignore[assignment]
+            SGLangEngine as ServedEngine,
+        )
     ServedEngine.need_package(settings)
     tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
     return ServedEngine(path, tokenizer=tokenizer, **settings), tokenizer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from llm_gym_agents.engines.base import Completion, FinishReason, Request
 
@@ -14,8 +14,8 @@ _MARGIN = 8
 class Decodes(Protocol):
     """The part of a tokenizer that stop strings need."""
 
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> str:
-        """Return the text of ``token_ids``."""
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> Any:
+        """Return the text of ``token_ids``; transformers says that it may be a list of texts."""
         ...
 
 

@@ -86,7 +86,9 @@ def imitate(
 
 def _packed(batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     ids: list[int] = []
-    lengths, positions, actions = [], [], []
+    lengths: list[int] = []
+    positions: list[int] = []
+    actions: list[int] = []
     for prompt_ids, reply_ids in batch:
         first = len(ids) + len(prompt_ids) - 1
         positions += range(first, first + len(reply_ids))

@@ -130,7 +130,8 @@ def _padded(
         if not packing.is_dense:
             empty = x_SHD.new_zeros(rows * longest, *x_SHD.shape[1:])
             x_SHD = empty.index_copy(0, packing.slot_S, x_SHD)
-        return x_SHD.unflatten(0, (rows, longest)).transpose(1, 2)
+        x_QLHD: Tensor = x_SHD.unflatten(0, (rows, longest))
+        return x_QLHD.transpose(1, 2)
 
     out_QHLD = F.scaled_dot_product_attention(
         spread(query_SHD),
@@ -166,7 +167,7 @@ def _varlen(
     if groups > 1:
         key_SHD, value_SHD = (x.repeat_interleave(groups, dim=1) for x in (key_SHD, value_SHD))
     starts = F.pad(packing.lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
-    out_SHD: Tensor = varlen_attn(
+    out_SHD: Tensor = varlen_attn(  # type: ignore[assignment]  # a pair only if it is asked for
         query_SHD.contiguous(),
         key_SHD.contiguous(),
         value_SHD.contiguous(),

@@ -100,7 +100,7 @@ class SlotCache(Cache):
                 yield states_SLHD, read, write
 
 
-class _SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+class _SlotLayer(CacheLayerMixin):
     is_sliding = False
 
     def __init__(self, cache: SlotCache) -> None:

@@ -220,7 +220,7 @@ def _interrupts_are_ours() -> Iterator[None]:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    BaseProcess.start = start  # type: ignore[method-assign]
+    BaseProcess.start = start  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
