@@ -64,7 +64,7 @@ class Introduced(gym.Wrapper[str, str, str, str]):
         """The first observation, without the prompt."""
 
     @property
-    def spec(self) -> EnvSpec | None:
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]  # as gym.Wrapper does
         """That of the environment: the record says what was played, not how it was introduced."""
         return self.env.spec
 
@@ -91,7 +91,7 @@ class Assisted(gym.Wrapper[str, str, str, str]):
         self._read = ""
 
     @property
-    def spec(self) -> EnvSpec | None:
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]  # as gym.Wrapper does
         """That of the environment."""
         return self.env.spec
 
