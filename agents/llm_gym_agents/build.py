@@ -27,13 +27,9 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
-from llm_gym_agents.engines.load import (
-    check_settings,
-    load_engine,
-    load_model,
-    load_tokenizer,
-)
+from llm_gym_agents.engines.load import check_settings, load_engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.lm.packed_attention import read_again
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool

@@ -85,7 +85,7 @@ def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
             f"{folder} holds a run already; go on with it by 'llm-gym resume {folder}', or choose "
             "another folder with --checkpoint.output-dir"
         )
-    for sentence in config.idle():
+    for sentence in config.without_effect():
         console.print(f"note: {sentence}", style="yellow")
     console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
     if recipe.expected:

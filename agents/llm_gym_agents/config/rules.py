@@ -8,34 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
 from llm_gym_agents.config.fields import checked
 from llm_gym_agents.config.section import Section, field_types
+from llm_gym_agents.config.settings import Settings
 from llm_gym_agents.engines.base import MIN_TEMPERATURE
-
-if TYPE_CHECKING:
-    from llm_gym_agents.config.store import ConfigStore
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
 
 
-def first_problem(config: ConfigStore) -> str | None:
+def first_problem(config: Settings) -> str | None:
     """Return what must change before ``config`` can be trained with, or None."""
     _check_again(config)
     return next(chain.from_iterable(rule(config) for rule in _RULES), None)
 
 
-def _check_again(config: ConfigStore) -> None:
+def _check_again(config: Settings) -> None:
     """Check every setting once more: a dictionary may have changed since it was assigned."""
     for section in Section.all_sections:
         for name, hint in field_types(section).items():
             checked(f"{section}.{name}", hint, getattr(getattr(config, section), name))
 
 
-def _batches(config: ConfigStore) -> Iterator[str]:
+def _batches(config: Settings) -> Iterator[str]:
     training = config.training
     if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
         yield (
@@ -54,7 +51,7 @@ def _batches(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _schedule(config: ConfigStore) -> Iterator[str]:
+def _schedule(config: Settings) -> Iterator[str]:
     training = config.training
     iterations = training.num_epochs * training.num_iters_per_epoch
     for name in ("warmup_iters", "critic_warmup_iters"):
@@ -65,7 +62,7 @@ def _schedule(config: ConfigStore) -> Iterator[str]:
             )
 
 
-def _losses(config: ConfigStore) -> Iterator[str]:
+def _losses(config: Settings) -> Iterator[str]:
     training = config.training
     widest = max(training.clip_ratio, training.clip_ratio_high or 0.0)
     # A clip ratio that nobody changed is PPO's; another loss then takes its own.
@@ -85,14 +82,14 @@ def _losses(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _kl(config: ConfigStore) -> Iterator[str]:
+def _kl(config: Settings) -> Iterator[str]:
     training = config.training
     if (training.use_kl_in_reward or training.use_kl_in_loss) and training.kl_coef == 0:
         used = "use_kl_in_reward" if training.use_kl_in_reward else "use_kl_in_loss"
         yield f"training.kl_coef must be above 0 with training.{used}, got 0.0"
 
 
-def _play(config: ConfigStore) -> Iterator[str]:
+def _play(config: Settings) -> Iterator[str]:
     temperature = config.inference.temperature
     if temperature < MIN_TEMPERATURE:
         yield (
@@ -112,7 +109,7 @@ def _play(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _machine(config: ConfigStore) -> Iterator[str]:
+def _machine(config: Settings) -> Iterator[str]:
     model = config.model
     if model.dtype == "float16":
         yield (
@@ -131,7 +128,7 @@ def _machine(config: ConfigStore) -> Iterator[str]:
         )
 
 
-_RULES: tuple[Callable[[ConfigStore], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _batches,
     _schedule,
     _losses,

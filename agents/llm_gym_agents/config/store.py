@@ -8,52 +8,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from llm_gym.core.hints import did_you_mean
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.section import Section, UnknownSettingError, elsewhere, field_types
-from llm_gym_agents.config.sections import (
-    CheckpointConfig,
-    EnvironmentConfig,
-    InferenceConfig,
-    ModelConfig,
-    RayConfig,
-)
-from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.settings import Settings
 
 
 @dataclass(kw_only=True)
-class ConfigStore:
+class ConfigStore(Settings):
     """The settings of a run. ``check`` it before use: each setting alone is always right."""
-
-    model: ModelConfig = field(default_factory=ModelConfig)
-    inference: InferenceConfig = field(default_factory=InferenceConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
-    ray: RayConfig = field(default_factory=RayConfig)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        section = Section.all_sections.get(name)
-        if section is None:
-            raise _unknown_section(name)
-        if type(value) is not section:
-            example = next(iter(field_types(name)))
-            raise ConfigError(
-                f"config.{name} must be a {section.__name__}, got {type(value).__name__}; "
-                f"assign its settings one by one, such as config.{name}.{example}"
-            )
-        object.__setattr__(self, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        # Only called for names that do not exist. Copying and pickling ask for such names too.
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise _unknown_section(name)
 
     def check(self) -> None:
         """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with."""
@@ -63,43 +28,11 @@ class ConfigStore:
         if problem is not None:
             raise ConfigError(problem)
 
-    def idle(self) -> list[str]:
+    def without_effect(self) -> list[str]:
         """Return a sentence for each setting that was changed and has no effect here."""
-        from llm_gym_agents.config.idle import idle_settings
+        from llm_gym_agents.config.without_effect import settings_without_effect
 
-        return idle_settings(self)
-
-    # --- as data ---------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return every setting, by section, as JSON values."""
-        return {each.name: getattr(self, each.name).to_dict() for each in fields(self)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Return a config with the settings of ``data``; those it lacks have their defaults."""
-        config = cls()
-        config.update(data)
-        return config
-
-    def update(self, data: Mapping[str, Mapping[str, Any]]) -> None:
-        """Assign the settings of ``data``; the others stay."""
-        _check_mapping("a config", data)
-        for name, settings in data.items():
-            if name not in Section.all_sections:
-                raise _unknown_section(str(name))
-            _check_mapping(name, settings)
-            for setting, value in settings.items():
-                setattr(getattr(self, name), str(setting), value)
-
-    def diff(self, other: ConfigStore | None = None) -> dict[str, dict[str, Any]]:
-        """Return the settings that differ from those of ``other``, or from the defaults."""
-        base = (other or ConfigStore()).to_dict()
-        changed = {
-            name: {key: value for key, value in settings.items() if value != base[name][key]}
-            for name, settings in self.to_dict().items()
-        }
-        return {name: settings for name, settings in changed.items() if settings}
+        return settings_without_effect(self)
 
     # --- as files --------------------------------------------------------------------------
 
@@ -119,14 +52,3 @@ class ConfigStore:
             return cls.from_dict(data)
         except ConfigError as error:
             raise ConfigError(f"cannot use {path}: {error}") from error
-
-
-def _check_mapping(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a mapping of names to values, got {value!r}")
-
-
-def _unknown_section(name: str) -> UnknownSettingError:
-    meant = did_you_mean(name, Section.all_sections) or elsewhere(name)
-    known = ", ".join(each.name for each in fields(ConfigStore))
-    return UnknownSettingError(f"config has no section {name!r}{meant}; it has {known}")

@@ -6,26 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GenerationConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm.load import load_tokenizer
 
 Backend = Literal["transformers", "vllm", "sglang"]
 BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 _COMMON = ("dtype", "max_model_len", "tensor_parallel_size", "trust_remote_code")
 _OWN = ("attn_implementation", "device", "max_rows", "prefix_cache")
 _VLLM = (
@@ -70,60 +62,6 @@ def load_engine(
     return engine, engine.tokenizer
 
 
-def load_model(
-    path: str,
-    *,
-    dtype: str | None = None,
-    device: str | None = None,
-    attn_implementation: str | None = None,
-    trust_remote_code: bool = False,
-) -> PreTrainedModel:
-    """Return the causal language model at ``path``; see ``TransformersEngine.from_pretrained``."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
-    if dtype not in DTYPES:
-        raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    _check_path(path)
-    try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=dtype,
-            attn_implementation=attn_implementation,
-            trust_remote_code=trust_remote_code,
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
-    model.to(device=torch.device(device))  # type: ignore[call-arg]
-    return model
-
-
-def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
-    """Return the tokenizer at ``path``. One without a padding token pads with its end of text."""
-    _check_path(path)
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            path, trust_remote_code=trust_remote_code
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no tokenizer could be loaded from {path!r}: {_first(error)}") from error
-    return with_padding(tokenizer)
-
-
-def load_generation_config(path: str) -> GenerationConfig | None:
-    """Return the generation settings at ``path``, which a folder may do without."""
-    try:
-        return GenerationConfig.from_pretrained(path)
-    except OSError:
-        return None
-
-
-def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Give ``tokenizer`` a padding token, in place: its end of text, if it has none."""
-    if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
-
-
 def check_settings(
     backend: str, settings: Mapping[str, Any], known: Sequence[str] | None = None
 ) -> None:
@@ -157,14 +95,3 @@ def _load_served(
     ServedEngine.need_package(settings)
     tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
     return ServedEngine(path, tokenizer=tokenizer, **settings), tokenizer
-
-
-def _check_path(path: str) -> None:
-    """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
-    looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
-    if looks_local and not Path(path).is_dir():
-        raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
-
-
-def _first(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]

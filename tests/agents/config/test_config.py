@@ -46,7 +46,7 @@ def test_the_quick_start_works():
 
 def test_the_defaults_can_be_trained_with_and_all_have_an_effect():
     ConfigStore().check()
-    assert ConfigStore().idle() == []
+    assert ConfigStore().without_effect() == []
     assert ConfigStore().diff() == {}
 
 

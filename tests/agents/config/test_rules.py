@@ -100,7 +100,7 @@ def test_settings_that_contradict_each_other_are_refused(changes, sentence):
 def test_settings_that_agree_are_taken(changes):
     config = config_with(**changes)
     config.check()
-    assert config.idle() == []
+    assert config.without_effect() == []
 
 
 @pytest.mark.parametrize("name", ADVANTAGES.names())
@@ -129,7 +129,7 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "idle"),
+    ("changes", "sentences"),
     [
         (
             {"training__adv_estimator": "grpo", "training__group_size": 8, "training__lam": 0.5,
@@ -185,7 +185,7 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
         ({"ray__num_actors": 2}, ["ray.num_actors=2 has no effect with ray.use_ray=False"]),
     ],
 )  # fmt: skip
-def test_settings_that_were_changed_and_do_nothing_are_named(changes, idle):
+def test_settings_that_were_changed_and_do_nothing_are_named(changes, sentences):
     config = config_with(**changes)
     config.check()
-    assert config.idle() == idle
+    assert config.without_effect() == sentences

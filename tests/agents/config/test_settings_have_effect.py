@@ -180,8 +180,8 @@ ELSEWHERE = {
     "inference.engine": "test_settings_of_the_engine_reach_it",
     "inference.barrier": "test_without_a_barrier_some_move_while_others_wait",
     "ray.use_ray": "test_what_is_not_built_is_refused",
-    "ray.num_actors": "test_settings_of_a_refused_one_are_said_to_be_idle",
-    "ray.num_gpus_per_actor": "test_settings_of_a_refused_one_are_said_to_be_idle",
+    "ray.num_actors": "test_settings_of_a_refused_one_are_said_to_have_no_effect",
+    "ray.num_gpus_per_actor": "test_settings_of_a_refused_one_are_said_to_have_no_effect",
     "checkpoint.output_dir": "test_a_run_lives_in_its_folder_and_goes_on_there",
     "checkpoint.resume": "test_a_run_lives_in_its_folder_and_goes_on_there",
     "checkpoint.wandb_project": "test_a_project_without_wandb_is_an_error",
@@ -340,8 +340,8 @@ def test_without_a_barrier_some_move_while_others_wait(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_actors", 2), ("num_gpus_per_actor", 0.5)])
-def test_settings_of_a_refused_one_are_said_to_be_idle(name, value, tmp_path):
-    [said] = configured({f"ray.{name}": value}, tmp_path).idle()
+def test_settings_of_a_refused_one_are_said_to_have_no_effect(name, value, tmp_path):
+    [said] = configured({f"ray.{name}": value}, tmp_path).without_effect()
     assert said == f"ray.{name}={value} has no effect with ray.use_ray=False"
 
 

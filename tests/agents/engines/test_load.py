@@ -9,10 +9,12 @@ import torch
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines import load
 from llm_gym_agents.engines.base import MissingExtraError, Request, Sampling
-from llm_gym_agents.engines.load import load_engine, load_model, load_tokenizer
+from llm_gym_agents.engines.load import load_engine
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
+from llm_gym_agents.lm import load as lm_load
+from llm_gym_agents.lm.load import load_model, load_tokenizer
 from tests.agents.tiny import save_tiny
 
 
@@ -68,7 +70,7 @@ def test_remote_code_runs_only_where_it_is_trusted(path, monkeypatch):
         asked.append(settings["trust_remote_code"])
         raise OSError("enough")
 
-    monkeypatch.setattr(load.AutoModelForCausalLM, "from_pretrained", note)
+    monkeypatch.setattr(lm_load.AutoModelForCausalLM, "from_pretrained", note)
     for trust in (True, False):
         with pytest.raises(ConfigError, match="enough"):
             load_model(path, trust_remote_code=trust)

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def lm(folder):
     """The model that a trainer would have: the same weights, its own copy."""
-    from llm_gym_agents.engines.load import load_model
+    from llm_gym_agents.lm.load import load_model
 
     return load_model(folder).eval()
 
@@ -37,8 +37,8 @@ def lm(folder):
 @pytest.fixture(scope="module")
 def engine(folder):
     """One vLLM for the tests of a file, which leave it as they found it."""
-    from llm_gym_agents.engines.load import load_tokenizer
     from llm_gym_agents.engines.vllm.engine import VLLMEngine
+    from llm_gym_agents.lm.load import load_tokenizer
 
     made = VLLMEngine(
         folder, tokenizer=load_tokenizer(folder), dtype="float32", eager=True, patterns=True

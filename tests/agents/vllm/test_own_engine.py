@@ -10,11 +10,11 @@ import torch
 from llm_gym import cli
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.engines.base import EngineError, Sampling
-from llm_gym_agents.engines.load import load_tokenizer
 from llm_gym_agents.engines.probe import Probe, StaleWeightsError
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
+from llm_gym_agents.lm.load import load_tokenizer
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from tests.agents.vllm.test_play import ENV

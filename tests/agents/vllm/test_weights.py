@@ -23,7 +23,7 @@ def shaken(lm, by=0.1):
 def as_before(engine, folder):
     """Give the engine back the weights that it began with."""
     yield
-    from llm_gym_agents.engines.load import load_model
+    from llm_gym_agents.lm.load import load_model
 
     engine.update_weights(served_weights(load_model(folder)), 0)
 

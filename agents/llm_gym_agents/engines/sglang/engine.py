@@ -27,10 +27,10 @@ from llm_gym_agents.engines.base import (
     end_ids_of,
     portable_pattern,
 )
-from llm_gym_agents.engines.load import load_generation_config
 from llm_gym_agents.engines.sglang.http_calls import Calls
 from llm_gym_agents.engines.sglang.server import SGLangServer, need_sglang
 from llm_gym_agents.engines.weight_push import shared_memory
+from llm_gym_agents.lm.load import load_generation_config
 
 ABORT_S = 10.0
 """Seconds in which the server must have dropped what was cancelled."""

@@ -29,6 +29,7 @@ from llm_gym_agents.engines.transformers.decode import Decoder
 from llm_gym_agents.engines.transformers.scoring import score
 from llm_gym_agents.engines.transformers.self_check import check_decoding
 from llm_gym_agents.engines.transformers.weights import fingerprint, load_in_place
+from llm_gym_agents.lm.load import load_model, load_tokenizer
 
 
 class TransformersEngine(Engine):
@@ -100,8 +101,6 @@ class TransformersEngine(Engine):
             trust_remote_code: Whether to run Python code that comes with the model.
             **kwargs: Those of ``TransformersEngine``.
         """
-        from llm_gym_agents.engines.load import load_model, load_tokenizer
-
         model = load_model(
             path,
             dtype=dtype,

@@ -25,11 +25,11 @@ from llm_gym_agents.engines.base import (
     check_prompt,
     end_ids_of,
 )
-from llm_gym_agents.engines.load import load_generation_config
 from llm_gym_agents.engines.replies import Row, StopStrings
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm import waiting
 from llm_gym_agents.engines.weight_push import buckets, send
+from llm_gym_agents.lm.load import load_generation_config
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 

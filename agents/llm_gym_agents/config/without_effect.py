@@ -7,15 +7,13 @@ none. But what was asked for and is not being done must be said.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-
-if TYPE_CHECKING:
-    from llm_gym_agents.config.store import ConfigStore
+from llm_gym_agents.config.settings import Settings
 
 
-class _Idle(NamedTuple):
+class _Without(NamedTuple):
     """Settings without an effect, and the setting that is the cause."""
 
     names: tuple[str, ...]
@@ -42,7 +40,7 @@ _CRITIC_SETTINGS = (
 )
 
 
-def idle_settings(config: ConfigStore) -> list[str]:
+def settings_without_effect(config: Settings) -> list[str]:
     """Return a sentence for each setting that differs from its default and has no effect."""
     changed = {
         f"{section}.{name}": value
@@ -50,49 +48,49 @@ def idle_settings(config: ConfigStore) -> list[str]:
         for name, value in settings.items()
     }
     return [
-        f"{name}={changed[name]!r} has no effect with {idle.cause}"
-        for idle in (*_algorithm(config), *_switches(config))
-        for name in idle.names
+        f"{name}={changed[name]!r} has no effect with {group.cause}"
+        for group in (*_algorithm(config), *_switches(config))
+        for name in group.names
         if name in changed
     ]
 
 
-def _algorithm(config: ConfigStore) -> Iterator[_Idle]:
+def _algorithm(config: Settings) -> Iterator[_Without]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     missing = [ours for ours, its in _ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
-    yield _Idle(tuple(f"training.{name}" for name in missing), cause)
+    yield _Without(tuple(f"training.{name}" for name in missing), cause)
     if not estimator.needs_critic:
-        yield _Idle(_CRITIC_SETTINGS, cause)
+        yield _Without(_CRITIC_SETTINGS, cause)
     loss = get_policy_loss(training.policy_loss)
     missing = [ours for ours, its in _LOSS_SETTINGS.items() if its not in loss.settings]
     names = tuple(f"training.{name}" for name in missing)
-    yield _Idle(names, f"training.policy_loss={training.policy_loss!r}")
+    yield _Without(names, f"training.policy_loss={training.policy_loss!r}")
 
 
-def _switches(config: ConfigStore) -> Iterator[_Idle]:
+def _switches(config: Settings) -> Iterator[_Without]:
     training, environment = config.training, config.environment
     if not (training.use_kl_in_reward or training.use_kl_in_loss):
         names = ("training.kl_coef", "training.adaptive_kl")
-        yield _Idle(names, "training.use_kl_in_reward=False and training.use_kl_in_loss=False")
+        yield _Without(names, "training.use_kl_in_reward=False and training.use_kl_in_loss=False")
     if not training.use_kl_in_loss:
-        yield _Idle(("training.kl_kind",), "training.use_kl_in_loss=False")
+        yield _Without(("training.kl_kind",), "training.use_kl_in_loss=False")
     if not training.adaptive_kl:
         names = ("training.target_kl", "training.kl_horizon")
-        yield _Idle(names, "training.adaptive_kl=False")
+        yield _Without(names, "training.adaptive_kl=False")
     if not config.model.lora_rank:
-        yield _Idle(("model.lora_alpha",), "model.lora_rank=0")
+        yield _Without(("model.lora_alpha",), "model.lora_rank=0")
     if config.model.local_path is not None:
-        yield _Idle(("model.model_name",), f"model.local_path={config.model.local_path!r}")
+        yield _Without(("model.model_name",), f"model.local_path={config.model.local_path!r}")
     if not config.inference.multi_turn:
-        yield _Idle(("inference.max_turns",), "inference.multi_turn=False")
+        yield _Without(("inference.max_turns",), "inference.multi_turn=False")
     if not environment.curriculum:
         names = ("environment.curriculum_target", "environment.curriculum_step")
-        yield _Idle(names, "environment.curriculum=False")
+        yield _Without(names, "environment.curriculum=False")
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in every)
-        yield _Idle(evaluation, "environment.eval_interval=0")
+        yield _Without(evaluation, "environment.eval_interval=0")
     if not config.ray.use_ray:
-        yield _Idle(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")
+        yield _Without(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")
