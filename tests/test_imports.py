@@ -1,6 +1,7 @@
 """llm_gym imports without torch, nothing imports upwards, heavy packages have one door."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -172,3 +173,75 @@ def test_every_public_name_is_there():
     assert set(llm_gym.__all__) <= set(dir(llm_gym))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = llm_gym.nothing
+
+
+# --- the rooms of the trainer ----------------------------------------------------------------
+
+TRAINER = ROOT / "agents/llm_gym_agents"
+TRAINER_ROOMS = (
+    ("algo", "text", "lm", "run"),  # tensors, text, models and files: each knows itself only
+    ("engines", "checkpoint"),
+    ("config",),  # above both: its rules ask algo and engines what they need
+    ("rollouts",),
+    ("batch",),
+    ("learn",),
+    ("build", "distributed"),
+    ("trainer",),
+    ("compat", "recipes"),
+    ("commands",),  # above recipes, which ``train`` runs by name
+)
+"""In the order that data flows: a room imports from earlier lines only, and from itself."""
+
+
+def trainer_modules():
+    """Every module of the trainer, by its full name."""
+    found = {}
+    for path in sorted(TRAINER.rglob("*.py")):
+        parts = path.relative_to(TRAINER.parent).with_suffix("").parts
+        found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def trainer_imports(modules):
+    """(importer, imported) of every import, also those inside functions and for types only."""
+    for name, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from ((name, alias.name) for alias in node.names if alias.name in modules)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{name} imports by a relative name"
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    if full in modules or node.module in modules:
+                        yield name, full if full in modules else node.module
+
+
+def room(module):
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_every_room_of_the_trainer_has_its_place():
+    rooms = {room(module) for module in trainer_modules()} - {""}
+    assert rooms - {name for line in TRAINER_ROOMS for name in line} == set()
+
+
+def test_data_never_turns_back_in_the_trainer():
+    floor = {name: at for at, line in enumerate(TRAINER_ROOMS) for name in line}
+    back = [
+        f"{importer} imports {imported}"
+        for importer, imported in trainer_imports(trainer_modules())
+        if room(importer)  # the package itself opens every room, for those who import names
+        and room(importer) != room(imported)
+        and (not room(imported) or floor[room(importer)] <= floor[room(imported)])
+    ]
+    assert back == []
+
+
+def test_no_modules_of_the_trainer_import_in_a_circle():
+    modules = trainer_modules()
+    needs = {name: set() for name in modules}
+    for importer, imported in trainer_imports(modules):
+        # A room's own __init__ shows what is inside; who is inside does not ask it.
+        if importer != "llm_gym_agents" and importer != imported:
+            needs[importer].add(imported)
+    graphlib.TopologicalSorter(needs).prepare()  # which raises on a circle, and names it

@@ -16,7 +16,7 @@ from llm_gym_agents.build import tiny_llama
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.warm_start import examples, imitate
-from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.recipes.recipe import Recipe
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
