@@ -73,12 +73,12 @@ def stream_of(lengths_E: Tensor) -> TokenStream:
     generator = torch.Generator().manual_seed(1)
     tokens, episodes = int(lengths_E.sum()), len(lengths_E)
     return TokenStream(
-        rewards_T=torch.randn(tokens, generator=generator),
-        values_T=torch.randn(tokens, generator=generator),
+        reward_T=torch.randn(tokens, generator=generator),
+        value_T=torch.randn(tokens, generator=generator),
         lengths_E=lengths_E,
         terminated_E=torch.rand(episodes, generator=generator) < 0.5,
         bootstrap_E=torch.randn(episodes, generator=generator),
-        groups_E=torch.arange(episodes) // 8,
+        group_E=torch.arange(episodes) // 8,
     )
 
 
@@ -89,7 +89,7 @@ def fresh(stream: TokenStream) -> TokenStream:
 
 def python_gae(stream: TokenStream, lam: float) -> list[float]:
     """The recursion over Python lists."""
-    rewards, values = stream.rewards_T.tolist(), stream.values_T.tolist()
+    rewards, values = stream.reward_T.tolist(), stream.value_T.tolist()
     terminated, bootstrap = stream.terminated_E.tolist(), stream.bootstrap_E.tolist()
     advantages = [0.0] * len(rewards)
     end = len(rewards)
@@ -104,7 +104,7 @@ def python_gae(stream: TokenStream, lam: float) -> list[float]:
 
 
 def next_values(stream: TokenStream) -> Tensor:
-    next_T = torch.cat([stream.values_T[1:], stream.values_T[:1]])
+    next_T = torch.cat([stream.value_T[1:], stream.value_T[:1]])
     next_T[stream.last_T] = stream.bootstrap_E
     return next_T
 
@@ -114,10 +114,10 @@ def torchrl_flat(stream: TokenStream, lam: float, vectorized: bool | None) -> Te
     done_T = stream.last_T
     flat = TensorDict(
         {
-            "state_value": stream.values_T[:, None],
+            "state_value": stream.value_T[:, None],
             "next": {
                 "state_value": next_values(stream)[:, None],
-                "reward": stream.rewards_T[:, None],
+                "reward": stream.reward_T[:, None],
                 "done": done_T[:, None],
                 "terminated": (done_T & stream.on_tokens(stream.terminated_E))[:, None],
             },
@@ -131,16 +131,16 @@ def torchrl_padded(stream: TokenStream, lam: float) -> Tensor:
     """TorchRL's loop on one grid padded to the longest episode."""
     mask_ET = torch.arange(int(stream.lengths_E.max())) < stream.lengths_E[:, None]
 
-    def grid(values_T: Tensor) -> Tensor:
-        empty = torch.zeros(mask_ET.shape, dtype=values_T.dtype)
-        return empty.masked_scatter(mask_ET, values_T)[..., None]
+    def grid(value_T: Tensor) -> Tensor:
+        empty = torch.zeros(mask_ET.shape, dtype=value_T.dtype)
+        return empty.masked_scatter(mask_ET, value_T)[..., None]
 
     advantages_ET1, _ = generalized_advantage_estimate(
         GAMMA,
         lam,
-        grid(stream.values_T),
+        grid(stream.value_T),
         grid(next_values(stream)),
-        grid(stream.rewards_T),
+        grid(stream.reward_T),
         grid(stream.last_T),
         grid(stream.last_T & stream.on_tokens(stream.terminated_E)),
     )
@@ -149,16 +149,16 @@ def torchrl_padded(stream: TokenStream, lam: float) -> Tensor:
 
 def python_grpo(stream: TokenStream) -> list[float]:
     """Scores, group statistics and the broadcast over Python lists."""
-    rewards, lengths = stream.rewards_T.tolist(), stream.lengths_E.tolist()
+    rewards, lengths = stream.reward_T.tolist(), stream.lengths_E.tolist()
     scores, start = [], 0
     for length in lengths:
         scores.append(sum(rewards[start : start + length]))
         start += length
     groups: dict[int, list[float]] = {}
-    for group, score in zip(stream.groups_E.tolist(), scores, strict=True):
+    for group, score in zip(stream.group_E.tolist(), scores, strict=True):
         groups.setdefault(group, []).append(score)
     advantages: list[float] = []
-    for group, score, length in zip(stream.groups_E.tolist(), scores, lengths, strict=True):
+    for group, score, length in zip(stream.group_E.tolist(), scores, lengths, strict=True):
         mates = groups[group]
         spread = statistics.stdev(mates) + 1e-6
         advantages += [(score - statistics.fmean(mates)) / spread] * length
@@ -168,34 +168,34 @@ def python_grpo(stream: TokenStream) -> list[float]:
 def policy_tensors(tokens: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(2)
     old_T = -torch.rand(tokens, generator=generator)
-    log_probs_T = (old_T + 0.2 * torch.randn(tokens, generator=generator)).requires_grad_()
-    return log_probs_T, old_T, torch.randn(tokens, generator=generator)
+    log_prob_T = (old_T + 0.2 * torch.randn(tokens, generator=generator)).requires_grad_()
+    return log_prob_T, old_T, torch.randn(tokens, generator=generator)
 
 
-def ppo_function(log_probs_T: Tensor, old_T: Tensor, advantages_T: Tensor) -> Tensor:
+def ppo_function(log_prob_T: Tensor, old_T: Tensor, advantages_T: Tensor) -> Tensor:
     inputs = PolicyInputs(
-        log_probs_T=log_probs_T,
-        old_log_probs_T=old_T,
+        log_prob_T=log_prob_T,
+        old_log_prob_T=old_T,
         advantages_T=advantages_T,
         lengths_E=torch.tensor([len(old_T)]),
     )
     loss = get_policy_loss("ppo")(inputs).loss_T.mean()
-    return torch.autograd.grad(loss, log_probs_T)[0]
+    return torch.autograd.grad(loss, log_prob_T)[0]
 
 
-def ppo_torchrl(log_probs_T: Tensor, old_T: Tensor, advantages_T: Tensor) -> Tensor:
+def ppo_torchrl(log_prob_T: Tensor, old_T: Tensor, advantages_T: Tensor) -> Tensor:
     batch = TensorDict(
         {
-            "token_log_prob": log_probs_T,
+            "token_log_prob": log_prob_T,
             "token_entropy": torch.zeros_like(old_T),
-            "sample_log_prob": old_T,
-            "action": torch.zeros_like(old_T),
+            "old_log_prob": old_T,
+            "token": torch.zeros_like(old_T),
             "advantage": advantages_T[:, None],
         },
         [],
     )
     loss = make_clip_ppo_loss(None, None)(batch)["loss_objective"].mean()
-    return torch.autograd.grad(loss, log_probs_T)[0]
+    return torch.autograd.grad(loss, log_prob_T)[0]
 
 
 def gae_contenders(tokens: int) -> list[Contender]:
@@ -233,7 +233,7 @@ def gae_contenders(tokens: int) -> list[Contender]:
             Contender(
                 task,
                 "TorchRL loop, padded rows",
-                len(padded.rewards_T),
+                len(padded.reward_T),
                 lambda s=padded, x=lam: torchrl_padded(s, x),
             ),
         ]

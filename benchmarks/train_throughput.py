@@ -71,7 +71,7 @@ def batch(vocabulary: int, episodes: int, turns: int, prompt: int, reply: int) -
         ids_S=ids_S,
         sequence_lengths_Q=torch.full((episodes,), length),
         position_T=position_T,
-        action_T=ids_S[position_T + 1],
+        token_T=ids_S[position_T + 1],
         sampler_log_prob_T=torch.zeros(tokens),
         version_T=torch.zeros(tokens, dtype=torch.int64),
         turn_ends_T=ends_T,

@@ -56,13 +56,13 @@ def compute_advantage(
     """
     rows = PaddedRows(response_mask)
     stream = TokenStream(
-        rewards_T=rows.pack_rewards(token_level_rewards),
+        reward_T=rows.pack_rewards(token_level_rewards),
         lengths_E=rows.lengths_E,
-        values_T=None if values is None else rows.pack("values", values),
+        value_T=None if values is None else rows.pack("values", values),
         turn_ends_T=rows.turn_ends_T,
         terminated_E=None if bootstrap is None else torch.zeros_like(bootstrap, dtype=torch.bool),
         bootstrap_E=bootstrap,
-        groups_E=None if index is None else group_ids(index, device=response_mask.device),
+        group_E=None if index is None else group_ids(index, device=response_mask.device),
         greedy_scores_E=greedy_scores,
     )
     advantages_T, returns_T = get_advantage(name)(stream, **settings)
@@ -150,8 +150,8 @@ def compute_policy_loss(
         settings["clip_ratio"] = clip_ratio
     old_T = rows.pack("old_log_probs", old_log_probs)
     inputs = PolicyInputs(
-        log_probs_T=rows.pack("log_probs", log_probs),
-        old_log_probs_T=old_T,
+        log_prob_T=rows.pack("log_probs", log_probs),
+        old_log_prob_T=old_T,
         advantages_T=rows.pack("advantages", advantages),
         lengths_E=rows.lengths_E,
     )
@@ -200,7 +200,7 @@ def apply_kl_penalty(
 ) -> tuple[Tensor, float]:
     """Rewards of padded rows minus ``kl_coef`` times the KL, and the mean KL of a row."""
     rows = PaddedRows(response_mask)
-    rewards_T, mean_kl = kl_in_rewards(
+    reward_T, mean_kl = kl_in_rewards(
         rows.pack_rewards(token_level_rewards),
         rows.pack("log_probs", log_probs),
         rows.pack("ref_log_probs", ref_log_probs),
@@ -208,7 +208,7 @@ def apply_kl_penalty(
         kl_coef=kl_coef,
         kind=kind,
     )
-    return rows.unpack(rewards_T), mean_kl.item()
+    return rows.unpack(reward_T), mean_kl.item()
 
 
 def _reduce(
@@ -229,7 +229,7 @@ def _reduce(
         dtype=result_dtype(terms.loss_T),
     )
     metrics = {
-        name: (values_T.sum() / max(counts.tokens, 1)).item()
-        for name, values_T in terms.metrics_T.items()
+        name: (value_T.sum() / max(counts.tokens, 1)).item()
+        for name, value_T in terms.metrics_T.items()
     }
     return (weights_T * terms.loss_T).sum(), metrics

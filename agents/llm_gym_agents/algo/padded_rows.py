@@ -51,7 +51,7 @@ class PaddedRows:
 
     def pack_rewards(self, rewards_EL: Tensor) -> Tensor:
         """The rewards of the sampled tokens; a reward anywhere else would be lost and raises."""
-        rewards_T = self.pack("token_level_rewards", rewards_EL)
+        reward_T = self.pack("token_level_rewards", rewards_EL)
         lost_EL = ~self.mask_EL.bool() & rewards_EL.isfinite() & (rewards_EL != 0)
         if bool(lost_EL.any()):
             row, position = lost_EL.nonzero()[0].tolist()
@@ -60,7 +60,7 @@ class PaddedRows:
                 f"got {rewards_EL[row, position].item():g} at row {row}, position {position}, "
                 "where response_mask is 0; put it on the last sampled token of its turn"
             )
-        return rewards_T
+        return reward_T
 
     def unpack(self, values_T: Tensor) -> Tensor:
         """Rows with ``values_T`` on the sampled tokens and 0 elsewhere."""

@@ -65,9 +65,9 @@ class AdvantageSpec(Spec):
     """A registered advantage estimator. Call it with a stream and its settings."""
 
     needs_critic: bool = False
-    """Reads ``values_T``, and ``bootstrap_E`` of truncated episodes."""
+    """Reads ``value_T``, and ``bootstrap_E`` of truncated episodes."""
     needs_groups: bool = False
-    """Reads ``groups_E``: several episodes must start from one prompt or seed."""
+    """Reads ``group_E``: several episodes must start from one prompt or seed."""
     needs_greedy_rollout: bool = False
     """Reads ``greedy_scores_E``: one greedy episode must be played per start."""
 
@@ -75,8 +75,8 @@ class AdvantageSpec(Spec):
         """The advantages of ``stream``; raises when it lacks what the estimator reads."""
         self.check_settings(settings)
         for needed, name, what in (
-            (self.needs_critic, "values_T", "the critic's value before each token"),
-            (self.needs_groups, "groups_E", "one id per start, shared by its episodes"),
+            (self.needs_critic, "value_T", "the critic's value before each token"),
+            (self.needs_groups, "group_E", "one id per start, shared by its episodes"),
             (self.needs_greedy_rollout, "greedy_scores_E", "the score of a greedy episode"),
         ):
             if needed and getattr(stream, name) is None:

@@ -27,27 +27,29 @@ class TokenStream:
     An episode may be empty; it then has no score and is in no group.
     """
 
-    rewards_T: Tensor
+    reward_T: Tensor
     lengths_E: Tensor
     """Sampled tokens of each episode."""
-    values_T: Tensor | None = None
+    value_T: Tensor | None = None
     """V at the position that predicts each token, from before the update."""
-    turn_ends_T: Tensor | None = None
-    """True on the last token of each turn; None makes each episode one turn."""
+    turn_ends_T: Tensor = None  # type: ignore[assignment]  # None only until it is constructed
+    """True on the last token of each turn; without it each episode is one turn."""
     terminated_E: Tensor | None = None
     """False where an episode was cut from outside; None means that none was."""
     bootstrap_E: Tensor | None = None
     """V after the final observation. Read only where ``terminated_E`` is false."""
-    groups_E: Tensor | None = None
+    group_E: Tensor | None = None
     """Equal for episodes that started from the same prompt or seed."""
     greedy_scores_E: Tensor | None = None
     """Score of a greedy episode from the same start."""
 
     def __post_init__(self) -> None:
         _check_shapes(self)
-        _check_finite("rewards_T", self.rewards_T, self.lengths_E)
-        if self.values_T is not None:
-            _check_finite("values_T", self.values_T, self.lengths_E)
+        _check_finite("reward_T", self.reward_T, self.lengths_E)
+        if self.value_T is not None:
+            _check_finite("value_T", self.value_T, self.lengths_E)
+        ends_T = self.last_T if self.turn_ends_T is None else self.turn_ends_T.bool()
+        object.__setattr__(self, "turn_ends_T", ends_T)
         _check_turns(self)
         _check_bootstrap(self)
 
@@ -55,26 +57,21 @@ class TokenStream:
     def last_T(self) -> Tensor:
         """True on the last token of each episode."""
         played_E = self.lengths_E > 0
-        last_T = torch.zeros_like(self.rewards_T, dtype=torch.bool)
+        last_T = torch.zeros_like(self.reward_T, dtype=torch.bool)
         last_T[(self.lengths_E.cumsum(0) - 1)[played_E]] = True
         return last_T
 
     @cached_property
-    def ends_turn_T(self) -> Tensor:
-        """True on the last token of each turn."""
-        return self.last_T if self.turn_ends_T is None else self.turn_ends_T.bool()
-
-    @cached_property
     def turn_lengths_K(self) -> Tensor:
         """Sampled tokens of each turn."""
-        ends_K = self.ends_turn_T.nonzero().squeeze(-1)
+        ends_K = self.turn_ends_T.nonzero().squeeze(-1)
         before_first = ends_K.new_full((min(1, ends_K.numel()),), -1)
         return ends_K.diff(prepend=before_first)
 
     @cached_property
     def turns_E(self) -> Tensor:
         """Turns of each episode."""
-        return segment_sum(self.ends_turn_T.long(), self.lengths_E)
+        return segment_sum(self.turn_ends_T.long(), self.lengths_E)
 
     @cached_property
     def turn_starts_K(self) -> Tensor:
@@ -84,7 +81,7 @@ class TokenStream:
     @cached_property
     def scores_E(self) -> Tensor:
         """The undiscounted sum of each episode's rewards, in float64."""
-        return segment_sum(widen(self.rewards_T), self.lengths_E)
+        return segment_sum(widen(self.reward_T), self.lengths_E)
 
     def on_tokens(self, values_E: Tensor) -> Tensor:
         """Each episode's value on every one of its tokens."""
@@ -120,10 +117,10 @@ def _check_shapes(stream: TokenStream) -> None:
                 f"{name} must have shape ({expected},), got {tuple(tensor.shape)}; "
                 f"lengths_E holds {episodes} episodes of {tokens} tokens in all"
             )
-        if tensor.device != stream.rewards_T.device:
+        if tensor.device != stream.reward_T.device:
             raise StreamError(
                 "a stream must lie on one device, "
-                f"got rewards_T on {stream.rewards_T.device} and {name} on {tensor.device}"
+                f"got reward_T on {stream.reward_T.device} and {name} on {tensor.device}"
             )
 
 
@@ -139,9 +136,7 @@ def _check_finite(name: str, tensor_T: Tensor, lengths_E: Tensor) -> None:
 
 
 def _check_turns(stream: TokenStream) -> None:
-    if stream.turn_ends_T is None:
-        return
-    open_T = stream.last_T & ~stream.turn_ends_T.bool()
+    open_T = stream.last_T & ~stream.turn_ends_T
     if bool(open_T.any()):
         position = int(open_T.nonzero()[0])
         episode = int(torch.repeat_interleave(stream.lengths_E)[position])

@@ -46,7 +46,7 @@ def assemble(rollout: Rollout) -> RolloutData:
         sequence_lengths_Q=_whole(n for part in parts for n in part.sequence_lengths),
         position_T=_whole(chain.from_iterable(part.positions for part in parts))
         + spread(first_E, lengths_E),
-        action_T=_whole(chain.from_iterable(turn.reply_ids for turn in flat)),
+        token_T=_whole(chain.from_iterable(turn.reply_ids for turn in flat)),
         sampler_log_prob_T=_real(chain.from_iterable(turn.log_probs for turn in flat)),
         version_T=spread(_whole(turn.version for turn in flat), counts_K),
         turn_ends_T=turn_ends_T,

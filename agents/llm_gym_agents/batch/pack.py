@@ -23,11 +23,11 @@ class Pack(NamedTuple):
     ids_S: Tensor
     sequence_lengths_Q: Tensor
     position_T: Tensor
-    action_T: Tensor
+    token_T: Tensor
     bootstrap_M: Tensor
     lengths_M: Tensor
     """Sampled tokens of each episode."""
-    tokens_T: Tensor
+    index_T: Tensor
     """Which tokens of the whole batch these are."""
     episodes_M: Tensor
     """Which episodes of the whole batch these are."""
@@ -49,7 +49,7 @@ class Packer:
         """Return the pack of these episodes, in this order."""
         data, ids_M = self.data, self.ids_E[episodes_M]
         lengths_M = data.lengths_E[episodes_M]
-        tokens_T = _runs(self._first_token_E[episodes_M], lengths_M)
+        index_T = _runs(self._first_token_E[episodes_M], lengths_M)
         moved_M = segment_starts(ids_M) - self._first_id_E[episodes_M]
         bootstrap_M = data.bootstrap_E[episodes_M]
         return Pack(
@@ -57,11 +57,11 @@ class Packer:
             sequence_lengths_Q=data.sequence_lengths_Q[
                 _runs(self._first_sequence_E[episodes_M], data.sequences_E[episodes_M])
             ],
-            position_T=data.position_T[tokens_T] + spread(moved_M, lengths_M),
-            action_T=data.action_T[tokens_T],
+            position_T=data.position_T[index_T] + spread(moved_M, lengths_M),
+            token_T=data.token_T[index_T],
             bootstrap_M=torch.where(bootstrap_M == NO_POSITION, NO_POSITION, bootstrap_M + moved_M),
             lengths_M=lengths_M,
-            tokens_T=tokens_T,
+            index_T=index_T,
             episodes_M=episodes_M,
         )
 
@@ -94,14 +94,14 @@ def _runs(starts_M: Tensor, lengths_M: Tensor) -> Tensor:
 
 def _check(data: RolloutData) -> None:
     """Raise if lengths, positions or rewards do not fit together."""
-    tokens, ids = data.action_T.numel(), data.ids_S.numel()
+    tokens, ids = data.token_T.numel(), data.ids_S.numel()
     facts = {
         "lengths_E must add up to the sampled tokens": int(data.lengths_E.sum()) == tokens,
         "sequence_lengths_Q must add up to the ids": int(data.sequence_lengths_Q.sum()) == ids,
         "sequences_E must add up to the sequences": int(data.sequences_E.sum())
         == data.sequence_lengths_Q.numel(),
         "every sampled token must be the id after its position": torch.equal(
-            data.ids_S[data.position_T + 1], data.action_T
+            data.ids_S[data.position_T + 1], data.token_T
         ),
         "a reward must sit on the last sampled token of its turn": not bool(
             data.reward_T[~data.turn_ends_T].any()

@@ -10,24 +10,25 @@ from torch import Tensor
 
 
 class PPOBatch(TensorClass):
-    """Whole episodes of a batch, as many as fit the token budget. Names are TorchRL's."""
+    """Whole episodes of a batch, as many as fit the token budget."""
 
     ids: Tensor
     """What the model reads, ``[S]``."""
     sequence_lengths: Tensor
     position: Tensor
     """Index into ``ids`` of the position that predicts each sampled token, ``[T]``."""
-    action: Tensor
+    token: Tensor
     """The sampled ids, ``[T]``."""
     lengths: Tensor
     """Sampled tokens of each episode, ``[M]``."""
     loss_weight: Tensor
     """Share of each token in the loss of the whole optimizer step, ``[T]``."""
-    sample_log_prob: Tensor
-    """Log-prob of each token before the update, ``[T]``."""
+    old_log_prob: Tensor
+    """Log-prob of each token before the update, by the trainer's own pass, ``[T]``."""
     advantage: Tensor
     """``[T, 1]``, like values and their targets."""
-    state_value: Tensor | None = None
+    value: Tensor | None = None
+    """From before the update, ``[T, 1]``."""
     value_target: Tensor | None = None
     ref_log_prob: Tensor | None = None
     importance_weight: Tensor | None = None

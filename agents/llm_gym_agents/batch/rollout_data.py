@@ -27,7 +27,7 @@ class RolloutData(TensorClass):
     sequence_lengths_Q: Tensor
     position_T: Tensor
     """Index into ``ids_S`` of the position that predicts each sampled token."""
-    action_T: Tensor
+    token_T: Tensor
     """The sampled ids."""
     sampler_log_prob_T: Tensor
     version_T: Tensor
@@ -49,7 +49,7 @@ class RolloutData(TensorClass):
     @property
     def tokens(self) -> int:
         """Sampled tokens."""
-        return self.action_T.numel()
+        return self.token_T.numel()
 
     @classmethod
     def cat(cls, parts: Sequence[RolloutData]) -> RolloutData:

@@ -110,8 +110,8 @@ class PPO:
         packer = Packer(data.to(self.model.device))
         data = packer.data
         scores = self.score(packer)
-        rewards_T, kl_metrics = self._rewards(data, scores)
-        stream = _stream(data, rewards_T, scores, greedy_scores_E)
+        reward_T, kl_metrics = self._rewards(data, scores)
+        stream = _stream(data, reward_T, scores, greedy_scores_E)
         advantages = self.estimator(stream, **_estimator_settings(self.estimator, self.config))
         batch = self._batch(data, scores, advantages)
         self.trained = _trained(data, scores, advantages)
@@ -143,12 +143,12 @@ class PPO:
         for pack in packer.within(everything, self.config.micro_batch_tokens):
             cut_M = pack.bootstrap_M != NO_POSITION
             found = model(*pack[:4], pack.bootstrap_M[cut_M], entropy=False)
-            log_prob_T[pack.tokens_T] = found.log_prob_T
+            log_prob_T[pack.index_T] = found.log_prob_T
             if value_T is not None and bootstrap_E is not None:
-                value_T[pack.tokens_T] = found.value_T
+                value_T[pack.index_T] = found.value_T
                 bootstrap_E[pack.episodes_M[cut_M]] = found.bootstrap_B
             if self.reference is not None and ref_T is not None:
-                ref_T[pack.tokens_T] = self.reference(*pack[:4], entropy=False).log_prob_T
+                ref_T[pack.index_T] = self.reference(*pack[:4], entropy=False).log_prob_T
         return Scores(log_prob_T, value_T, bootstrap_E, ref_T)
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
@@ -156,7 +156,7 @@ class PPO:
         if not self.config.use_kl_in_reward or scores.ref_log_prob_T is None:
             return data.reward_T, {}
         used = self.kl_control.kl_coef
-        rewards_T, kl = algo.kl_in_rewards(
+        reward_T, kl = algo.kl_in_rewards(
             data.reward_T,
             scores.log_prob_T,
             scores.ref_log_prob_T,
@@ -164,16 +164,16 @@ class PPO:
             kl_coef=used,
         )
         self.kl_control.update(kl, n_steps=len(data.lengths_E))
-        return rewards_T, {"kl/reference": float(kl), "kl/coef": used}
+        return reward_T, {"kl/reference": float(kl), "kl/coef": used}
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
         """Return what the update reads of every token of the batch."""
         fields = {
-            "sample_log_prob": scores.log_prob_T,
+            "old_log_prob": scores.log_prob_T,
             "advantage": advantages.advantages_T.unsqueeze(-1),
         }
         if scores.value_T is not None:
-            fields["state_value"] = scores.value_T.unsqueeze(-1)
+            fields["value"] = scores.value_T.unsqueeze(-1)
             fields["value_target"] = advantages.returns_T.unsqueeze(-1)
         if scores.ref_log_prob_T is not None:
             fields["ref_log_prob"] = scores.ref_log_prob_T
@@ -271,11 +271,11 @@ def _trained(data: RolloutData, scores: Scores, advantages: algo.Advantages) -> 
 
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
     return PPOBatch(
-        **dict(batch[pack.tokens_T].items()),
+        **dict(batch[pack.index_T].items()),
         ids=pack.ids_S,
         sequence_lengths=pack.sequence_lengths_Q,
         position=pack.position_T,
-        action=pack.action_T,
+        token=pack.token_T,
         lengths=pack.lengths_M,
         loss_weight=weights_T,
         batch_size=[],
@@ -283,18 +283,18 @@ def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
 
 
 def _stream(
-    data: RolloutData, rewards_T: Tensor, scores: Scores, greedy_scores_E: Tensor | None
+    data: RolloutData, reward_T: Tensor, scores: Scores, greedy_scores_E: Tensor | None
 ) -> algo.TokenStream:
     has_critic = scores.value_T is not None
     return algo.TokenStream(
-        rewards_T=rewards_T,
+        reward_T=reward_T,
         lengths_E=data.lengths_E,
-        values_T=scores.value_T,
+        value_T=scores.value_T,
         turn_ends_T=data.turn_ends_T,
         terminated_E=data.terminated_E if has_critic else None,
         bootstrap_E=scores.bootstrap_E,
-        groups_E=data.group_E,
-        greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(rewards_T.device),
+        group_E=data.group_E,
+        greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(reward_T.device),
     )
 
 
@@ -309,7 +309,7 @@ def _trunk(model: PolicyValueModel) -> TensorDictModule:
     written = ["token_log_prob", "token_entropy"]
     return TensorDictModule(
         read,
-        in_keys=["ids", "sequence_lengths", "position", "action"],
+        in_keys=["ids", "sequence_lengths", "position", "token"],
         out_keys=written if model.value_head is None else [*written, "token_value"],
     )
 
@@ -317,7 +317,7 @@ def _trunk(model: PolicyValueModel) -> TensorDictModule:
 def _critic(model: PolicyValueModel) -> TensorDictModule | None:
     if model.value_head is None:
         return None
-    return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["state_value"])
+    return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
 
 
 def _policy_settings(config: TrainingConfig) -> dict[str, Any]:

@@ -35,14 +35,14 @@ def streams(
         return torch.tensor(drawn, dtype=torch.float64)
 
     return TokenStream(
-        rewards_T=numbers(tokens),
+        reward_T=numbers(tokens),
         lengths_E=lengths_E,
-        values_T=numbers(tokens),
+        value_T=numbers(tokens),
         turn_ends_T=ends_T,
         terminated_E=torch.tensor(
             draw(st.lists(st.booleans(), min_size=episodes, max_size=episodes))
         ),
         bootstrap_E=numbers(episodes),
-        groups_E=torch.tensor(draw(st.lists(groups, min_size=episodes, max_size=episodes))),
+        group_E=torch.tensor(draw(st.lists(groups, min_size=episodes, max_size=episodes))),
         greedy_scores_E=numbers(episodes),
     )

@@ -46,13 +46,13 @@ def stream() -> TokenStream:
     ends_T = torch.rand(TOKENS) < 0.1
     ends_T[(LENGTHS.cumsum(0) - 1)[LENGTHS > 0]] = True
     return TokenStream(
-        rewards_T=torch.randn(TOKENS),
-        values_T=torch.randn(TOKENS),
+        reward_T=torch.randn(TOKENS),
+        value_T=torch.randn(TOKENS),
         lengths_E=LENGTHS,
         turn_ends_T=ends_T,
         terminated_E=torch.rand(6) < 0.5,
         bootstrap_E=torch.randn(6),
-        groups_E=torch.tensor([0, 0, 0, 1, 2, 2]),
+        group_E=torch.tensor([0, 0, 0, 1, 2, 2]),
         greedy_scores_E=torch.randn(6),
     )
 
@@ -81,8 +81,8 @@ def test_every_policy_loss(name: str) -> None:
     torch.manual_seed(0)
     old_T = -torch.rand(TOKENS)
     inputs = PolicyInputs(
-        log_probs_T=old_T + 0.3 * torch.randn(TOKENS),
-        old_log_probs_T=old_T,
+        log_prob_T=old_T + 0.3 * torch.randn(TOKENS),
+        old_log_prob_T=old_T,
         advantages_T=torch.randn(TOKENS),
         lengths_E=LENGTHS,
     )
@@ -119,16 +119,16 @@ def test_the_objective_and_its_gradient(name: str) -> None:
         in_keys=["x"],
         out_keys=["token_log_prob", "token_entropy", "hidden"],
     )
-    critic = TensorDictModule(linear, in_keys=["hidden"], out_keys=["state_value"])
+    critic = TensorDictModule(linear, in_keys=["hidden"], out_keys=["value"])
     batch = TensorDict(
         {
             "x": torch.randn(tokens, 4),
-            "action": torch.zeros(tokens),
-            "sample_log_prob": -torch.rand(tokens),
+            "token": torch.zeros(tokens),
+            "old_log_prob": -torch.rand(tokens),
             "ref_log_prob": -torch.rand(tokens),
             "advantage": torch.randn(tokens, 1),
             "value_target": torch.randn(tokens, 1),
-            "state_value": torch.randn(tokens, 1),
+            "value": torch.randn(tokens, 1),
             "loss_weight": token_weights(torch.tensor([20, 30])),
             "lengths": torch.tensor([20, 30]),
         },

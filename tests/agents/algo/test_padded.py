@@ -102,8 +102,8 @@ def test_padding_and_observations_change_nothing(data: st.DataObject) -> None:
         rewards, values, mask, 0.9, 0.8, bootstrap, whiten=False
     )
     stream = TokenStream(
-        rewards_T=rewards[mask],
-        values_T=values[mask],
+        reward_T=rewards[mask],
+        value_T=values[mask],
         lengths_E=mask.sum(1),
         terminated_E=torch.zeros(len(mask), dtype=torch.bool),
         bootstrap_E=bootstrap,

@@ -18,7 +18,7 @@ from llm_gym_agents.algo import (
     register_policy_loss,
 )
 
-STREAM = TokenStream(rewards_T=torch.tensor([1.0, 2.0]), lengths_E=torch.tensor([2]))
+STREAM = TokenStream(reward_T=torch.tensor([1.0, 2.0]), lengths_E=torch.tensor([2]))
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_the_trainer_can_ask_for_settings_and_defaults() -> None:
 def test_users_register_their_own() -> None:
     @register_advantage("double", needs_groups=False)
     def double(stream: TokenStream, *, factor: float = 2.0) -> Advantages:
-        return Advantages(factor * stream.rewards_T, stream.rewards_T)
+        return Advantages(factor * stream.reward_T, stream.reward_T)
 
     assert get_advantage("double")(STREAM, factor=3.0).advantages_T.tolist() == [3.0, 6.0]
     assert double(STREAM).advantages_T.tolist() == [2.0, 4.0]
@@ -104,8 +104,8 @@ def test_users_register_their_own() -> None:
         return TokenLoss(-inputs.advantages_T, {})
 
     inputs = PolicyInputs(
-        log_probs_T=torch.zeros(1),
-        old_log_probs_T=torch.zeros(1),
+        log_prob_T=torch.zeros(1),
+        old_log_prob_T=torch.zeros(1),
         advantages_T=torch.ones(1),
         lengths_E=torch.tensor([1]),
     )
@@ -114,7 +114,7 @@ def test_users_register_their_own() -> None:
 
 def test_a_taken_name_is_refused_but_the_same_function_may_come_again() -> None:
     def mine(stream: TokenStream) -> Advantages:
-        return Advantages(stream.rewards_T, stream.rewards_T)
+        return Advantages(stream.reward_T, stream.reward_T)
 
     register_advantage("mine")(mine)
     register_advantage("mine")(mine)
@@ -127,10 +127,10 @@ def test_a_function_that_swallows_settings_is_refused() -> None:
 
         @register_advantage("sink")
         def sink(stream: TokenStream, **kwargs: float) -> Advantages:
-            return Advantages(stream.rewards_T, stream.rewards_T)
+            return Advantages(stream.reward_T, stream.reward_T)
 
     with pytest.raises(ConfigError, match="got scale"):
 
         @register_advantage("bare")
         def bare(stream: TokenStream, *, scale: float) -> Advantages:
-            return Advantages(stream.rewards_T, stream.rewards_T)
+            return Advantages(stream.reward_T, stream.reward_T)

@@ -33,7 +33,7 @@ def test_parts_put_together_are_the_batch_assembled_at_once(rollout, places):
 @given(rollout=rollouts())
 def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
     data = assemble(rollout)
-    assert data.ids_S[data.position_T + 1].equal(data.action_T)
+    assert data.ids_S[data.position_T + 1].equal(data.token_T)
     assert data.tokens == rollout.tokens == len(data.reward_T)
     cut = [closing is not None for closing in rollout.closings]
     assert (data.bootstrap_E != NO_POSITION).tolist() == cut

@@ -87,7 +87,7 @@ def test_what_the_engine_samples_on_a_gpu_is_what_the_trainer_scores():
     found = assemble(rollout).to("cuda")
     with torch.no_grad():
         scores = PolicyValueModel(lm)(
-            found.ids_S, found.sequence_lengths_Q, found.position_T, found.action_T
+            found.ids_S, found.sequence_lengths_Q, found.position_T, found.token_T
         )
     torch.testing.assert_close(scores.log_prob_T, found.sampler_log_prob_T, atol=1e-4, rtol=0)
 

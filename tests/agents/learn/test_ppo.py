@@ -50,7 +50,7 @@ def data(seed=0, terminated=(True, False, True, True), history=True):
         ids_S=ids,
         sequence_lengths_Q=torch.tensor(fields["sequences"]),
         position_T=position,
-        action_T=ids[position + 1],
+        token_T=ids[position + 1],
         sampler_log_prob_T=log_prob,
         version_T=torch.zeros(len(position), dtype=torch.int64),
         turn_ends_T=torch.tensor(fields["ends"]),
@@ -100,7 +100,7 @@ def gradients(ppo, batch):
 def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value=0.5):
     """PPO with token-level GAE, written out: one loss, one episode at a time, in plain loops."""
     with torch.no_grad():
-        inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.action_T)
+        inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
         old = model(*inputs, batch.bootstrap_E[~batch.terminated_E])
         old_value, after_cut = old.value_T, iter(old.bootstrap_B.tolist())
     advantages, returns, at = [], [], 0
@@ -156,7 +156,7 @@ def test_a_pack_holds_whole_episodes_whatever_their_order():
     batch = data()
     packer = Packer(batch)
     pack = packer.take(torch.tensor([3, 1]))
-    assert pack.ids_S[pack.position_T + 1].equal(pack.action_T)
+    assert pack.ids_S[pack.position_T + 1].equal(pack.token_T)
     assert pack.lengths_M.tolist() == batch.lengths_E[[3, 1]].tolist()
     assert pack.bootstrap_M.tolist() == [NO_POSITION, pack.ids_S.numel() - 1]
     assert [p.episodes_M.tolist() for p in packer.within(range(4), 1)] == [[0], [1], [2], [3]]
@@ -181,7 +181,7 @@ def broken(**changes):
     ("batch", "message"),
     [
         (lambda: broken(reward_T=lambda r: r.fill_(1.0)), "a reward must sit on the last"),
-        (lambda: broken(action_T=lambda a: a.add_(1)), "must be the id after its position"),
+        (lambda: broken(token_T=lambda a: a.add_(1)), "must be the id after its position"),
         (lambda: broken(lengths_E=lambda n: n.add_(1)), "must add up to the sampled tokens"),
         (lambda: broken(bootstrap_E=lambda b: b.fill_(-1)), "a position to bootstrap from"),
     ],

@@ -143,7 +143,7 @@ def discounted(monkeypatch):
 def test_the_loop_plays_the_episodes_that_the_trainer_plays(both):
     _, flat, data, episodes = both
     assert [record.episode_id for _, record in episodes] == list(IDS)
-    assert torch.equal(flat["action"], data.action_T)
+    assert torch.equal(flat["action"], data.token_T)
     assert torch.equal(flat["reward"].flatten(), data.reward_T)
     ends = [record.stop_reason in TERMINAL for _, record in episodes]
     assert sorted(set(ends)) == [False, True], "some must be cut, and some must end"

@@ -92,7 +92,7 @@ def test_the_same_episodes_come_of_it(context):
     assert any(cut == Cut.WAIT for rows in steps for _, cut, *_ in rows), "somebody waited"
     assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
     assert [e.actions for e in one.episodes] == [e.actions for e in other.episodes]
-    for name in ("ids_S", "action_T", "position_T", "turn_ends_T", "reward_T", "bootstrap_E"):
+    for name in ("ids_S", "token_T", "position_T", "turn_ends_T", "reward_T", "bootstrap_E"):
         assert getattr(assemble(one), name).equal(getattr(assemble(other), name)), name
     torch.testing.assert_close(
         assemble(one).sampler_log_prob_T, assemble(other).sampler_log_prob_T, atol=1e-5, rtol=0
@@ -137,7 +137,7 @@ def test_what_was_sampled_is_what_the_trainer_scores():
     data = assemble(collector.collect(tasks(range(8))))
     with torch.no_grad():
         model = PolicyValueModel(collector.policy.engine.model)
-        inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.action_T)
+        inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.token_T)
         trained = model(*inputs).log_prob_T
     torch.testing.assert_close(trained, data.sampler_log_prob_T, atol=1e-5, rtol=0)
 

@@ -63,7 +63,7 @@ def test_what_was_sampled_is_what_the_trainer_scores(context, family):
     data = assemble(collector.collect(tasks(range(8))))
     model = PolicyValueModel(collector.policy.engine.model)
     with torch.no_grad():
-        inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.action_T)
+        inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.token_T)
         trained = model(*inputs).log_prob_T
     torch.testing.assert_close(trained, data.sampler_log_prob_T, atol=1e-5, rtol=0)
 

@@ -96,7 +96,7 @@ def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
     trainer.cleanup()
     [saved] = tmp_path.glob("not-finite-*.safetensors")
     assert str(saved) in one_sentence(caught)
-    assert {"ids", "action", "advantage"} <= load_file(saved).keys()
+    assert {"ids", "token", "advantage"} <= load_file(saved).keys()
     assert len(read_metrics(tmp_path)) == 1
 
 

@@ -171,5 +171,5 @@ def test_a_tool_turn_has_its_reward_on_the_last_token_of_the_call(rollouts):
 def test_every_trained_token_was_sampled(rollouts):
     for rollout in rollouts[0]:
         data = assemble(rollout)
-        assert torch.equal(data.ids_S[data.position_T + 1], data.action_T)
+        assert torch.equal(data.ids_S[data.position_T + 1], data.token_T)
         assert torch.all(data.sampler_log_prob_T < 0)

@@ -34,7 +34,7 @@ def gae(
     """GAE over the sampled tokens: credit flows through turns, observations cost nothing.
 
     Args:
-        stream: Needs ``values_T``, and ``bootstrap_E`` where an episode was truncated.
+        stream: Needs ``value_T``, and ``bootstrap_E`` where an episode was truncated.
         gamma: Discount of one step.
         lam: GAE's lambda of one step.
         discount: What a step is. "turn" applies ``gamma`` and ``lam`` only after a turn's last
@@ -44,20 +44,20 @@ def gae(
     """
     check_fraction("gamma", gamma)
     check_fraction("lam", lam)
-    values_T = widen(_values(stream))
+    value_T = widen(_values(stream))
     advantages_T = scan_advantages(
-        rewards_T=widen(stream.rewards_T),
-        values_T=values_T,
-        next_values_T=_next_values(stream, values_T),
+        reward_T=widen(stream.reward_T),
+        value_T=value_T,
+        next_values_T=_next_values(stream, value_T),
         terminated_T=stream.last_T & stream.on_tokens(_terminated(stream)),
         lengths_E=stream.lengths_E,
         gamma_T=step_factor(stream, gamma, discount),
         lam_T=step_factor(stream, lam, discount),
     )
-    returns_T = advantages_T + values_T
+    returns_T = advantages_T + value_T
     if whiten:
         advantages_T = masked_whiten(advantages_T)
-    dtype = result_dtype(stream.rewards_T, stream.values_T)
+    dtype = result_dtype(stream.reward_T, stream.value_T)
     return Advantages(advantages_T.to(dtype), returns_T.to(dtype))
 
 
@@ -72,15 +72,15 @@ def gae_turn(
     exactly 0 is a turn like any other.
 
     Args:
-        stream: Needs ``values_T`` and, unless each episode is one turn, ``turn_ends_T``.
+        stream: Needs ``value_T`` and, unless each episode is one turn, ``turn_ends_T``.
         gamma: Discount from one turn to the next.
         lam: GAE's lambda from one turn to the next.
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
     turns = TokenStream(
-        rewards_T=segment_sum(widen(stream.rewards_T), stream.turn_lengths_K),
+        reward_T=segment_sum(widen(stream.reward_T), stream.turn_lengths_K),
         lengths_E=stream.turns_E,
-        values_T=widen(_values(stream))[stream.turn_starts_K],
+        value_T=widen(_values(stream))[stream.turn_starts_K],
         terminated_E=stream.terminated_E,
         bootstrap_E=stream.bootstrap_E,
     )
@@ -88,7 +88,7 @@ def gae_turn(
     advantages_T = spread(advantages_K, stream.turn_lengths_K)
     if whiten:
         advantages_T = masked_whiten(advantages_T)
-    dtype = result_dtype(stream.rewards_T, stream.values_T)
+    dtype = result_dtype(stream.reward_T, stream.value_T)
     return Advantages(advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype))
 
 
@@ -98,8 +98,8 @@ def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tenso
         raise ConfigError(
             f"discount must be one of {', '.join(get_args(Discount))}, got {discount!r}"
         )
-    every = widen(stream.rewards_T.new_ones(())) * factor
-    return every if discount == "token" else torch.where(stream.ends_turn_T, every, 1.0)
+    every = widen(stream.reward_T.new_ones(())) * factor
+    return every if discount == "token" else torch.where(stream.turn_ends_T, every, 1.0)
 
 
 def check_fraction(name: str, value: float) -> None:
@@ -109,9 +109,9 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def _values(stream: TokenStream) -> Tensor:
-    if stream.values_T is None:
-        raise StreamError("GAE needs values_T, the critic's value before each token, got None")
-    return stream.values_T
+    if stream.value_T is None:
+        raise StreamError("GAE needs value_T, the critic's value before each token, got None")
+    return stream.value_T
 
 
 def _terminated(stream: TokenStream) -> Tensor:
@@ -120,12 +120,12 @@ def _terminated(stream: TokenStream) -> Tensor:
     return stream.terminated_E.bool()
 
 
-def _next_values(stream: TokenStream, values_T: Tensor) -> Tensor:
-    next_T = torch.cat([values_T[1:], values_T[:1]])
-    return torch.where(stream.last_T, stream.on_tokens(_after_end(stream, values_T)), next_T)
+def _next_values(stream: TokenStream, value_T: Tensor) -> Tensor:
+    next_T = torch.cat([value_T[1:], value_T[:1]])
+    return torch.where(stream.last_T, stream.on_tokens(_after_end(stream, value_T)), next_T)
 
 
-def _after_end(stream: TokenStream, values_T: Tensor) -> Tensor:
+def _after_end(stream: TokenStream, value_T: Tensor) -> Tensor:
     """The value after each episode's last token: 0 if it terminated, else the bootstrap."""
     terminated_E = _terminated(stream)
     if stream.bootstrap_E is None:
@@ -135,5 +135,5 @@ def _after_end(stream: TokenStream, values_T: Tensor) -> Tensor:
                 "a truncated episode needs bootstrap_E, the value after its final observation, "
                 f"got None although episode {int(cut_E.nonzero()[0])} did not terminate"
             )
-        return values_T.new_zeros(terminated_E.shape)
-    return torch.where(terminated_E, 0.0, stream.bootstrap_E.to(values_T.dtype))
+        return value_T.new_zeros(terminated_E.shape)
+    return torch.where(terminated_E, 0.0, stream.bootstrap_E.to(value_T.dtype))

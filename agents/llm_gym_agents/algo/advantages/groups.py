@@ -30,7 +30,7 @@ def grpo(stream: TokenStream, *, norm_by_std: bool = True, epsilon: float = 1e-6
     """The score in standard deviations from its group's mean.
 
     Args:
-        stream: Needs ``groups_E``.
+        stream: Needs ``group_E``.
         norm_by_std: Divide by the group's unbiased standard deviation. False is ``dr_grpo``.
         epsilon: Added to the standard deviation; equal scores give 0.
     """
@@ -75,7 +75,7 @@ def gpg(stream: TokenStream, *, f_norm: float = 1.0) -> Advantages:
     """The centred score, scaled up by the share of episodes that scored anything.
 
     Args:
-        stream: Needs ``groups_E``.
+        stream: Needs ``group_E``.
         f_norm: Divides every advantage.
     """
     if f_norm <= 0.0:
@@ -96,7 +96,7 @@ def grpo_passk(
     This is the leave-one-out gradient of the group's maximum, what pass@k measures.
 
     Args:
-        stream: Needs ``groups_E`` with at least two episodes in each group.
+        stream: Needs ``group_E`` with at least two episodes in each group.
         norm_by_std: Divide by the group's unbiased standard deviation.
         epsilon: Added to the standard deviation.
     """
@@ -118,7 +118,7 @@ def reinforce_plus_plus_baseline(stream: TokenStream, *, whiten: bool = True) ->
     """The centred score, whitened over the tokens of the whole batch instead of per group.
 
     Args:
-        stream: Needs ``groups_E``.
+        stream: Needs ``group_E``.
         whiten: Scale to mean 0 and variance 1 over tokens, so long episodes weigh more in it.
     """
     groups = _Groups(stream)
@@ -147,10 +147,10 @@ class _Groups:
     """Sums over the groups of a stream, given back per episode."""
 
     def __init__(self, stream: TokenStream) -> None:
-        if stream.groups_E is None:
-            raise StreamError("a group estimator needs groups_E, one id per start, got None")
+        if stream.group_E is None:
+            raise StreamError("a group estimator needs group_E, one id per start, got None")
         self.played_E = stream.lengths_E > 0
-        names_G, self._group_E = torch.unique(stream.groups_E, return_inverse=True)
+        names_G, self._group_E = torch.unique(stream.group_E, return_inverse=True)
         self._count = len(names_G)
         self.size_E = self.sum(torch.ones_like(stream.scores_E))
 
@@ -190,7 +190,7 @@ class _Groups:
 
 
 def _on_tokens(stream: TokenStream, advantages_E: Tensor) -> Advantages:
-    dtype = result_dtype(stream.rewards_T)
+    dtype = result_dtype(stream.reward_T)
     return Advantages(
         stream.on_tokens(advantages_E).to(dtype), stream.on_tokens(stream.scores_E).to(dtype)
     )

@@ -39,7 +39,7 @@ def reinforce_plus_plus(
     check_fraction("gamma", gamma)
     returns_T = rewards_to_go(stream, step_factor(stream, gamma, discount))
     advantages_T = masked_whiten(returns_T) if whiten else returns_T
-    dtype = result_dtype(stream.rewards_T)
+    dtype = result_dtype(stream.reward_T)
     return Advantages(advantages_T.to(dtype), returns_T.to(dtype))
 
 
@@ -48,23 +48,23 @@ def remax(stream: TokenStream) -> Advantages:
     """The reward-to-go of each token minus the score of a greedy episode from the same start."""
     if stream.greedy_scores_E is None:
         raise StreamError("remax needs greedy_scores_E, the score of a greedy episode, got None")
-    returns_T = rewards_to_go(stream, widen(stream.rewards_T.new_ones(())))
+    returns_T = rewards_to_go(stream, widen(stream.reward_T.new_ones(())))
     baseline_T = stream.on_tokens(widen(stream.greedy_scores_E))
-    dtype = result_dtype(stream.rewards_T)
+    dtype = result_dtype(stream.reward_T)
     return Advantages((returns_T - baseline_T).to(dtype), returns_T.to(dtype))
 
 
 def rewards_to_go(stream: TokenStream, gamma_T: Tensor) -> Tensor:
     """The sum of each token's reward and the discounted rewards after it in its episode."""
     # GAE with values 0 and lam 1 is the reward-to-go, so one scan serves both.
-    rewards_T = widen(stream.rewards_T)
-    zeros_T = torch.zeros_like(rewards_T)
+    reward_T = widen(stream.reward_T)
+    zeros_T = torch.zeros_like(reward_T)
     return scan_advantages(
-        rewards_T=rewards_T,
-        values_T=zeros_T,
+        reward_T=reward_T,
+        value_T=zeros_T,
         next_values_T=zeros_T,
         terminated_T=stream.last_T,
         lengths_E=stream.lengths_E,
         gamma_T=gamma_T,
-        lam_T=rewards_T.new_ones(()),
+        lam_T=reward_T.new_ones(()),
     )

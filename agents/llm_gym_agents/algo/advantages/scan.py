@@ -32,31 +32,31 @@ _BLOCKED_COST = 1.5
 
 def scan_advantages(
     *,
-    rewards_T: Tensor,
-    values_T: Tensor,
+    reward_T: Tensor,
+    value_T: Tensor,
     next_values_T: Tensor,
     terminated_T: Tensor,
     lengths_E: Tensor,
     gamma_T: Tensor,
     lam_T: Tensor,
 ) -> Tensor:
-    """The advantage of every token, in the dtype of ``rewards_T``.
+    """The advantage of every token, in the dtype of ``reward_T``.
 
     Args:
-        rewards_T: Reward of each token.
-        values_T: Value before each token.
+        reward_T: Reward of each token.
+        value_T: Value before each token.
         next_values_T: Value after each token; at an episode's end, its bootstrap.
         terminated_T: True where the episode ended by its own rules, so that nothing follows.
         lengths_E: Tokens of each episode.
         gamma_T: Discount from each token to the next; a scalar tensor if it is one for all.
         lam_T: GAE's lambda from each token to the next; likewise.
     """
-    if rewards_T.numel() == 0:
-        return rewards_T.clone()
+    if reward_T.numel() == 0:
+        return reward_T.clone()
     grid = _Grid(lengths_E, block_length(lengths_E))
     advantages_LR = _torchrl_loop(
-        rewards_LR=grid.fill(rewards_T),
-        values_LR=grid.fill(values_T),
+        rewards_LR=grid.fill(reward_T),
+        values_LR=grid.fill(value_T),
         next_values_LR=grid.fill(next_values_T),
         done_LR=grid.fill(grid.last_T),
         terminated_LR=grid.fill(terminated_T),
@@ -67,12 +67,12 @@ def scan_advantages(
         return grid.read(advantages_LR)
 
     # Only an episode's last block has empty cells, and nothing follows it: its products are unused.
-    decay_LR = grid.fill((gamma_T * lam_T).expand_as(rewards_T))
+    decay_LR = grid.fill((gamma_T * lam_T).expand_as(reward_T))
     decay_LR = decay_LR.flip(0).cumprod(0).flip(0)
     zeros_R = torch.zeros_like(advantages_LR[0])
     first_R = scan_advantages(
-        rewards_T=advantages_LR[0],
-        values_T=zeros_R,
+        reward_T=advantages_LR[0],
+        value_T=zeros_R,
         next_values_T=zeros_R,
         terminated_T=torch.zeros_like(zeros_R, dtype=torch.bool),
         lengths_E=grid.blocks_E,
@@ -128,10 +128,10 @@ class _Grid:
             position_T %= length
         self._cell_T = position_T * self.rows + row_T
 
-    def fill(self, values_T: Tensor) -> Tensor:
-        """The grid of ``values_T``, with 0 where no token lies."""
-        grid = values_T.new_zeros(self.length * self.rows)
-        grid[self._cell_T] = values_T
+    def fill(self, value_T: Tensor) -> Tensor:
+        """The grid of ``value_T``, with 0 where no token lies."""
+        grid = value_T.new_zeros(self.length * self.rows)
+        grid[self._cell_T] = value_T
         return grid.view(self.length, self.rows)
 
     def read(self, grid_LR: Tensor) -> Tensor:

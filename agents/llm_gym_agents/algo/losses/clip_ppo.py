@@ -61,13 +61,14 @@ def make_clip_ppo_loss(
 ) -> ClipPPOLoss:
     """A ``ClipPPOLoss`` that reads packed tokens and gives one loss per token.
 
-    Its batch holds ``action`` [T], ``sample_log_prob`` [T] (the old log-probs), ``advantage``
-    [T, 1], and with a critic ``value_target`` and the old ``state_value`` [T, 1].
+    Its batch holds ``token`` [T], ``old_log_prob`` [T], ``advantage`` [T, 1], and with a critic
+    ``value_target`` and the old ``value`` [T, 1]. This is the one place that says how TorchRL's
+    own names (``action``, ``sample_log_prob``, ``state_value``) are to be read.
 
     Args:
         trunk: Writes ``token_log_prob`` [T] and ``token_entropy`` [T], and whatever the critic
             reads. None if the batch holds both already.
-        critic: Writes ``state_value`` [T, 1] from what the trunk wrote, so that one forward pass
+        critic: Writes ``value`` [T, 1] from what the trunk wrote, so that one forward pass
             serves both. None to train without a critic.
         clip_ratio: One number, or ``(low, high)``.
         cliprange_value: How far a value may move from the old one; None for no clip.
@@ -85,15 +86,15 @@ def make_clip_ppo_loss(
         in_keys={
             "log_prob": "token_log_prob",
             "entropy": "token_entropy",
-            "old_log_prob": "sample_log_prob",
+            "old_log_prob": "old_log_prob",
         },
-        out_keys=["action"],
+        out_keys=["token"],
         distribution_class=TokenDistribution,
         return_log_prob=True,
-        log_prob_key="sample_log_prob",
+        log_prob_key="old_log_prob",
     )
     modules = [head] if trunk is None else [trunk, head]
-    return ClipPPOLoss(
+    loss = ClipPPOLoss(
         ProbabilisticTensorDictSequential(*modules),
         critic,
         clip_epsilon=clip.low if clip.low == clip.high else tuple(clip),
@@ -107,3 +108,5 @@ def make_clip_ppo_loss(
         # Keeps the modules as they are, which DDP and FSDP need.
         functional=False,
     )
+    loss.set_keys(action="token", sample_log_prob="old_log_prob", value="value")
+    return loss

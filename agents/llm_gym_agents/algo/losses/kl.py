@@ -29,12 +29,12 @@ _LOG_RATIO_LIMIT = 20.0
 _K3_LIMIT = 10.0
 
 
-def kl_estimate(log_probs_T: Tensor, ref_log_probs_T: Tensor, kind: KLKind = "k3") -> Tensor:
+def kl_estimate(log_prob_T: Tensor, ref_log_prob_T: Tensor, kind: KLKind = "k3") -> Tensor:
     """One estimate of KL(policy || reference) per sampled token.
 
     Args:
-        log_probs_T: Log-probs of the policy that sampled, or is being trained.
-        ref_log_probs_T: Log-probs of the same tokens under the reference.
+        log_prob_T: Log-probs of the policy that sampled, or is being trained.
+        ref_log_prob_T: Log-probs of the same tokens under the reference.
         kind: ``k1``, ``abs``, ``k2`` or ``k3``; with "+" the gradient is that of ``k2``.
     """
     if kind not in KL_KINDS:
@@ -42,7 +42,7 @@ def kl_estimate(log_probs_T: Tensor, ref_log_probs_T: Tensor, kind: KLKind = "k3
             f"the KL estimate must be one of {', '.join(KL_KINDS)}, got {kind!r}; "
             "full_vocabulary_kl gives the exact value from logits"
         )
-    log_ratio_T = at_least_float32(log_probs_T) - at_least_float32(ref_log_probs_T)
+    log_ratio_T = at_least_float32(log_prob_T) - at_least_float32(ref_log_prob_T)
     estimate_T = _estimate(log_ratio_T, kind.removesuffix("+"))
     if not kind.endswith("+"):
         return estimate_T
@@ -71,9 +71,9 @@ def full_vocabulary_kl(logits_TV: Tensor, ref_logits_TV: Tensor) -> Tensor:
 
 
 def kl_in_rewards(
-    rewards_T: Tensor,
-    log_probs_T: Tensor,
-    ref_log_probs_T: Tensor,
+    reward_T: Tensor,
+    log_prob_T: Tensor,
+    ref_log_prob_T: Tensor,
     lengths_E: Tensor,
     *,
     kl_coef: float,
@@ -84,18 +84,18 @@ def kl_in_rewards(
     The mean is over episodes of each episode's mean, which is what a ``KLController`` is fed:
     a long episode does not steer the coefficient more than a short one.
     """
-    if not rewards_T.shape == log_probs_T.shape == ref_log_probs_T.shape:
+    if not reward_T.shape == log_prob_T.shape == ref_log_prob_T.shape:
         raise StreamError(
             "rewards, log-probs and reference log-probs must have one shape, "
-            f"got {tuple(rewards_T.shape)}, {tuple(log_probs_T.shape)} and "
-            f"{tuple(ref_log_probs_T.shape)}"
+            f"got {tuple(reward_T.shape)}, {tuple(log_prob_T.shape)} and "
+            f"{tuple(ref_log_prob_T.shape)}"
         )
     with torch.no_grad():
-        kl_T = widen(kl_estimate(log_probs_T, ref_log_probs_T, kind))
-        dtype = result_dtype(rewards_T, log_probs_T)
+        kl_T = widen(kl_estimate(log_prob_T, ref_log_prob_T, kind))
+        dtype = result_dtype(reward_T, log_prob_T)
         played = (lengths_E > 0).sum().clamp(min=1)
         mean_kl = segment_mean(kl_T, lengths_E).sum() / played
-        return (widen(rewards_T) - kl_coef * kl_T).to(dtype), mean_kl.to(dtype)
+        return (widen(reward_T) - kl_coef * kl_T).to(dtype), mean_kl.to(dtype)
 
 
 def _estimate(log_ratio_T: Tensor, kind: str) -> Tensor:

@@ -25,13 +25,13 @@ IMPORTANCE_CAP = 2.0
 
 @torch.no_grad()
 def importance_weights(
-    old_log_probs_T: Tensor, sampler_log_probs_T: Tensor, *, cap: float = IMPORTANCE_CAP
+    old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, *, cap: float = IMPORTANCE_CAP
 ) -> Tensor:
     """min(exp(old - sampler), cap) per token, without a gradient.
 
     Args:
-        old_log_probs_T: From the trainer's own no-grad pass before the update.
-        sampler_log_probs_T: Recorded by the engine when it sampled.
+        old_log_prob_T: From the trainer's own no-grad pass before the update.
+        sampler_log_prob_T: Recorded by the engine when it sampled.
         cap: The largest weight.
 
     >>> importance_weights(torch.tensor([-1.0, -1.0]), torch.tensor([-1.0, -9.0]))
@@ -39,12 +39,12 @@ def importance_weights(
     """
     if not cap > 0.0:
         raise ConfigError(f"the importance cap must be above 0, got {cap}; None turns it off")
-    return _ratio(old_log_probs_T, sampler_log_probs_T).clamp(max=cap)
+    return _ratio(old_log_prob_T, sampler_log_prob_T).clamp(max=cap)
 
 
 @torch.no_grad()
 def mismatch_metrics(
-    old_log_probs_T: Tensor, sampler_log_probs_T: Tensor, *, cap: float = IMPORTANCE_CAP
+    old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, *, cap: float = IMPORTANCE_CAP
 ) -> dict[str, Tensor]:
     """How far the sampler is from the trainer, over a whole batch.
 
@@ -52,10 +52,10 @@ def mismatch_metrics(
     little variance; ``mismatch/log_prob_*`` are absolute differences of log-probabilities;
     ``mismatch/ess`` is the effective share of the tokens under the weights that are used.
     """
-    old_log_probs_T = at_least_float32(old_log_probs_T)
-    ratio_T = _ratio(old_log_probs_T, sampler_log_probs_T)
+    old_log_prob_T = at_least_float32(old_log_prob_T)
+    ratio_T = _ratio(old_log_prob_T, sampler_log_prob_T)
     weights_T = ratio_T.clamp(max=cap)
-    log_ratio_T = _log_ratio(old_log_probs_T, sampler_log_probs_T)
+    log_ratio_T = _log_ratio(old_log_prob_T, sampler_log_prob_T)
     gap_T = log_ratio_T.abs()
     squares = masked_mean(weights_T.square())
     zero = ratio_T.new_zeros(())
@@ -72,17 +72,17 @@ def mismatch_metrics(
     }
 
 
-def _ratio(old_log_probs_T: Tensor, sampler_log_probs_T: Tensor) -> Tensor:
-    return _log_ratio(old_log_probs_T, sampler_log_probs_T).exp()
+def _ratio(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor) -> Tensor:
+    return _log_ratio(old_log_prob_T, sampler_log_prob_T).exp()
 
 
-def _log_ratio(old_log_probs_T: Tensor, sampler_log_probs_T: Tensor) -> Tensor:
-    if old_log_probs_T.shape != sampler_log_probs_T.shape:
+def _log_ratio(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor) -> Tensor:
+    if old_log_prob_T.shape != sampler_log_prob_T.shape:
         raise StreamError(
             "the sampler's log-probs must match the trainer's, "
-            f"got {tuple(sampler_log_probs_T.shape)} for {tuple(old_log_probs_T.shape)}"
+            f"got {tuple(sampler_log_prob_T.shape)} for {tuple(old_log_prob_T.shape)}"
         )
-    log_ratio_T = at_least_float32(old_log_probs_T) - at_least_float32(sampler_log_probs_T)
+    log_ratio_T = at_least_float32(old_log_prob_T) - at_least_float32(sampler_log_prob_T)
     broken = int(log_ratio_T.isnan().sum())
     if broken:
         raise StreamError(

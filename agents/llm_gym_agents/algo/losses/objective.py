@@ -37,16 +37,16 @@ class TokenObjective(nn.Module):
 
     A batch is a TensorDict (of batch size ``[]`` or ``[T]``) with what the trunk reads and:
 
-    - ``action`` [T], ``sample_log_prob`` [T]: the old log-probs, from the trainer's own pass;
+    - ``token`` [T], ``old_log_prob`` [T]: from before the update, by the trainer's own pass;
     - ``advantage`` [T, 1] and ``loss_weight`` [T];
-    - with a critic ``value_target`` [T, 1] and the old ``state_value`` [T, 1];
+    - with a critic ``value_target`` [T, 1] and ``value`` [T, 1] from before the update;
     - ``importance_weight`` [T] if the sampler's log-probs differ (see ``importance_weights``);
     - ``ref_log_prob`` [T] if ``kl_coef`` is above 0;
     - ``lengths`` [E] if the policy loss needs whole episodes.
 
     Args:
         trunk: Writes ``token_log_prob`` [T] and ``token_entropy`` [T].
-        critic: Writes ``state_value`` [T, 1] from what the trunk wrote; None for no critic.
+        critic: Writes ``value`` [T, 1] from what the trunk wrote; None for no critic.
         policy_loss: The name of a registered policy loss.
         policy_settings: Its settings, such as ``{"clip_ratio": (0.2, 0.28)}``.
         cliprange_value: How far a value may move from the old one; None for no clip.
@@ -83,7 +83,7 @@ class TokenObjective(nn.Module):
         self._clip_ppo = None
         if policy_loss == "ppo":
             # The critic has run by then; this only moves its output to where TorchRL looks.
-            moved = TensorDictModule(nn.Identity(), in_keys=["new_value"], out_keys=["state_value"])
+            moved = TensorDictModule(nn.Identity(), in_keys=["new_value"], out_keys=["value"])
             self._clip_ppo = make_clip_ppo_loss(
                 None,
                 None if critic is None else moved,
@@ -105,10 +105,10 @@ class TokenObjective(nn.Module):
         """
         data = self.trunk(batch.clone(recurse=False))
         if self.critic is not None:
-            data["new_value"] = self.critic(data.clone(recurse=False))["state_value"]
+            data["new_value"] = self.critic(data.clone(recurse=False))["value"]
         terms, metrics_T = self._all_terms(data)
         # Beside ``policy/kl`` one that is never negative, for those who stop at a threshold.
-        moved_T = (data["token_log_prob"] - data["sample_log_prob"]).detach()
+        moved_T = (data["token_log_prob"] - data["old_log_prob"]).detach()
         metrics_T["policy/kl_k3"] = k3_of_log_ratio(at_least_float32(moved_T))
         importance_T = data.get("importance_weight", None)
         if importance_T is not None:
@@ -142,8 +142,8 @@ class TokenObjective(nn.Module):
 
     def _terms(self, data: TensorDictBase) -> tuple[dict[str, Tensor], Metrics]:
         inputs = PolicyInputs(
-            log_probs_T=data["token_log_prob"],
-            old_log_probs_T=data["sample_log_prob"],
+            log_prob_T=data["token_log_prob"],
+            old_log_prob_T=data["old_log_prob"],
             advantages_T=data["advantage"].squeeze(-1),
             lengths_E=self._lengths(data),
         )
@@ -155,7 +155,7 @@ class TokenObjective(nn.Module):
             value = value_loss(
                 data["new_value"].squeeze(-1),
                 data["value_target"].squeeze(-1),
-                data["state_value"].squeeze(-1),
+                data["value"].squeeze(-1),
                 cliprange_value=self.cliprange_value,
             )
             terms["loss/value"] = self.value_coef * value.loss_T
@@ -171,5 +171,5 @@ class TokenObjective(nn.Module):
                 f"{self.spec.name!r} needs lengths, the sampled tokens of each whole episode, "
                 f"got a batch with {', '.join(sorted(map(str, data.keys())))}"
             )
-        tokens = data["sample_log_prob"].numel()
-        return torch.tensor([tokens], device=data["sample_log_prob"].device)
+        tokens = data["old_log_prob"].numel()
+        return torch.tensor([tokens], device=data["old_log_prob"].device)

@@ -32,9 +32,9 @@ _GSPO_LOG_RATIO_LIMIT = 10.0
 class PolicyInputs:
     """What a policy loss reads."""
 
-    log_probs_T: Tensor
+    log_prob_T: Tensor
     """Log-probs of the policy in training; the only entry with a gradient."""
-    old_log_probs_T: Tensor
+    old_log_prob_T: Tensor
     """Log-probs of the trainer's own pass before the update."""
     advantages_T: Tensor
     lengths_E: Tensor
@@ -42,7 +42,7 @@ class PolicyInputs:
 
     def __post_init__(self) -> None:
         tokens = int(self.lengths_E.sum())
-        for name in ("log_probs_T", "old_log_probs_T", "advantages_T"):
+        for name in ("log_prob_T", "old_log_prob_T", "advantages_T"):
             shape = tuple(getattr(self, name).shape)
             if shape != (tokens,):
                 raise StreamError(
@@ -116,7 +116,7 @@ def ppo(
             unlikely tokens grow and keeps entropy up.
         dual_clip: Bounds the loss of a token with a negative advantage; None for no bound.
     """
-    log_ratio_T = token_log_ratio(inputs.log_probs_T, inputs.old_log_probs_T)
+    log_ratio_T = token_log_ratio(inputs.log_prob_T, inputs.old_log_prob_T)
     return _clipped(log_ratio_T, log_ratio_T, inputs, clip_ratio, dual_clip)
 
 
@@ -130,13 +130,11 @@ def gspo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (3e-4, 4e-4)) -> Token
         inputs: Whole episodes.
         clip_ratio: Much narrower than PPO's, because a mean over an episode hardly moves.
     """
-    log_probs_T = at_least_float32(inputs.log_probs_T)
-    old_T = at_least_float32(inputs.old_log_probs_T).detach()
-    mean_T = spread(
-        segment_mean((log_probs_T - old_T).detach(), inputs.lengths_E), inputs.lengths_E
-    )
-    log_ratio_T = (log_probs_T - log_probs_T.detach() + mean_T).clamp(max=_GSPO_LOG_RATIO_LIMIT)
-    token_T = token_log_ratio(inputs.log_probs_T, inputs.old_log_probs_T)
+    log_prob_T = at_least_float32(inputs.log_prob_T)
+    old_T = at_least_float32(inputs.old_log_prob_T).detach()
+    mean_T = spread(segment_mean((log_prob_T - old_T).detach(), inputs.lengths_E), inputs.lengths_E)
+    log_ratio_T = (log_prob_T - log_prob_T.detach() + mean_T).clamp(max=_GSPO_LOG_RATIO_LIMIT)
+    token_T = token_log_ratio(inputs.log_prob_T, inputs.old_log_prob_T)
     return _clipped(log_ratio_T, token_T, inputs, clip_ratio, dual_clip=None)
 
 
@@ -148,12 +146,12 @@ def cispo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (1.0, 0.2)) -> TokenL
         inputs: See ``PolicyInputs``.
         clip_ratio: The default low end of 1 is no lower bound, as its authors train.
     """
-    log_probs_T = at_least_float32(inputs.log_probs_T)
-    log_ratio_T = token_log_ratio(inputs.log_probs_T, inputs.old_log_probs_T).detach()
+    log_prob_T = at_least_float32(inputs.log_prob_T)
+    log_ratio_T = token_log_ratio(inputs.log_prob_T, inputs.old_log_prob_T).detach()
     ratio_T = log_ratio_T.exp()
     weight_T = ClipRange.of(clip_ratio).clamp(ratio_T)
     return TokenLoss(
-        -weight_T * inputs.advantages_T * log_probs_T,
+        -weight_T * inputs.advantages_T * log_prob_T,
         {
             "policy/clip_fraction": (weight_T != ratio_T).to(ratio_T),
             "policy/kl": -log_ratio_T,
@@ -164,9 +162,9 @@ def cispo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (1.0, 0.2)) -> TokenL
 @register_policy_loss("gpg")
 def gpg(inputs: PolicyInputs) -> TokenLoss:
     """Plain REINFORCE, -A log pi: on-policy only, since nothing limits the step."""
-    log_probs_T = at_least_float32(inputs.log_probs_T)
-    log_ratio_T = token_log_ratio(inputs.log_probs_T, inputs.old_log_probs_T)
-    return TokenLoss(-inputs.advantages_T * log_probs_T, {"policy/kl": -log_ratio_T.detach()})
+    log_prob_T = at_least_float32(inputs.log_prob_T)
+    log_ratio_T = token_log_ratio(inputs.log_prob_T, inputs.old_log_prob_T)
+    return TokenLoss(-inputs.advantages_T * log_prob_T, {"policy/kl": -log_ratio_T.detach()})
 
 
 def _clipped(

@@ -56,9 +56,9 @@ class Clipped(NamedTuple):
     """True where the dual clip bounds the loss."""
 
 
-def token_log_ratio(log_probs_T: Tensor, old_log_probs_T: Tensor) -> Tensor:
+def token_log_ratio(log_prob_T: Tensor, old_log_prob_T: Tensor) -> Tensor:
     """log(new / old) of each token, within ±20."""
-    log_ratio_T = at_least_float32(log_probs_T) - at_least_float32(old_log_probs_T).detach()
+    log_ratio_T = at_least_float32(log_prob_T) - at_least_float32(old_log_prob_T).detach()
     return log_ratio_T.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 

@@ -20,8 +20,8 @@ def slow_gae(stream: TokenStream, gamma: float, lam: float, discount: str) -> Te
     ends = stream.turn_ends_T.tolist()
     steps = [discount == "token" or end for end in ends]
     runs = zip(
-        reference.split(stream.rewards_T.tolist(), stream.lengths_E.tolist()),
-        reference.split(stream.values_T.tolist(), stream.lengths_E.tolist()),
+        reference.split(stream.reward_T.tolist(), stream.lengths_E.tolist()),
+        reference.split(stream.value_T.tolist(), stream.lengths_E.tolist()),
         reference.split(steps, stream.lengths_E.tolist()),
         stream.terminated_E.tolist(),
         stream.bootstrap_E.tolist(),
@@ -47,7 +47,7 @@ def test_matches_a_loop_over_each_episode(
     advantages_T, returns_T = gae(stream, gamma=gamma, lam=lam, discount=discount, whiten=False)
     expected_T = slow_gae(stream, gamma, lam, discount)
     torch.testing.assert_close(advantages_T, expected_T, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(returns_T, expected_T + stream.values_T, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(returns_T, expected_T + stream.value_T, rtol=1e-10, atol=1e-10)
 
 
 @examples
@@ -77,20 +77,20 @@ def test_agrees_with_the_gae_module_of_torchrl(gamma: float, lam: float) -> None
     done_T[lengths_E.cumsum(0) - 1] = True
     terminated_E = torch.tensor([True, False, False])
     stream = TokenStream(
-        rewards_T=torch.randn(76),
+        reward_T=torch.randn(76),
         lengths_E=lengths_E,
-        values_T=torch.randn(76),
+        value_T=torch.randn(76),
         terminated_E=terminated_E,
         bootstrap_E=torch.randn(3),
     )
-    next_T = torch.cat([stream.values_T[1:], torch.zeros(1)])
+    next_T = torch.cat([stream.value_T[1:], torch.zeros(1)])
     next_T[done_T] = stream.bootstrap_E
     flat = TensorDict(
         {
-            "state_value": stream.values_T[:, None],
+            "state_value": stream.value_T[:, None],
             "next": {
                 "state_value": next_T[:, None],
-                "reward": stream.rewards_T[:, None],
+                "reward": stream.reward_T[:, None],
                 "done": done_T[:, None],
                 "terminated": (done_T & terminated_E.repeat_interleave(lengths_E))[:, None],
             },
@@ -113,14 +113,14 @@ def test_one_step_per_turn_is_gae_over_the_turns(
         if end:
             turns.append((start, position + 1))
             start = position + 1
-    turn_rewards = [sum(stream.rewards_T[a:b].tolist()) for a, b in turns]
-    turn_values = [stream.values_T[a].item() for a, _ in turns]
+    turn_rewards = [sum(stream.reward_T[a:b].tolist()) for a, b in turns]
+    turn_values = [stream.value_T[a].item() for a, _ in turns]
     counts = [
         sum(run) for run in reference.split([float(e) for e in ends], stream.lengths_E.tolist())
     ]
     as_turns = TokenStream(
-        rewards_T=torch.tensor(turn_rewards, dtype=torch.float64),
-        values_T=torch.tensor(turn_values, dtype=torch.float64),
+        reward_T=torch.tensor(turn_rewards, dtype=torch.float64),
+        value_T=torch.tensor(turn_values, dtype=torch.float64),
         lengths_E=torch.tensor(counts).long(),
         terminated_E=stream.terminated_E,
         bootstrap_E=stream.bootstrap_E,
@@ -131,15 +131,15 @@ def test_one_step_per_turn_is_gae_over_the_turns(
     advantages_T, returns_T = gae_turn(stream, gamma=gamma, lam=lam, whiten=False)
     torch.testing.assert_close(advantages_T, expected_K.repeat_interleave(sizes_K))
     torch.testing.assert_close(
-        returns_T, (expected_K + as_turns.values_T).repeat_interleave(sizes_K)
+        returns_T, (expected_K + as_turns.value_T).repeat_interleave(sizes_K)
     )
 
 
 def test_tokens_of_a_turn_share_credit_when_only_turns_are_discounted() -> None:
     # Two turns of two tokens, one reward at the end, values 0: the first turn is one step away.
     stream = TokenStream(
-        rewards_T=torch.tensor([0.0, 0, 0, 1]),
-        values_T=torch.zeros(4),
+        reward_T=torch.tensor([0.0, 0, 0, 1]),
+        value_T=torch.zeros(4),
         lengths_E=torch.tensor([4]),
         turn_ends_T=torch.tensor([0, 1, 0, 1]),
     )
@@ -151,8 +151,8 @@ def test_tokens_of_a_turn_share_credit_when_only_turns_are_discounted() -> None:
 
 def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not() -> None:
     stream = TokenStream(
-        rewards_T=torch.tensor([1.0, 1.0]),
-        values_T=torch.zeros(2),
+        reward_T=torch.tensor([1.0, 1.0]),
+        value_T=torch.zeros(2),
         lengths_E=torch.tensor([1, 1]),
         terminated_E=torch.tensor([True, False]),
         # What a terminated episode would have been worth is never read.
@@ -164,8 +164,8 @@ def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not() -> None:
 
 def test_a_truncated_episode_without_a_bootstrap_is_refused() -> None:
     stream = TokenStream(
-        rewards_T=torch.zeros(2),
-        values_T=torch.zeros(2),
+        reward_T=torch.zeros(2),
+        value_T=torch.zeros(2),
         lengths_E=torch.tensor([1, 1]),
         terminated_E=torch.tensor([True, False]),
     )
@@ -175,8 +175,8 @@ def test_a_truncated_episode_without_a_bootstrap_is_refused() -> None:
 
 def test_whitening_is_over_tokens_and_leaves_the_returns() -> None:
     stream = TokenStream(
-        rewards_T=torch.tensor([1.0, 2.0, 6.0]),
-        values_T=torch.zeros(3),
+        reward_T=torch.tensor([1.0, 2.0, 6.0]),
+        value_T=torch.zeros(3),
         lengths_E=torch.tensor([1, 2]),
     )
     for estimator in (gae, gae_turn):
@@ -189,11 +189,11 @@ def test_whitening_is_over_tokens_and_leaves_the_returns() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_narrow_inputs_are_computed_wide(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    rewards_T, values_T = torch.randn(2, 300).to(dtype)
+    reward_T, value_T = torch.randn(2, 300).to(dtype)
     lengths_E = torch.tensor([300])
-    narrow = gae(TokenStream(rewards_T=rewards_T, values_T=values_T, lengths_E=lengths_E))
+    narrow = gae(TokenStream(reward_T=reward_T, value_T=value_T, lengths_E=lengths_E))
     wide = gae(
-        TokenStream(rewards_T=rewards_T.double(), values_T=values_T.double(), lengths_E=lengths_E)
+        TokenStream(reward_T=reward_T.double(), value_T=value_T.double(), lengths_E=lengths_E)
     )
     assert narrow.advantages_T.dtype == narrow.returns_T.dtype == torch.float32
     assert wide.advantages_T.dtype == torch.float64
@@ -202,7 +202,7 @@ def test_narrow_inputs_are_computed_wide(dtype: torch.dtype) -> None:
 
 def test_no_tokens_at_all_give_nothing() -> None:
     empty = TokenStream(
-        rewards_T=torch.zeros(0), values_T=torch.zeros(0), lengths_E=torch.tensor([0, 0])
+        reward_T=torch.zeros(0), value_T=torch.zeros(0), lengths_E=torch.tensor([0, 0])
     )
     for estimator in (gae, gae_turn):
         assert estimator(empty).advantages_T.shape == (0,)
@@ -211,7 +211,7 @@ def test_no_tokens_at_all_give_nothing() -> None:
 @pytest.mark.parametrize("setting", [{"gamma": 1.1}, {"lam": -0.1}, {"discount": "turns"}])
 def test_settings_outside_their_range_are_refused(setting: dict[str, float | str]) -> None:
     stream = TokenStream(
-        rewards_T=torch.zeros(1), values_T=torch.zeros(1), lengths_E=torch.tensor([1])
+        reward_T=torch.zeros(1), value_T=torch.zeros(1), lengths_E=torch.tensor([1])
     )
     with pytest.raises(ConfigError, match=f"{next(iter(setting))} must be"):
         gae(stream, **setting)
@@ -241,7 +241,7 @@ def test_a_million_tokens_are_read_a_few_times_by_few_operations(
 ) -> None:
     """A loop over tokens would need a million operations; ``benchmarks/algo.py`` has seconds."""
     stream = TokenStream(
-        rewards_T=torch.ones(1_000_000), values_T=torch.zeros(1_000_000), lengths_E=SHAPES[name]
+        reward_T=torch.ones(1_000_000), value_T=torch.zeros(1_000_000), lengths_E=SHAPES[name]
     )
     with TensorWork() as work:
         gae(stream, gamma=gamma, lam=lam)

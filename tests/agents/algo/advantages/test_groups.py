@@ -20,17 +20,17 @@ def stream_of(
     lengths = lengths or [1] * len(scores)
     rewards = [s for s, n in zip(scores, lengths, strict=True) for s in [0.0] * (n - 1) + [s][:n]]
     return TokenStream(
-        rewards_T=torch.tensor(rewards),
+        reward_T=torch.tensor(rewards),
         lengths_E=torch.tensor(lengths),
-        groups_E=torch.tensor(groups),
+        group_E=torch.tensor(groups),
     )
 
 
 @examples
 @given(streams(max_length=6, max_episodes=8), st.sampled_from(CENTRED))
 def test_matches_a_loop_over_the_groups(stream: TokenStream, name: str) -> None:
-    lengths, groups = stream.lengths_E.tolist(), stream.groups_E.tolist()
-    scores = [sum(run) for run in reference.split(stream.rewards_T.tolist(), lengths)]
+    lengths, groups = stream.lengths_E.tolist(), stream.group_E.tolist()
+    scores = [sum(run) for run in reference.split(stream.reward_T.tolist(), lengths)]
     expected_E = torch.tensor(
         reference.group_scores(name, scores, lengths, groups), dtype=torch.float64
     )
@@ -43,7 +43,7 @@ def test_matches_a_loop_over_the_groups(stream: TokenStream, name: str) -> None:
 @examples
 @given(streams(max_length=4, max_episodes=4, min_group=2))
 def test_pass_at_k_matches_a_loop(stream: TokenStream) -> None:
-    lengths, groups = stream.lengths_E.tolist(), stream.groups_E.tolist()
+    lengths, groups = stream.lengths_E.tolist(), stream.group_E.tolist()
     scores = stream.scores_E.tolist()
     expected = reference.group_scores("grpo_passk", scores, lengths, groups)
     advantages_T, _ = get_advantage("grpo_passk")(stream)

@@ -13,7 +13,7 @@ from tests.agents.algo.strategies import FRACTIONS, examples, streams
 @given(streams(), FRACTIONS)
 def test_returns_are_the_discounted_rewards_to_go(stream: TokenStream, gamma: float) -> None:
     expected: list[float] = []
-    for run in reference.split(stream.rewards_T.tolist(), stream.lengths_E.tolist()):
+    for run in reference.split(stream.reward_T.tolist(), stream.lengths_E.tolist()):
         ones = [1.0] * len(run)
         expected += reference.gae(
             run, [0.0] * len(run), gammas=[gamma] * len(run), lams=ones, after=0.0
@@ -36,7 +36,7 @@ def test_remax_subtracts_the_greedy_score_from_each_reward_to_go(stream: TokenSt
 
 def test_every_setting_has_an_effect() -> None:
     stream = TokenStream(
-        rewards_T=torch.tensor([1.0, 2.0, 4.0]),
+        reward_T=torch.tensor([1.0, 2.0, 4.0]),
         lengths_E=torch.tensor([3]),
         turn_ends_T=torch.tensor([0, 1, 1]),
     )

@@ -22,19 +22,19 @@ INF = float("inf")
 
 @pytest.mark.parametrize("kind", ["k1", "abs", "k2", "k3"])
 def test_gradients_are_exact(kind: str) -> None:
-    log_probs_T = torch.tensor([-0.5, -2.5, -1.2], dtype=torch.float64, requires_grad=True)
+    log_prob_T = torch.tensor([-0.5, -2.5, -1.2], dtype=torch.float64, requires_grad=True)
     ref_T = torch.tensor([-0.7, -2.0, -0.2], dtype=torch.float64)
-    assert gradcheck(lambda lp: kl_estimate(lp, ref_T, kind), (log_probs_T,))
+    assert gradcheck(lambda lp: kl_estimate(lp, ref_T, kind), (log_prob_T,))
 
 
 @pytest.mark.parametrize("kind", ["k1", "abs", "k2", "k3"])
 def test_a_plus_keeps_the_value_and_takes_the_gradient_of_k2(kind: str) -> None:
-    log_probs_T = torch.tensor([-0.5, -2.5, -1.0], requires_grad=True)
+    log_prob_T = torch.tensor([-0.5, -2.5, -1.0], requires_grad=True)
     ref_T = torch.tensor([-0.7, -2.0, -30.0])
-    plus_T = kl_estimate(log_probs_T, ref_T, kind + "+")
-    torch.testing.assert_close(plus_T, kl_estimate(log_probs_T, ref_T, kind))
-    (gradient_T,) = torch.autograd.grad(plus_T.sum(), log_probs_T)
-    torch.testing.assert_close(gradient_T, (log_probs_T - ref_T).detach())
+    plus_T = kl_estimate(log_prob_T, ref_T, kind + "+")
+    torch.testing.assert_close(plus_T, kl_estimate(log_prob_T, ref_T, kind))
+    (gradient_T,) = torch.autograd.grad(plus_T.sum(), log_prob_T)
+    torch.testing.assert_close(gradient_T, (log_prob_T - ref_T).detach())
 
 
 def test_estimates_average_to_the_exact_kl_and_its_gradient() -> None:
@@ -92,11 +92,11 @@ def test_the_penalty_is_taken_off_sampled_tokens_only(kind: str) -> None:
 
 
 def test_the_penalty_carries_no_gradient_and_checks_shapes() -> None:
-    log_probs_T = torch.zeros(2, requires_grad=True)
-    rewards_T, _ = kl_in_rewards(
-        torch.zeros(2), log_probs_T, torch.ones(2), torch.tensor([2]), kl_coef=1.0
+    log_prob_T = torch.zeros(2, requires_grad=True)
+    reward_T, _ = kl_in_rewards(
+        torch.zeros(2), log_prob_T, torch.ones(2), torch.tensor([2]), kl_coef=1.0
     )
-    assert not rewards_T.requires_grad
+    assert not reward_T.requires_grad
     with pytest.raises(StreamError, match="must have one shape"):
         kl_in_rewards(
             torch.zeros(2), torch.zeros(3), torch.zeros(2), torch.tensor([2]), kl_coef=1.0

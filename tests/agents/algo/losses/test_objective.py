@@ -34,10 +34,10 @@ class Trunk(nn.Module):
         super().__init__()
         self.body, self.head = nn.Embedding(10, 8), nn.Linear(8, 5)
 
-    def forward(self, state_T: Tensor, action_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, state_T: Tensor, token_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         hidden_TH = self.body(state_T)
         log_p_TV = self.head(hidden_TH).log_softmax(-1)
-        log_prob_T = log_p_TV.gather(-1, action_T[:, None]).squeeze(-1)
+        log_prob_T = log_p_TV.gather(-1, token_T[:, None]).squeeze(-1)
         return log_prob_T, -(log_p_TV.exp() * log_p_TV).sum(-1), hidden_TH
 
 
@@ -46,26 +46,26 @@ def model() -> tuple[TensorDictModule, TensorDictModule]:
     torch.manual_seed(0)
     trunk = TensorDictModule(
         Trunk(),
-        in_keys=["state", "action"],
+        in_keys=["state", "token"],
         out_keys=["token_log_prob", "token_entropy", "hidden"],
     )
-    return trunk, TensorDictModule(nn.Linear(8, 1), in_keys=["hidden"], out_keys=["state_value"])
+    return trunk, TensorDictModule(nn.Linear(8, 1), in_keys=["hidden"], out_keys=["value"])
 
 
 @pytest.fixture
 def batch(model: tuple[TensorDictModule, TensorDictModule]) -> TensorDict:
     torch.manual_seed(1)
     td = TensorDict(
-        {"state": torch.randint(10, (TOKENS,)), "action": torch.randint(5, (TOKENS,))}, []
+        {"state": torch.randint(10, (TOKENS,)), "token": torch.randint(5, (TOKENS,))}, []
     )
     with torch.no_grad():
         log_prob_T = model[0](td.clone())["token_log_prob"]
     return td.update(
         {
-            "sample_log_prob": log_prob_T + 0.4 * torch.randn(TOKENS),
+            "old_log_prob": log_prob_T + 0.4 * torch.randn(TOKENS),
             "advantage": torch.randn(TOKENS, 1),
             "value_target": torch.randn(TOKENS, 1),
-            "state_value": torch.randn(TOKENS, 1),
+            "value": torch.randn(TOKENS, 1),
             "loss_weight": token_weights(LENGTHS),
             "lengths": LENGTHS,
         }
@@ -89,16 +89,16 @@ def test_our_functions_equal_clip_ppo_loss_in_value_and_gradient(
 
     data = model[1](model[0](batch.clone(False)))
     inputs = PolicyInputs(
-        log_probs_T=data["token_log_prob"],
-        old_log_probs_T=batch["sample_log_prob"],
+        log_prob_T=data["token_log_prob"],
+        old_log_prob_T=batch["old_log_prob"],
         advantages_T=batch["advantage"].squeeze(-1),
         lengths_E=LENGTHS,
     )
     policy = get_policy_loss("ppo")(inputs, clip_ratio=clip_ratio, dual_clip=None)
     value = value_loss(
-        data["state_value"].squeeze(-1),
+        data["value"].squeeze(-1),
         batch["value_target"].squeeze(-1),
-        batch["state_value"].squeeze(-1),
+        batch["value"].squeeze(-1),
         cliprange_value=cliprange_value,
     )
     for ours_T, theirs_T in (
@@ -143,7 +143,7 @@ def test_the_ppo_objective_is_clip_ppo_loss_plus_a_dual_clip(model, batch, dual_
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
 def test_micro_batches_change_neither_gradient_nor_metrics(model, batch, name, aggregation) -> None:
     batch["loss_weight"] = token_weights(LENGTHS, aggregation)
-    batch["ref_log_prob"] = batch["sample_log_prob"] - 0.1
+    batch["ref_log_prob"] = batch["old_log_prob"] - 0.1
     batch["importance_weight"] = torch.rand(TOKENS)
     objective = TokenObjective(*model, policy_loss=name, entropy_coef=0.01, kl_coef=0.1)
     whole, metrics = objective(batch)
@@ -177,10 +177,10 @@ def test_every_loss_trains_with_and_without_a_critic(model, batch, name) -> None
 def test_the_policy_term_is_the_registered_loss(model, batch, name) -> None:
     _, metrics = TokenObjective(*model, policy_loss=name)(batch)
     with torch.no_grad():
-        log_probs_T = model[0](batch.clone(False))["token_log_prob"]
+        log_prob_T = model[0](batch.clone(False))["token_log_prob"]
     inputs = PolicyInputs(
-        log_probs_T=log_probs_T,
-        old_log_probs_T=batch["sample_log_prob"],
+        log_prob_T=log_prob_T,
+        old_log_prob_T=batch["old_log_prob"],
         advantages_T=batch["advantage"].squeeze(-1),
         lengths_E=LENGTHS,
     )
@@ -189,7 +189,7 @@ def test_the_policy_term_is_the_registered_loss(model, batch, name) -> None:
 
 
 def test_every_setting_and_optional_entry_has_an_effect(model, batch) -> None:
-    batch["ref_log_prob"] = batch["sample_log_prob"] - 0.3
+    batch["ref_log_prob"] = batch["old_log_prob"] - 0.3
     plain = TokenObjective(*model)(batch)[0].item()
     for settings in (
         {"policy_loss": "gpg"},
@@ -210,14 +210,14 @@ def test_every_setting_and_optional_entry_has_an_effect(model, batch) -> None:
 
 def test_the_batch_is_left_as_it_was(model, batch) -> None:
     before = set(batch.keys())
-    old = batch["state_value"].clone()
+    old = batch["value"].clone()
     TokenObjective(*model)(batch)
     assert set(batch.keys()) == before
-    assert torch.equal(batch["state_value"], old)
+    assert torch.equal(batch["value"], old)
 
 
 def test_an_exploded_ratio_leaves_the_gradient_finite(model, batch) -> None:
-    batch["sample_log_prob"] = torch.full((TOKENS,), -500.0)
+    batch["old_log_prob"] = torch.full((TOKENS,), -500.0)
     batch["advantage"][:3] = 0.0
     loss, _ = TokenObjective(*model)(batch)
     assert loss.isfinite()

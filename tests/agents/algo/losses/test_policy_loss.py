@@ -25,21 +25,21 @@ EPISODES = torch.tensor([2, 0, 3])
 
 
 def inputs_of(
-    log_probs_T: Tensor, old_T: Tensor, advantages_T: Tensor, lengths_E: Tensor | None = None
+    log_prob_T: Tensor, old_T: Tensor, advantages_T: Tensor, lengths_E: Tensor | None = None
 ) -> PolicyInputs:
     return PolicyInputs(
-        log_probs_T=log_probs_T,
-        old_log_probs_T=old_T,
+        log_prob_T=log_prob_T,
+        old_log_prob_T=old_T,
         advantages_T=advantages_T,
-        lengths_E=torch.tensor([len(log_probs_T)]) if lengths_E is None else lengths_E,
+        lengths_E=torch.tensor([len(log_prob_T)]) if lengths_E is None else lengths_E,
     )
 
 
 def random_inputs(dtype: torch.dtype = torch.float64) -> PolicyInputs:
     torch.manual_seed(0)
-    log_probs_T = (-3 * torch.rand(5, dtype=dtype)).requires_grad_()
-    old_T = log_probs_T.detach() + 0.3 * torch.randn(5, dtype=dtype)
-    return inputs_of(log_probs_T, old_T, torch.randn(5, dtype=dtype), EPISODES)
+    log_prob_T = (-3 * torch.rand(5, dtype=dtype)).requires_grad_()
+    old_T = log_prob_T.detach() + 0.3 * torch.randn(5, dtype=dtype)
+    return inputs_of(log_prob_T, old_T, torch.randn(5, dtype=dtype), EPISODES)
 
 
 @examples
@@ -64,30 +64,30 @@ def test_ppo_matches_its_definition(
 def test_gradients_are_exact(name: str, settings: dict[str, object]) -> None:
     inputs = random_inputs()
 
-    def loss(log_probs_T: Tensor) -> Tensor:
-        again = inputs_of(log_probs_T, inputs.old_log_probs_T, inputs.advantages_T, EPISODES)
+    def loss(log_prob_T: Tensor) -> Tensor:
+        again = inputs_of(log_prob_T, inputs.old_log_prob_T, inputs.advantages_T, EPISODES)
         return get_policy_loss(name)(again, **settings).loss_T
 
-    assert gradcheck(loss, (inputs.log_probs_T,))
+    assert gradcheck(loss, (inputs.log_prob_T,))
 
 
 def test_gspo_has_the_gradient_of_the_ratio_of_whole_episodes() -> None:
     inputs = random_inputs()
     score_E = torch.tensor([1.5, 0.0, -0.7], dtype=torch.float64)
     inputs = inputs_of(
-        inputs.log_probs_T,
-        inputs.old_log_probs_T,
+        inputs.log_prob_T,
+        inputs.old_log_prob_T,
         score_E.repeat_interleave(EPISODES),
         EPISODES,
     )
     loss_T = get_policy_loss("gspo")(inputs, clip_ratio=(1.0, 100.0)).loss_T
     loss = aggregate_loss(loss_T, EPISODES, "seq-mean-token-mean")
-    (gradient_T,) = torch.autograd.grad(loss, inputs.log_probs_T)
+    (gradient_T,) = torch.autograd.grad(loss, inputs.log_prob_T)
 
-    log_ratio_T = inputs.log_probs_T - inputs.old_log_probs_T
+    log_ratio_T = inputs.log_prob_T - inputs.old_log_prob_T
     ratio_E = torch.stack([log_ratio_T[:2].mean().exp(), log_ratio_T[2:].mean().exp()])
     direct = -(score_E[[0, 2]] * ratio_E).mean()
-    (expected_T,) = torch.autograd.grad(direct, inputs.log_probs_T)
+    (expected_T,) = torch.autograd.grad(direct, inputs.log_prob_T)
     torch.testing.assert_close(loss, direct)
     torch.testing.assert_close(gradient_T, expected_T)
 
@@ -103,7 +103,7 @@ def test_gspo_clips_an_episode_as_one() -> None:
     # The first episode's ratios e and 1/e cancel; the second's is clipped at 1.1.
     torch.testing.assert_close(out.loss_T.detach(), torch.tensor([-1.0, -1.0, -1.1]))
     assert out.metrics_T["policy/clip_fraction"].tolist() == [0.0, 0.0, 1.0]
-    (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), inputs.log_probs_T)
+    (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), inputs.log_prob_T)
     assert gradient_T.tolist() == [-1.0, -1.0, 0.0]
 
 
@@ -111,9 +111,9 @@ def test_cispo_keeps_a_gradient_where_ppo_has_none() -> None:
     arguments = (torch.tensor([0.0, 0.0]), torch.tensor([-1.0, 1.0]), torch.tensor([2.0, -2.0]))
     gradients = {}
     for name in ("ppo", "cispo"):
-        log_probs_T = arguments[0].clone().requires_grad_()
-        out = get_policy_loss(name)(inputs_of(log_probs_T, *arguments[1:]), clip_ratio=0.2)
-        (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), log_probs_T)
+        log_prob_T = arguments[0].clone().requires_grad_()
+        out = get_policy_loss(name)(inputs_of(log_prob_T, *arguments[1:]), clip_ratio=0.2)
+        (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), log_prob_T)
         gradients[name] = gradient_T.tolist()
         assert out.metrics_T["policy/clip_fraction"].tolist() == [1.0, 1.0]
     assert gradients["ppo"] == [0.0, 0.0]
@@ -131,11 +131,11 @@ def test_gpg_is_reinforce() -> None:
 
 
 def test_a_clip_higher_lets_an_unlikely_token_grow_further() -> None:
-    log_probs_T = torch.tensor([math.log(1.25)], requires_grad=True)
-    inputs = inputs_of(log_probs_T, torch.zeros(1), torch.ones(1))
+    log_prob_T = torch.tensor([math.log(1.25)], requires_grad=True)
+    inputs = inputs_of(log_prob_T, torch.zeros(1), torch.ones(1))
     for clip, moves in ((0.2, False), ((0.2, 0.28), True)):
         loss_T = get_policy_loss("ppo")(inputs, clip_ratio=clip).loss_T
-        (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_probs_T)
+        (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_prob_T)
         assert bool(gradient_T != 0) is moves
 
 
@@ -145,10 +145,10 @@ def test_a_clip_higher_lets_an_unlikely_token_grow_further() -> None:
 def test_an_absurd_ratio_gives_a_finite_loss_and_gradient(
     name: str, advantage: float, gap: float
 ) -> None:
-    log_probs_T = torch.tensor([-0.5 + gap], requires_grad=True)
-    inputs = inputs_of(log_probs_T, torch.tensor([-0.5]), torch.tensor([advantage]))
+    log_prob_T = torch.tensor([-0.5 + gap], requires_grad=True)
+    inputs = inputs_of(log_prob_T, torch.tensor([-0.5]), torch.tensor([advantage]))
     loss_T = get_policy_loss(name)(inputs).loss_T
-    (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_probs_T)
+    (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_prob_T)
     assert loss_T.isfinite().all()
     assert gradient_T.isfinite().all()
 
@@ -163,8 +163,8 @@ def test_an_advantage_of_zero_is_never_clipped() -> None:
 def test_bfloat16_log_probs_are_computed_in_float32() -> None:
     inputs = random_inputs(torch.float32)
     narrow = inputs_of(
-        inputs.log_probs_T.detach().bfloat16(),
-        inputs.old_log_probs_T,
+        inputs.log_prob_T.detach().bfloat16(),
+        inputs.old_log_prob_T,
         inputs.advantages_T,
         EPISODES,
     )

@@ -9,12 +9,12 @@ from llm_gym_agents.algo import StreamError, value_loss
 
 
 def test_the_worse_of_the_clipped_and_the_plain_error_counts() -> None:
-    values_T = torch.tensor([2.0, 2.0, 0.3], requires_grad=True)
+    value_T = torch.tensor([2.0, 2.0, 0.3], requires_grad=True)
     returns_T, old_T = torch.tensor([3.0, 0.0, 1.0]), torch.tensor([0.0, 0.0, 0.0])
-    out = value_loss(values_T, returns_T, old_T, cliprange_value=0.5)
+    out = value_loss(value_T, returns_T, old_T, cliprange_value=0.5)
     assert out.loss_T.tolist() == pytest.approx([0.5 * 2.5**2, 0.5 * 4.0, 0.5 * 0.7**2])
     assert out.metrics_T["value/clip_fraction"].tolist() == [1.0, 0.0, 0.0]
-    (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), values_T)
+    (gradient_T,) = torch.autograd.grad(out.loss_T.sum(), value_T)
     # A value that has already moved past the range towards its target stops.
     assert gradient_T.tolist() == pytest.approx([0.0, 2.0, -0.7])
 
@@ -27,15 +27,15 @@ def test_the_clip_can_be_wider_or_off() -> None:
 
 def test_gradients_are_exact() -> None:
     torch.manual_seed(0)
-    values_T = torch.randn(20, dtype=torch.float64, requires_grad=True)
+    value_T = torch.randn(20, dtype=torch.float64, requires_grad=True)
     returns_T, old_T = torch.randn(2, 20, dtype=torch.float64)
-    assert gradcheck(lambda v: value_loss(v, returns_T, old_T).loss_T, (values_T,))
+    assert gradcheck(lambda v: value_loss(v, returns_T, old_T).loss_T, (value_T,))
 
 
 def test_targets_carry_no_gradient_and_narrow_values_are_widened() -> None:
-    values_T = torch.tensor([1.0], dtype=torch.bfloat16, requires_grad=True)
+    value_T = torch.tensor([1.0], dtype=torch.bfloat16, requires_grad=True)
     targets_T = torch.tensor([2.0], requires_grad=True)
-    out = value_loss(values_T, targets_T, values_T.detach())
+    out = value_loss(value_T, targets_T, value_T.detach())
     assert out.loss_T.dtype == torch.float32
     out.loss_T.sum().backward()
     assert targets_T.grad is None
