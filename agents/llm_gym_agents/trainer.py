@@ -44,11 +44,11 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import NotFiniteError
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.learn.schedule import Curriculum, learning_rate_factor
+from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
 from llm_gym_agents.rollouts.rewards import settle_rewards
-from llm_gym_agents.rollouts.tasks import greedy_tasks, held_out_tasks, training_tasks
+from llm_gym_agents.rollouts.tasks import greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.recorder import RolloutRecorder
@@ -108,6 +108,7 @@ class PPOTrainer:
             self.publisher = Publisher(self.sampler.engine, lm)
             self.publisher.publish(0)
             undo.pop_all()
+        self.schedule = Schedule(config, self.sampler.has_splits)
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
         )
@@ -144,35 +145,36 @@ class PPOTrainer:
         if num_iters_per_epoch is not None:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
-        per_epoch = settings.num_iters_per_epoch
-        total = settings.num_epochs * per_epoch
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         with self._open_log() as log, closing(self.recorder):
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
-            self.metrics_history = [_named(row, per_epoch) for row in log.rows]
-            while self.iteration < total and not self._is_enough():
-                row = self._iterate(total)
+            self.metrics_history = [self._named(row) for row in log.rows]
+            while self.iteration < self.schedule.iterations and not self._is_enough():
+                row = self._iterate()
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
-                row |= self._evaluate_now(total)
+                row |= self._evaluate_now()
                 self.iteration += 1
+                # Logged before it is saved: a run that is killed in between does the iteration
+                # again, and the row of the same numbers takes the place of this one.
                 log.log(self.iteration, row)
-                self.metrics_history.append(_named(log.rows[-1], per_epoch))
+                self.metrics_history.append(self._named(log.rows[-1]))
                 for callback in self.callbacks:
                     callback(self, row)
-                if self._is_enough() or self._is_due(per_epoch, total):
-                    self.checkpoints.save(
-                        self._state(), lm=self.learner.lm, tokenizer=self.tokenizer
-                    )
+                if self._is_enough() or self._is_due():
+                    model = {"lm": self.learner.lm, "tokenizer": self.tokenizer}
+                    self.checkpoints.save(self._state(), **model)
         return self.metrics_history
 
-    def _iterate(self, total: int) -> dict[str, float]:
+    def _iterate(self) -> dict[str, float]:
         """Play, learn, publish; return what is to be known about it."""
         start = time.perf_counter()
         self.publisher.publish_if_outdated()
-        rollout = self.sampler.play(self._tasks(), self.publisher.version)
+        # Named before they are played, so neither speed nor failures decide what is learned from.
+        tasks = self.schedule.tasks(self.iteration, self.curriculum.difficulty)
+        rollout = self.sampler.play(tasks, self.publisher.version)
         if not rollout.episodes:
             raise ConfigError(
                 f"no episode of iteration {self.iteration} could be played: "
@@ -185,7 +187,8 @@ class PPOTrainer:
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
         try:
-            learned = self.learner.update(data, **self._schedule(total), greedy_scores_E=greedy_E)
+            told = self.schedule.update_settings(self.iteration)
+            learned = self.learner.update(data, **told, greedy_scores_E=greedy_E)
         except NotFiniteError as error:
             place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
             raise error.saved(place) from error
@@ -205,32 +208,6 @@ class PPOTrainer:
             metrics.ELAPSED: self.elapsed_s,
         }
 
-    def _schedule(self, total: int) -> dict[str, Any]:
-        """Return what this iteration's update is told: functions of the iteration alone."""
-        settings = self.config.training
-        kind, warmup = settings.lr_schedule, settings.warmup_iters
-        return {
-            "rate": learning_rate_factor(kind, self.iteration, total, warmup),
-            "critic_only": self.iteration < settings.critic_warmup_iters,
-        }
-
-    def _tasks(self) -> list[Any]:
-        settings = self.config.training
-        difficulty = self.curriculum.difficulty
-        options = self._options(self.config.environment.train_split, difficulty)
-        batch, group = settings.batch_size, settings.group_size
-        return training_tasks(
-            settings.seed, self.iteration, batch_size=batch, group_size=group, options=options
-        )
-
-    def _options(self, split: str | None, difficulty: float) -> dict[str, Any] | None:
-        options: dict[str, Any] = {}
-        if split and self.sampler.has_splits:
-            options["split"] = split
-        if self.config.environment.curriculum:
-            options["difficulty"] = difficulty
-        return options or None
-
     def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
         """Play every start once more, greedily, if the estimator compares with that."""
         if not self.learner.estimator.needs_greedy_rollout:
@@ -249,29 +226,30 @@ class PPOTrainer:
 
     def evaluate(self, episodes: int | None = None, records: str | None = None) -> Evaluation:
         """Play held-out episodes, the same ones every time."""
-        settings = self.config.environment
-        options = self._options(settings.eval_split, 1.0)
-        todo = held_out_tasks(episodes or settings.eval_episodes, options)
         self.publisher.publish_if_outdated()
-        how = {"greedy": settings.eval_greedy, "held_out": True}
-        result = evaluate(self.sampler, todo, records, version=self.publisher.version, **how)
+        result = evaluate(
+            self.sampler,
+            self.schedule.held_out_tasks(episodes),
+            records,
+            version=self.publisher.version,
+            greedy=self.config.environment.eval_greedy,
+            held_out=True,
+        )
         # What the engine still knows of these prompts could change the last bits of the next
         # log-probs, and a run that was killed and resumed does not know it.
         self.publisher.empty_cache()
         return result
 
-    def _evaluate_now(self, total: int) -> dict[str, float]:
-        every, done = self.config.environment.eval_interval, self.iteration + 1
-        self.success = None
-        if not every or (done % every and done != total):
+    def _evaluate_now(self) -> dict[str, float]:
+        done, self.success = self.iteration + 1, None
+        if not self.schedule.evaluates_after(done):
             return {}
         result = self.evaluate(records=str(self.folder / f"episodes/eval-{done:06d}.jsonl"))
         self.success = result.success
         return evaluation_metrics(result)
 
     def _is_enough(self) -> bool:
-        wanted = self.config.environment.stop_at_success
-        return wanted is not None and self.success is not None and self.success >= wanted
+        return self.schedule.is_enough(self.success)
 
     # --- the run's folder ----------------------------------------------------------------
 
@@ -306,11 +284,9 @@ class PPOTrainer:
             success=self.success,
         )
 
-    def _is_due(self, per_epoch: int, total: int) -> bool:
-        every = self.config.checkpoint.save_interval * per_epoch
-        due = bool(every) and self.iteration % every == 0
+    def _is_due(self) -> bool:
         best = self.config.checkpoint.save_best and self.checkpoints.is_best(self.success)
-        return due or best or self.iteration == total
+        return best or self.schedule.saves_after(self.iteration)
 
     def _open_log(self) -> metrics.MetricsLog:
         """Return the log of this run; a folder that is another run's is refused."""
@@ -324,16 +300,16 @@ class PPOTrainer:
         self._owns_folder = True
         return log
 
+    def _named(self, row: dict[str, float]) -> dict[str, float]:
+        """Return a row of metrics with its epoch and the short names of the losses."""
+        short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
+        named = {ours: row[name] for ours, name in short.items() if name in row}
+        epoch = (int(row[metrics.ITERATION]) - 1) // self.config.training.num_iters_per_epoch
+        return {"epoch": epoch, **named, **row}
+
     def cleanup(self) -> None:
         """End environments and engine and free their memory. Safe to call twice."""
         self.sampler.close()
-
-
-def _named(row: dict[str, float], per_epoch: int) -> dict[str, float]:
-    """Return a row of metrics with its epoch and the short names of the losses."""
-    short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
-    named = {ours: row[name] for ours, name in short.items() if name in row}
-    return {"epoch": (int(row[metrics.ITERATION]) - 1) // per_epoch, **named, **row}
 
 
 def create_trainer(

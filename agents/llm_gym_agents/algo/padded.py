@@ -18,8 +18,7 @@ from torch import Tensor
 
 from llm_gym_agents.algo.advantages.gae import Discount
 from llm_gym_agents.algo.advantages.groups import group_ids
-from llm_gym_agents.algo.dtypes import result_dtype
-from llm_gym_agents.algo.losses.aggregate import Aggregation, BatchCounts, token_weights
+from llm_gym_agents.algo.losses.aggregate import Aggregation, BatchCounts, aggregate_loss
 from llm_gym_agents.algo.losses.kl import KLKind, kl_in_rewards
 from llm_gym_agents.algo.losses.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
 from llm_gym_agents.algo.losses.policy_loss import PolicyInputs, TokenLoss, get_policy_loss
@@ -221,15 +220,11 @@ def _reduce(
     if aggregation == "seq-mean-token-sum-norm" and norm_length is None:
         norm_length = rows.mask_EL.shape[1]
     counts = counts or BatchCounts.of(rows.lengths_E)
-    weights_T = token_weights(
-        rows.lengths_E,
-        aggregation,
-        counts=counts,
-        norm_length=norm_length,
-        dtype=result_dtype(terms.loss_T),
+    loss = aggregate_loss(
+        terms.loss_T, rows.lengths_E, aggregation, counts=counts, norm_length=norm_length
     )
     metrics = {
         name: (value_T.sum() / max(counts.tokens, 1)).item()
         for name, value_T in terms.metrics_T.items()
     }
-    return (weights_T * terms.loss_T).sum(), metrics
+    return loss, metrics

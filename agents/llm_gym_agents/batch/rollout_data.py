@@ -62,19 +62,11 @@ class RolloutData(TensorClass):
         first, positions, bootstraps = 0, [], []
         for part in parts:
             positions.append(part.position_T + first)
-            bootstraps.append(moved(part.bootstrap_E, first))
+            none_E = part.bootstrap_E == NO_POSITION
+            bootstraps.append(torch.where(none_E, NO_POSITION, part.bootstrap_E + first))
             first += part.ids_S.numel()
         fields |= {"position_T": torch.cat(positions), "bootstrap_E": torch.cat(bootstraps)}
         return cls(**fields, batch_size=[])
 
 
 _FIELDS = tuple(RolloutData.__annotations__)
-
-
-def moved(bootstrap_E: Tensor, by: int | Tensor) -> Tensor:
-    """Return positions to bootstrap from, moved; episodes without one still have none.
-
-    >>> moved(torch.tensor([NO_POSITION, 4]), 10)
-    tensor([-1, 14])
-    """
-    return torch.where(bootstrap_E == NO_POSITION, NO_POSITION, bootstrap_E + by)

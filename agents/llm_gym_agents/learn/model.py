@@ -58,7 +58,7 @@ class PolicyValueModel(nn.Module):
                 f"temperature must be above 0 to train, got {temperature}; greedy play has no "
                 "log-probs to learn from"
             )
-        self.lm, self.critic_kind, self.temperature = lm, critic, temperature
+        self.lm, self.temperature = lm, temperature
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
         self.value_head: nn.Linear | None = None
         if critic != "none":

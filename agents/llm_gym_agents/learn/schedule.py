@@ -1,14 +1,18 @@
-"""What changes over a run: the learning rate and the difficulty.
+"""What changes over a run: episodes, learning rate and difficulty, and when it is looked at.
 
-Both are functions of a few numbers, so that a resumed run goes on where it was.
+All of it is a function of the iteration and a few numbers, so that a resumed run goes on where it
+was.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.rollouts.tasks import EpisodeTask, held_out_tasks, training_tasks
 
 
 def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> float:
@@ -56,3 +60,70 @@ class Curriculum:
         )
         self.difficulty = min(1.0, max(0.0, self.difficulty + move))
         return self.difficulty
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What a config says of each iteration.
+
+    Args:
+        config: Read at every call: a later ``fit`` may have more epochs.
+        has_splits: Whether the environments know training instances from held-out ones.
+    """
+
+    config: ConfigStore
+    has_splits: bool
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the whole run."""
+        return self.config.training.num_epochs * self.config.training.num_iters_per_epoch
+
+    def tasks(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
+        """Return the episodes that ``iteration`` plays."""
+        settings = self.config.training
+        return training_tasks(
+            settings.seed,
+            iteration,
+            batch_size=settings.batch_size,
+            group_size=settings.group_size,
+            options=self._options(self.config.environment.train_split, difficulty),
+        )
+
+    def held_out_tasks(self, episodes: int | None = None) -> list[EpisodeTask]:
+        """Return the episodes of an evaluation: the same ones every time, at full difficulty."""
+        settings = self.config.environment
+        options = self._options(settings.eval_split, 1.0)
+        return held_out_tasks(episodes or settings.eval_episodes, options)
+
+    def _options(self, split: str | None, difficulty: float) -> dict[str, Any] | None:
+        options: dict[str, Any] = {}
+        if split and self.has_splits:
+            options["split"] = split
+        if self.config.environment.curriculum:
+            options["difficulty"] = difficulty
+        return options or None
+
+    def update_settings(self, iteration: int) -> dict[str, Any]:
+        """Return what the update of ``iteration`` is told."""
+        settings = self.config.training
+        kind, warmup = settings.lr_schedule, settings.warmup_iters
+        return {
+            "rate": learning_rate_factor(kind, iteration, self.iterations, warmup),
+            "critic_only": iteration < settings.critic_warmup_iters,
+        }
+
+    def evaluates_after(self, done: int) -> bool:
+        """Return whether the weights are evaluated when so many iterations are done."""
+        every = self.config.environment.eval_interval
+        return bool(every) and (done % every == 0 or done == self.iterations)
+
+    def saves_after(self, done: int) -> bool:
+        """Return whether a checkpoint is due when so many iterations are done."""
+        every = self.config.checkpoint.save_interval * self.config.training.num_iters_per_epoch
+        return (bool(every) and done % every == 0) or done == self.iterations
+
+    def is_enough(self, success: float | None) -> bool:
+        """Return whether the run may end early with this held-out success."""
+        wanted = self.config.environment.stop_at_success
+        return wanted is not None and success is not None and success >= wanted

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from llm_gym.core.text_env import TextEnv
+from llm_gym_agents.batch.sequences import Inputs, Sequences
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -47,11 +48,11 @@ def examples(
         seed += 1
         done = False
         while not done and len(found) < turns:
-            action = player(env)
+            move = player(env)
             rules = info.get("system_prompt", "") if system_prompt is None else system_prompt
             prompt_ids = chat.opening(rules, observation)
-            found.append(Example(prompt_ids, chat.reply(action)))
-            observation, _, terminated, truncated, _ = env.step(action)
+            found.append(Example(prompt_ids, chat.reply(move)))
+            observation, _, terminated, truncated, _ = env.step(move)
             done = terminated or truncated
     return found
 
@@ -74,7 +75,7 @@ def imitate(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / ramp)
         batch = [data[at] for at in order.integers(len(data), size=batch_size)]
-        scores = model(*_packed(batch))
+        scores = model(*_inputs(batch))
         loss = -scores.log_prob_T.mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -84,15 +85,9 @@ def imitate(
     return losses
 
 
-def _packed(batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    ids: list[int] = []
-    lengths: list[int] = []
-    positions: list[int] = []
-    actions: list[int] = []
+def _inputs(batch: Sequence[Example]) -> Inputs:
+    packed = Sequences()
     for prompt_ids, reply_ids in batch:
-        first = len(ids) + len(prompt_ids) - 1
-        positions += range(first, first + len(reply_ids))
-        ids += prompt_ids + reply_ids
-        lengths.append(len(prompt_ids) + len(reply_ids))
-        actions += reply_ids
-    return torch.tensor(ids), torch.tensor(lengths), torch.tensor(positions), torch.tensor(actions)
+        packed.read(prompt_ids, new_sequence=True)
+        packed.learn(reply_ids)
+    return packed.inputs()

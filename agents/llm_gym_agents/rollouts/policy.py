@@ -61,7 +61,7 @@ class LLMPolicy(TensorDictModuleBase):
         barrier: Wait for every reply before any environment moves, so that the engine's batches,
             and with them the last bits of a log-prob, are the same in every run. Without it an
             environment moves as soon as its reply is there, and nobody waits for the slowest.
-        texts: The table that observation and action handles refer to: the pool's.
+        texts: The table that handles of observations and replies refer to: the pool's.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LLMPolicy(TensorDictModuleBase):
     # --- TorchRL -------------------------------------------------------------------------
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the action, whether the episode must be cut or wait, and the turn's record."""
+        """Write a handle of the reply, whether the episode is cut or waits, and of the turn."""
         return self._reply(tensordict, self.barrier)
 
     def _reply(self, tensordict: TensorDictBase, barrier: bool) -> TensorDictBase:
@@ -133,20 +133,20 @@ class LLMPolicy(TensorDictModuleBase):
         self._open = {
             episode: self._open.get(episode) or Conversation(self.chat) for episode in rows
         }
-        action, cut, turn = ([0] * len(episodes) for _ in range(3))
+        handle, cut, turn = ([0] * len(episodes) for _ in range(3))
         try:
             for episode in self._ask(rows, tensordict):
                 cut[rows[episode]] = Cut.CONTEXT
             for episode, done in self._replies(barrier).items():
                 row = rows[episode]
                 turn[row] = self.turns.add(self._note(episode, self._asked.pop(episode), done))
-                action[row] = self.texts.add(self.chat.text_of(done.ids))
+                handle[row] = self.texts.add(self.chat.text_of(done.ids))
         except BaseException:  # also an interrupt must leave an engine that can be used again
             self.abandon()
             raise
         for episode in self._asked:
             cut[rows[episode]] = Cut.WAIT
-        tensordict["action"], tensordict["cut"] = torch.tensor(action), torch.tensor(cut)
+        tensordict["action"], tensordict["cut"] = torch.tensor(handle), torch.tensor(cut)
         tensordict["turn"] = torch.tensor(turn)
         return tensordict
 
