@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -27,6 +27,7 @@ from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.ppo_settings import estimator_settings, make_optimizer, policy_settings
 
 Metrics = dict[str, float]
 
@@ -83,7 +84,7 @@ class PPO:
             _trunk(model),
             _critic(model),
             policy_loss=config.policy_loss,
-            policy_settings=_policy_settings(config),
+            policy_settings=policy_settings(config),
             cliprange_value=config.value_clip,
             value_coef=config.value_coef,
             entropy_coef=config.entropy_coef,
@@ -91,7 +92,7 @@ class PPO:
             kl_kind=config.kl_kind,
         ).to(model.device)
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
-        self.optimizer = _optimizer(model, config)
+        self.optimizer = make_optimizer(model, config)
         self.trained: dict[str, Tensor] = {}
         """What the last update made of each sampled token, as records name it."""
 
@@ -109,10 +110,14 @@ class PPO:
         """
         packer = Packer(data.to(self.model.device))
         data = packer.data
+        # Old log-probs are the trainer's own, by the arithmetic that the update will use. Against
+        # the sampler's, whose kernels round otherwise, ratios would not begin at 1.
         scores = self.score(packer)
         reward_T, kl_metrics = self._rewards(data, scores)
+        # Advantages of the whole batch at once: whitening and groups need all of it, and values
+        # that change while they are used would chase themselves.
         stream = _stream(data, reward_T, scores, greedy_scores_E)
-        advantages = self.estimator(stream, **_estimator_settings(self.estimator, self.config))
+        advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
         batch = self._batch(data, scores, advantages)
         self.trained = _trained(data, scores, advantages)
         for group in self.optimizer.param_groups:
@@ -200,6 +205,7 @@ class PPO:
                     sums[name] += value
                 steps += 1
                 kl = max(kl, metrics["policy/kl_k3"])
+            # By the worst mini-batch: a mean would let one run away while the others stand still.
             limit = self.config.kl_early_stop
             if limit is not None and kl > limit:
                 break
@@ -222,6 +228,7 @@ class PPO:
     ) -> Metrics:
         """Take one optimizer step on ``episodes``, micro-batch by micro-batch."""
         lengths_M = packer.data.lengths_E[episodes]
+        # Of the whole step, not of a micro-batch: then any cut gives the same gradient.
         counts = algo.BatchCounts.of(lengths_M)
         metrics: dict[str, float] = defaultdict(float)
         self.optimizer.zero_grad(set_to_none=True)
@@ -235,10 +242,11 @@ class PPO:
             loss.backward()
             for name, value in terms.items():
                 metrics[name] += float(value)
-        if critic_only:
+        if critic_only:  # a shared trunk is the policy's: its critic learns through the head alone
             for parameter in self._policy_parameters():
                 parameter.grad = None
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        # Before the step: weights that are not finite could not be taken back.
         self._guard(norm, micro, "gradient")
         self.optimizer.step()
         return metrics | {"train/grad_norm": float(norm)}
@@ -318,51 +326,6 @@ def _critic(model: PolicyValueModel) -> TensorDictModule | None:
     if model.value_head is None:
         return None
     return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
-
-
-def _policy_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings of the policy loss that were asked for; the rest are its own.
-
-    Losses other than PPO's clip in ranges of their own, so a clip ratio that nobody changed is
-    PPO's and not theirs.
-    """
-    takes = algo.get_policy_loss(config.policy_loss).settings
-    settings: dict[str, Any] = {}
-    chosen = config.clip_ratio != TrainingConfig().clip_ratio or config.clip_ratio_high is not None
-    if "clip_ratio" in takes and (config.policy_loss == "ppo" or chosen):
-        high = config.clip_ratio if config.clip_ratio_high is None else config.clip_ratio_high
-        settings["clip_ratio"] = (config.clip_ratio, high)
-    if "dual_clip" in takes:
-        settings["dual_clip"] = config.dual_clip
-    return settings
-
-
-def _estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
-    known = {
-        "gamma": config.gamma,
-        "lam": config.lam,
-        "discount": config.discount,
-        "whiten": config.whiten_advantages,
-    }
-    return {name: value for name, value in known.items() if name in spec.settings}
-
-
-def _optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.optim.AdamW:
-    """Return the optimizer; the critic may have a learning rate of its own."""
-    policy = [p for p in model.lm.parameters() if p.requires_grad]
-    own = {id(p) for p in model.lm.parameters()}
-    critic = [p for p in model.parameters() if id(p) not in own and p.requires_grad]
-    value_rate = config.value_learning_rate or config.learning_rate
-    groups: list[dict[str, Any]] = [
-        {"params": policy, "lr": config.learning_rate, "base_lr": config.learning_rate}
-    ]
-    if critic:
-        groups.append({"params": critic, "lr": value_rate, "base_lr": value_rate})
-    return torch.optim.AdamW(
-        groups,
-        betas=(config.adam_beta1, config.adam_beta2),
-        weight_decay=config.weight_decay,
-    )
 
 
 def _critic_metrics(scores: Scores, advantages: algo.Advantages) -> Metrics:
