@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from llm_gym.episodes import Trajectory
+from llm_gym.episodes.record import ENV_REWARDS
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents.rollouts.reward_calls import CallFailed, Limits, call_all
 
@@ -26,7 +27,6 @@ RewardFn = Callable[..., Any]
 """``(trajectory)`` or ``(trajectory, environment)``, plain or async. It returns a number, or a
 dictionary of named terms that add up to it."""
 
-ENV_REWARDS = "env_rewards"
 REWARD_TERMS = "reward_terms"
 _TOTAL = "reward_fn"
 

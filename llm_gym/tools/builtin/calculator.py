@@ -52,7 +52,7 @@ def calculate(expression: str) -> str:
         raise ToolError(f"An expression has at most {MAX_CHARS} characters.")
     try:
         tree = ast.parse(expression.translate(_SIGNS).strip(), mode="eval")
-        return _text(_value(tree.body))
+        return _text(value_of(tree.body))
     except ZeroDivisionError:
         raise ToolError("Division by zero.") from None
     except (SyntaxError, RecursionError, MemoryError):
@@ -67,14 +67,15 @@ def _text(value: Number) -> str:
     return f"{value:.12g}"
 
 
-def _value(node: ast.expr) -> Number:
+def value_of(node: ast.expr) -> Number:
+    """Return the value of a parsed expression, as Python has it; raises ``ToolError``."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _checked(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
-        value = _value(node.operand)
+        value = value_of(node.operand)
         return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left), _value(node.right)
+        left, right = value_of(node.left), value_of(node.right)
         if isinstance(node.op, ast.Pow):
             return _power(left, right)
         if type(node.op) in _OPERATORS:
@@ -82,7 +83,7 @@ def _value(node: ast.expr) -> Number:
     if isinstance(node, ast.Name) and node.id.lower() in _CONSTANTS:
         return _CONSTANTS[node.id.lower()]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
-        return _call(node.func.id.lower(), [_value(argument) for argument in node.args])
+        return _call(node.func.id.lower(), [value_of(argument) for argument in node.args])
     known = ", ".join([*_CONSTANTS, *_FUNCTIONS, "factorial", "comb", "perm"])
     raise ToolError(f"Use numbers, + - * / // % ** ( ) and {known}.")
 
