@@ -33,7 +33,7 @@ from torch import Tensor
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
 from llm_gym_agents.rollouts.turns import Rollout
-from llm_gym_agents.run import recorder
+from llm_gym_agents.rollouts import recorder
 from llm_gym_agents.trainer import PPOTrainer
 
 RESULT = Path(__file__).parent / "results" / "recording.json"

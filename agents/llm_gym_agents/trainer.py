@@ -47,11 +47,11 @@ from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
+from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.tasks import greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
-from llm_gym_agents.run.recorder import RolloutRecorder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 
@@ -164,8 +164,8 @@ class PPOTrainer:
                 for callback in self.callbacks:
                     callback(self, row)
                 if self._is_enough() or self._is_due():
-                    model = {"lm": self.learner.lm, "tokenizer": self.tokenizer}
-                    self.checkpoints.save(self._state(), **model)
+                    lm, tokenizer = self.learner.lm, self.tokenizer
+                    self.checkpoints.save(self._state(), lm=lm, tokenizer=tokenizer)
         return self.metrics_history
 
     def _iterate(self) -> dict[str, float]:

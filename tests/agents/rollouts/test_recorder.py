@@ -9,10 +9,10 @@ import torch
 from llm_gym import cli
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import PPOTrainer
+from llm_gym_agents.rollouts import recorder
+from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.records import episode_tokens
 from llm_gym_agents.rollouts.turns import Closing, Turn
-from llm_gym_agents.run import recorder
-from llm_gym_agents.run.recorder import RolloutRecorder
 from tests.agents.small_run import small
 
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -72,7 +72,7 @@ def test_a_record_holds_the_very_numbers_of_the_update(run, iteration):
         assert set(tokens.weights_versions) == {iteration - 1}
     count = len(found["ids"])
     assert count == int(data.lengths_E[: len(episodes)].sum())
-    assert found["ids"] == data.action_T[:count].tolist()
+    assert found["ids"] == data.token_T[:count].tolist()
     wanted = {"log_probs": data.sampler_log_prob_T, **trained}
     for name, values in wanted.items():
         assert torch.tensor(found[name]).equal(values[:count].cpu()), name
