@@ -201,22 +201,22 @@ class TextEnvPool(EnvBase):
         return episode
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
-        actions, cuts = tensordict["action"].tolist(), tensordict["cut"].tolist()
+        handles, cuts = tensordict["action"].tolist(), tensordict["cut"].tolist()
         n = len(self._playing)
         reward_N = np.zeros(n, dtype=np.float32)
         terminated_N, truncated_N = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         live = [row for row in range(n) if self._playing[row] is not None]
         idle_N = self._episode_N == IDLE
-        moves = {row: self.texts[actions[row]] for row in live if cuts[row] == Cut.NO}
+        replies = {row: self.texts[handles[row]] for row in live if cuts[row] == Cut.NO}
         try:
-            results = self._rows.step_rows(moves)
+            results = self._rows.step_rows(replies)
         except RowsError as error:
             results = dict(error.results)
             for row, what in error.rows.items():
-                self._fail(row, moves[row], what)
+                self._fail(row, replies[row], what)
                 truncated_N[row] = True
         for row, result in results.items():
-            episode = self._advance(row, moves[row], result)
+            episode = self._advance(row, replies[row], result)
             reward_N[row] = episode.rewards[-1]
             terminated_N[row], truncated_N[row] = episode.terminated[-1], episode.truncated[-1]
         for row in live:

@@ -197,3 +197,19 @@ def test_the_end_of_a_collector_closes_every_environment():
     pool = TextEnvPool(Door, 3)
     EpisodeCollector(pool, LLMPolicy(None, None)).close()
     assert len(closed) == 3
+
+
+class OneInfo(Tagged):
+    """Fills in the same dictionary at every step, as fast environments do."""
+
+    info = {}
+
+    def step(self, action):
+        *step, _ = super().step(action)
+        self.info["turn"] = self.info.get("turn", 0) + 1
+        return *step, self.info
+
+
+def test_a_record_keeps_what_each_turn_said_although_the_environment_writes_over_it():
+    episode = play(TextEnvPool(OneInfo, 1), [EpisodeTask(0, 3)])[0]
+    assert [info["turn"] for info in episode.infos] == [1, 2, 3, 4]
