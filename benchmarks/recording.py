@@ -32,8 +32,8 @@ from torch import Tensor
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
-from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.rollouts import recorder
+from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.trainer import PPOTrainer
 
 RESULT = Path(__file__).parent / "results" / "recording.json"
