@@ -195,9 +195,9 @@ def test_every_player_speaks_every_format(env, action_format):
 @pytest.mark.parametrize("action_format", FORMATS)
 def test_the_rules_show_an_action_that_the_format_reads(env, action_format):
     game = gym.make(env.spec.id, action_format=action_format, rules="system").unwrapped
-    shown = game._format.render(game.example_moves()[0])
+    shown = game._base_format.render(game.example_moves()[0])
     assert shown in game.system_prompt
-    assert game._format.parse(shown) == game.example_moves()[0]
+    assert game._base_format.parse(shown) == game.example_moves()[0]
 
 
 def test_rules_are_told_once_wherever_they_go(env):

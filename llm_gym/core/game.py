@@ -27,7 +27,9 @@ class Game(ABC):
     max_move_chars: int = 1000
     """Longer moves are answered as unusable, which bounds what ``apply`` has to read."""
     has_splits: bool = True
-    """False for a game with too few instances to keep some of them unseen."""
+    """False for a game with too few instances (under 100) to keep some of them unseen."""
+    no_difficulty: str = ""
+    """Why ``at_difficulty`` is empty, for who asks for a difficulty all the same."""
 
     # --- the game ------------------------------------------------------------------------
 
@@ -121,8 +123,22 @@ class Game(ABC):
         raise NotImplementedError("this game has no solver")
 
     def potential(self) -> float:
-        """Return how far along this state is, for shaping: 0 at the start, 1 at the goal.
+        """Return how good this state is, for shaping: in [0, 1], and 1 at the goal.
 
-        The end of an episode takes it all back, so that the terms of an episode add up to 0.
+        The base checks the range. It counts from the potential of the first state and takes all
+        back at the end, so that the terms of an episode add up to 0 and none is above 1.
+        ``progress`` makes a potential of a distance.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define potential()")
+
+
+def progress(left: float, whole: float) -> float:
+    """Return the potential of a state that is ``left`` away from the goal.
+
+    The start, ``whole`` away from it, has 1/2, so that going astray shows as well as getting
+    nearer; what is twice as far, or from where no way leads, has 0.
+
+    >>> progress(0, 8), progress(8, 8), progress(12, 8), progress(float("inf"), 8)
+    (1.0, 0.5, 0.25, 0.0)
+    """
+    return max(0.0, 1.0 - left / (2.0 * whole)) if whole else 1.0

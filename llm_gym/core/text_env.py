@@ -20,7 +20,7 @@ from llm_gym.core.game import Game
 from llm_gym.core.outcome import Outcome, StopReason, reject
 from llm_gym.core.players import Players
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
 MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
@@ -35,6 +35,7 @@ _INFO = {
     "turn": 0,
     "invalid_actions": 0,
 }
+_ROUNDING = 1e-9
 _NO_TURNS = "No turns left: you lost."
 _OPTIONS = {"split", "difficulty"}
 
@@ -75,11 +76,13 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
     metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
     # CPython finds the attributes and methods of an object twice as fast while it has at most 30
     # attributes outside slots: these are left to the game.
+    # The base's own are called ``_base_...``, so that no name of a game's can be one of them.
     __slots__ = (
         *("rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
-        *("_format", "_parse", "_bare", "_knobs", "_active_knobs", "_rules_cache", "_screen"),
-        *("_stop", "_turn", "_missed", "_invalid_actions", "_phi", "_observations", "_moves"),
-        *("_player_seed", "_player_rng"),
+        *("_base_format", "_base_parse", "_base_bare", "_base_knobs", "_base_active_knobs"),
+        *("_base_rules_cache", "_base_screen", "_base_stop", "_base_turn", "_base_missed"),
+        *("_base_invalid_actions", "_base_phi", "_base_phi_start", "_base_observations"),
+        *("_base_moves", "_base_player_seed", "_base_player_rng"),
     )
 
     def __init__(
@@ -109,22 +112,22 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
             raise ConfigError(f"shaping=True needs a potential; {type(self).__name__} has none")
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
-        self._format = get_format(action_format)
-        self._parse, self._bare = self._format.parse, action_format == "plain"
+        self._base_format = get_format(action_format)
+        self._base_parse, self._base_bare = self._base_format.parse, action_format == "plain"
         self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
         self.render_mode = render_mode
         self.max_move_chars = self.max_move_chars  # faster to reach than that of the class
-        self._settle_difficulty(difficulty)
+        self._base_settle_difficulty(difficulty)
         self.observation_space = AnyText(self.max_observation_chars)
-        examples = [self._format.render(move) for move in self.example_moves()]
+        examples = [self._base_format.render(move) for move in self.example_moves()]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
-        self._stop: StopReason | None = None
-        self._turn = 0
-        self._phi = 0.0
-        self._screen = ""
-        self._player_seed: int | None = None
-        self._player_rng: np.random.Generator | None = None
+        self._base_stop: StopReason | None = None
+        self._base_turn = 0
+        self._base_phi = self._base_phi_start = 0.0
+        self._base_screen = ""
+        self._base_player_seed: int | None = None
+        self._base_player_rng: np.random.Generator | None = None
 
     # --- Gymnasium -----------------------------------------------------------------------
 
@@ -137,68 +140,73 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         """
         if seed is not None:
             super().reset(seed=seed)
-            self._player_seed, self._player_rng = seed, None
-        if options or self._active_knobs is not self._knobs:
-            self._apply_knobs(_checked(options).get("difficulty"))
+            self._base_player_seed, self._base_player_rng = seed, None
+        if options or self._base_active_knobs is not self._base_knobs:
+            self._base_apply_knobs(_checked(options).get("difficulty"))
         split = options.get("split") if options else None
         if split is None:
             self.new_game(self.np_random)
         else:
-            self._draw(split)
-        self._stop, self._turn, self._missed, self._invalid_actions = _PLAYING, 0, (0, 0), 0
+            self._base_draw(split)
+        self._base_stop, self._base_turn, self._base_missed, self._base_invalid_actions = (
+            _PLAYING,
+            0,
+            (0, 0),
+            0,
+        )
         if self.shaping:
-            self._phi = self.potential()
-        rules, state = self._rules(), self.describe()
-        self._observations, self._moves = [f"{rules}\n\n{state}"], []
-        info = self._info(True, None, {})
+            self._base_phi, self._base_phi_start = 0.0, self._base_potential()
+        rules, state = self._base_rules(), self.describe()
+        self._base_observations, self._base_moves = [f"{rules}\n\n{state}"], []
+        info = self._base_info(True, None, {})
         if self.rules == "system":
             info["system_prompt"] = rules  # for players at the other end of a process
         else:
-            state = self._observations[0]
+            state = self._base_observations[0]
         if self.render_mode is not None:
-            self._draw_screen("", state)
+            self._base_draw_screen("", state)
         return state, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play the move that ``action`` holds."""
-        if self._stop is not _PLAYING or not isinstance(action, str):
-            raise self._refusal(action)
+        if self._base_stop is not _PLAYING or not isinstance(action, str):
+            raise self._base_refusal(action)
         move: str | None
-        if self._bare and action.isalnum():  # one word, as most players write it
+        if self._base_bare and action.isalnum():  # one word, as most players write it
             move = str(action)
         else:
-            move = self._parse(drop_thinking(action) if "think>" in action else action)
+            move = self._base_parse(drop_thinking(action) if "think>" in action else action)
         if move is None or len(move) > self.max_move_chars:
-            text, valid, stop, reward = self._unreadable(move)
+            text, valid, stop, reward = self._base_unreadable(move)
         else:
             text, valid, stop, reward = self.apply(move)
         terms = {"success": reward}
         if valid:
-            self._turn += 1
+            self._base_turn += 1
         else:
-            stop = self._charge_invalid(terms)
+            stop = self._base_charge_invalid(terms)
             reward -= self.penalty
         if stop is _PLAYING:
-            if self._turn == self.max_turns:
+            if self._base_turn == self.max_turns:
                 stop, reveal = _LOST, self.reveal()
                 text = f"{text} {_NO_TURNS}" if text else _NO_TURNS
                 text = f"{text} {reveal}" if reveal else text
             else:
                 state = self.describe()
                 text = f"{text}\n{state}" if text else state
-        self._stop = stop
+        self._base_stop = stop
         if self.shaping:
-            reward += self._shape(terms)
-        self._observations.append(text)
-        self._moves.append(move or "")
+            reward += self._base_shape(terms)
+        self._base_observations.append(text)
+        self._base_moves.append(move or "")
         if self.render_mode is not None:
-            self._draw_screen(action, text)
-        return text, reward, stop is not _PLAYING, False, self._info(valid, move, terms)
+            self._base_draw_screen(action, text)
+        return text, reward, stop is not _PLAYING, False, self._base_info(valid, move, terms)
 
     def render(self) -> str | None:
         """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
         if self.render_mode == "ansi":
-            return self._screen
+            return self._base_screen
         if self.render_mode is None:
             gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
         return None
@@ -208,19 +216,19 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
     @property
     def system_prompt(self) -> str:
         """The rules when ``rules="system"``, else empty: they are told once, in one place."""
-        return self._rules() if self.rules == "system" else ""
+        return self._base_rules() if self.rules == "system" else ""
 
     @property
     def turns_left(self) -> int:
         """Turns left of ``max_turns``."""
-        return (self.max_turns or 0) - self._turn
+        return (self.max_turns or 0) - self._base_turn
 
-    def _rules(self) -> str:
-        if self._rules_cache is None:
-            self._rules_cache = self._write_rules()
-        return self._rules_cache
+    def _base_rules(self) -> str:
+        if self._base_rules_cache is None:
+            self._base_rules_cache = self._base_write_rules()
+        return self._base_rules_cache
 
-    def _write_rules(self) -> str:
+    def _base_write_rules(self) -> str:
         parts = [self.rules_text()]
         if self.max_turns is not None:
             parts.append(f"You have {self.max_turns} turn{'s' * (self.max_turns != 1)}.")
@@ -233,60 +241,70 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         )
         if self.penalty:
             parts.append(f"Each unusable reply costs {self.penalty:g} points.")
-        return f"{' '.join(parts)}\n{self._how()}"
+        return f"{' '.join(parts)}\n{self._base_how()}"
 
-    def _how(self) -> str:
-        return self._format.how.format(self._format.render(self.example_moves()[0]))
+    def _base_how(self) -> str:
+        return self._base_format.how.format(self._base_format.render(self.example_moves()[0]))
 
-    def _draw_screen(self, action: str, text: str) -> None:
-        self._screen = f"> {action}\n{text}" if action else text
+    def _base_draw_screen(self, action: str, text: str) -> None:
+        self._base_screen = f"> {action}\n{text}" if action else text
         if self.render_mode == "human":
             # A lone surrogate in a model's text cannot be encoded for a terminal.
-            sys.stdout.write(self._screen.encode("utf-8", "replace").decode() + "\n")
+            sys.stdout.write(self._base_screen.encode("utf-8", "replace").decode() + "\n")
 
     # --- the turn ------------------------------------------------------------------------
 
-    def _refusal(self, action: object) -> Exception:
+    def _base_refusal(self, action: object) -> Exception:
         if not isinstance(action, str):
             return ActionTypeError(
                 f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
                 "decode token ids before calling step"
             )
-        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
+        why = "has not begun" if self._base_stop is None else f"is over ({self._base_stop})"
         return ResetNeeded(f"the episode {why}; call reset() before step()")
 
-    def _unreadable(self, move: str | None) -> Outcome:
+    def _base_unreadable(self, move: str | None) -> Outcome:
         if move is None:
-            return reject(f"I found no move in your reply. {self._how()}")
+            return reject(f"I found no move in your reply. {self._base_how()}")
         return reject(f"A move has at most {self.max_move_chars} characters.")
 
-    def _charge_invalid(self, terms: dict[str, float]) -> StopReason:
-        self._invalid_actions += 1
+    def _base_charge_invalid(self, terms: dict[str, float]) -> StopReason:
+        self._base_invalid_actions += 1
         if self.penalty:
             terms["invalid"] = -self.penalty
-        turn, misses = self._missed
-        misses = misses + 1 if turn == self._turn else 1
+        turn, misses = self._base_missed
+        misses = misses + 1 if turn == self._base_turn else 1
         if misses <= self.retries:
-            self._missed = self._turn, misses
+            self._base_missed = self._base_turn, misses
             return _PLAYING
-        self._turn += 1
+        self._base_turn += 1
         return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
 
-    def _shape(self, terms: dict[str, float]) -> float:
-        # The potential of a terminal state is 0 by definition: that makes the sum over an episode
-        # a constant, so no behaviour can farm it.
-        phi = self.potential() if self._stop is _PLAYING else 0.0
-        term = terms["shaping"] = self.shaping_gamma * phi - self._phi
-        self._phi = phi
+    def _base_shape(self, terms: dict[str, float]) -> float:
+        # Counted from the first state, and 0 in a terminal state by definition: the sum over an
+        # episode is 0, so no behaviour can farm it, and a term is at most 1 either way.
+        playing = self._base_stop is _PLAYING
+        phi = self._base_potential() - self._base_phi_start if playing else 0.0
+        term = terms["shaping"] = self.shaping_gamma * phi - self._base_phi
+        self._base_phi = phi
         return term
 
-    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+    def _base_potential(self) -> float:
+        phi = self.potential()
+        if not -_ROUNDING <= phi <= 1.0 + _ROUNDING:  # not a number is not in between either
+            raise ContractError(
+                f"{type(self).__name__}.potential() must be in [0, 1], got {phi}; "
+                "llm_gym.core.game.progress makes one of a distance"
+            )
+        return min(max(phi, 0.0), 1.0)
+
+    def _base_info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
         info: dict[str, Any] = _INFO.copy()
-        info["move"], info["reward_terms"], info["turn"] = move, terms, self._turn
-        if self._stop is not _PLAYING:
-            info["success"], info["stop_reason"] = self._stop is _WON, self._stop
-        if self._invalid_actions:
-            info["valid_action"], info["invalid_actions"] = valid, self._invalid_actions
+        info["move"], info["reward_terms"], info["turn"] = move, terms, self._base_turn
+        if self._base_stop is not _PLAYING:
+            info["success"], info["stop_reason"] = self._base_stop is _WON, self._base_stop
+        if self._base_invalid_actions:
+            info["valid_action"], info["invalid_actions"] = valid, self._base_invalid_actions
         return info
 
     # --- the instance --------------------------------------------------------------------
@@ -295,7 +313,7 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         """Return 16 hex digits that name this instance, alike in every process."""
         return splits.digest(f"{type(self).__name__} {self.instance()!r}")
 
-    def _draw(self, split: object) -> None:
+    def _base_draw(self, split: object) -> None:
         wanted = splits.check_split(split)
         if not self.has_splits:
             raise ConfigError(

@@ -226,7 +226,7 @@ def _snapshot(env: gym.Env[str, str]) -> None:
     for seed in range(5):
         env.reset(seed=seed)
         env.step(game.random_action())
-        if game._stop is not StopReason.PLAYING:
+        if game._base_stop is not StopReason.PLAYING:
             continue
         saved, action = game.snapshot(), game.random_action()
         first = env.step(action)

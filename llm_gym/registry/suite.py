@@ -77,11 +77,12 @@ ENVS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/FrozenLake-v0", _LAKE, {"size": 4, "holes": 3, "max_turns": 100}),
     EnvRow("llm_gym/FrozenLakeHard-v0", _LAKE, {"size": 5, "holes": 6, "max_turns": 100}),
     EnvRow("llm_gym/FrozenLakeSlippery-v0", _LAKE, {"slip": 2 / 3, "max_turns": 100}),
-    # Easy and Hard have the parameters of GEM's; the field of Minesweeper-v0 is TextArena's.
+    # Hard has the parameters of GEM's and Easy its field, with fewer mines: with GEM's five it is
+    # harder than the field of Minesweeper-v0, which is TextArena's.
     EnvRow("llm_gym/Minesweeper-v0", _MINES),
     EnvRow("llm_gym/MinesweeperNoGuess-v0", _MINES, {"no_guess": True}),
     EnvRow(
-        "llm_gym/MinesweeperEasy-v0", _MINES, {"rows": 5, "cols": 5, "mines": 5, "max_turns": 25}
+        "llm_gym/MinesweeperEasy-v0", _MINES, {"rows": 5, "cols": 5, "mines": 3, "max_turns": 25}
     ),
     EnvRow(
         "llm_gym/MinesweeperHard-v0", _MINES, {"rows": 8, "cols": 8, "mines": 12, "max_turns": 64}
@@ -91,7 +92,7 @@ ENVS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/SudokuEasy-v0", _SUDOKU, {"size": 4, "clues": 6, "max_turns": 15}),
     EnvRow("llm_gym/SudokuHard-v0", _SUDOKU, {"size": 9, "clues": 31, "max_turns": 50}),
     EnvRow("llm_gym/TowerOfHanoi-v0", _HANOI),
-    # Easy and Hard have the parameters of GEM's.
+    # Easy and Hard have the disks and turns of GEM's, whose start and goal are always the same.
     EnvRow("llm_gym/TowerOfHanoiEasy-v0", _HANOI, {"disks": 3, "max_turns": 10}),
     EnvRow("llm_gym/TowerOfHanoiHard-v0", _HANOI, {"disks": 5, "max_turns": 35}),
     EnvRow("llm_gym/FifteenPuzzle-v0", _FIFTEEN),
@@ -128,15 +129,16 @@ ENVS: tuple[EnvRow, ...] = (
         {"rooms": 11, "ingredients": 5, "distractors": 10, "containers": 3, "max_turns": 100},
     ),
     EnvRow("llm_gym/Game2048-v0", _2048),
-    # Easy has the parameters of GEM's. Hard has its target, which GEM's 50 turns cannot bring.
-    EnvRow("llm_gym/Game2048Easy-v0", _2048, {"target": 64, "max_turns": 50}),
+    # Easy and Hard have the targets of GEM's; with its 50 turns Easy is harder than Game2048-v0,
+    # and Hard cannot be won.
+    EnvRow("llm_gym/Game2048Easy-v0", _2048, {"target": 64, "max_turns": 60}),
     EnvRow("llm_gym/Game2048Hard-v0", _2048, {"target": 512, "max_turns": 350}),
     EnvRow("llm_gym/TicTacToe-v0", _TIC_TAC_TOE),
     # Easy is against a random opponent, as in the examples of many trainers.
-    EnvRow("llm_gym/TicTacToeEasy-v0", _TIC_TAC_TOE, {"opponent": 0.0, "begins": "player"}),
+    EnvRow("llm_gym/TicTacToeEasy-v0", _TIC_TAC_TOE, {"opponent": 0.0}),
     EnvRow("llm_gym/TicTacToeHard-v0", _TIC_TAC_TOE, {"opponent": 0.9}),
     EnvRow("llm_gym/ConnectFour-v0", _CONNECT_FOUR),
-    EnvRow("llm_gym/ConnectFourEasy-v0", _CONNECT_FOUR, {"opponent": 0.0, "begins": "player"}),
+    EnvRow("llm_gym/ConnectFourEasy-v0", _CONNECT_FOUR, {"opponent": 0.0}),
     EnvRow("llm_gym/ConnectFourHard-v0", _CONNECT_FOUR, {"opponent": 1.0}),
     # Mastermind has the parameters of TextArena's, Easy those of GEM's, Hard those of both, and
     # Extreme TextArena's again.
@@ -160,21 +162,21 @@ ENVS: tuple[EnvRow, ...] = (
         _SOKOBAN,
         {"size": 8, "boxes": 4, "min_pushes": 6, "max_turns": 50},
     ),
-    # Wordle and Long have the parameters of TextArena's; Easy and Hard those of GEM's, whose hard
-    # one allows more turns than Wordle does.
+    # Wordle and Long have the parameters of TextArena's; Easy those of GEM's, whose hard one allows
+    # 25 turns and so is easier than Wordle: ours allows 4.
     EnvRow("llm_gym/Wordle-v0", _WORDLE),
     EnvRow("llm_gym/WordleLong-v0", _WORDLE, {"word_length": 7, "max_turns": 9}),
     EnvRow("llm_gym/WordleEasy-v0", _WORDLE, {"word_length": 3, "max_turns": 15}),
-    EnvRow("llm_gym/WordleHard-v0", _WORDLE, {"word_length": 5, "max_turns": 25}),
+    EnvRow("llm_gym/WordleHard-v0", _WORDLE, {"word_length": 5, "max_turns": 4}),
     EnvRow("llm_gym/Maze-v0", _MAZE),
     EnvRow("llm_gym/MazeEasy-v0", _MAZE, {"size": 3, "max_turns": 20}),
     EnvRow("llm_gym/MazeHard-v0", _MAZE, {"size": 10, "max_turns": 200}),
     EnvRow("llm_gym/MazePartial-v0", _MAZE, {"loops": 0.1, "view": 2, "max_turns": 100}),
-    # Hangman has the lives of TextArena's. Easy and Hard have the parameters of GEM's, where only
-    # the turns are limited.
+    # Hangman has the lives of TextArena's. Long words show more with every letter, so GEM's levels
+    # (3 letters easy, 7 hard) are the wrong way round and not taken over.
     EnvRow("llm_gym/Hangman-v0", _HANGMAN),
-    EnvRow("llm_gym/HangmanEasy-v0", _HANGMAN, {"word_length": 3, "lives": 10, "max_turns": 10}),
-    EnvRow("llm_gym/HangmanHard-v0", _HANGMAN, {"word_length": 7, "lives": 20, "max_turns": 20}),
+    EnvRow("llm_gym/HangmanEasy-v0", _HANGMAN, {"word_length": 7, "lives": 10}),
+    EnvRow("llm_gym/HangmanHard-v0", _HANGMAN, {"word_length": 5, "lives": 4}),
     # WordLadder, Medium and Hard have the distances and turns of TextArena's.
     EnvRow("llm_gym/WordLadder-v0", _LADDER),
     EnvRow(

@@ -131,7 +131,7 @@ def test_penalty_is_taken_and_listed():
     _, reward, *_, info = env.step("jump")
     assert reward == -0.25
     assert info["reward_terms"] == {"success": 0.0, "invalid": -0.25}
-    assert "costs 0.25 points" in env._rules()
+    assert "costs 0.25 points" in env._base_rules()
 
 
 def test_retries_forgive_that_many_unusable_moves_per_turn():

@@ -74,14 +74,14 @@ class Leaky(GuessTheNumberEnv):
 
 class HalfRestored(GuessTheNumberEnv):
     def restore(self, snapshot):
-        turn = self._turn
+        turn = self._base_turn
         super().restore(snapshot)
-        self._turn = turn
+        self._base_turn = turn
 
 
 class Nameless(GuessTheNumberEnv):
     def instance(self):
-        return self._turn
+        return self._base_turn
 
 
 BROKEN = {

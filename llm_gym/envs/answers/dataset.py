@@ -93,7 +93,9 @@ class DatasetEnv(TextEnv):
         v0: First release.
     """
 
-    _not_state = TextEnv._not_state | {"_table"}  # a snapshot holds an episode, not a data set
+    _base_not_state = TextEnv._base_not_state | {
+        "_table"
+    }  # a snapshot holds an episode, not a data set
     max_turns: int
 
     def __init__(
@@ -168,7 +170,7 @@ class DatasetEnv(TextEnv):
         self._seed, self._drawn_from = seed, self.split
         return super().reset(seed=seed, options=options)
 
-    def _draw(self, split: object) -> None:
+    def _base_draw(self, split: object) -> None:
         self._drawn_from = splits.check_split(split)
         self.new_game(self.np_random)
 
@@ -199,26 +201,26 @@ class DatasetEnv(TextEnv):
             return self.instruction
         return f"Answer the question. {self.grader.asks}"
 
-    def _write_rules(self) -> str:
+    def _base_write_rules(self) -> str:
         if self._graded:
-            return super()._write_rules()
+            return super()._base_write_rules()
         return self.instruction or "Answer the message."
 
-    def _rules(self) -> str:
-        rules = super()._rules()
+    def _base_rules(self) -> str:
+        rules = super()._base_rules()
         return f"{self._row.system}\n\n{rules}" if self._row.system else rules
 
     def example_moves(self) -> Sequence[str]:
         return self.grader.examples
 
     def describe(self) -> str:
-        return f"Turns left: {self.turns_left}." if self._turn else self._row.prompt
+        return f"Turns left: {self.turns_left}." if self._base_turn else self._row.prompt
 
     def reveal(self) -> str:
         return f"The answer was {self._right}." if self._graded else ""
 
-    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
-        info = super()._info(valid, move, terms)
+    def _base_info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+        info = super()._base_info(valid, move, terms)
         info["row"], info["answer"] = self._number, self._right if self._graded else None
         return info
 

@@ -143,7 +143,7 @@ class BanditEnv(TextEnv):
         return COLOURS[: self.arms]
 
     def describe(self) -> str:
-        left = self.max_turns - self._turn
+        left = self.max_turns - self._base_turn
         text = TURNS_LEFT[left]
         if left == 1:
             text += " Now name the best button."
@@ -153,7 +153,7 @@ class BanditEnv(TextEnv):
         arm = _READ[move]
         if arm is None or arm >= self.arms:
             return reject(f"Your move must be one of {', '.join(COLOURS[: self.arms])}.")
-        if self._turn == self.max_turns - 1:
+        if self._base_turn == self.max_turns - 1:
             if arm == self._best:
                 return win(f"Yes, {COLOURS[arm]} is the best button.")
             return lose(f"No, {COLOURS[arm]} is not the best button. {self.reveal()}")

@@ -114,7 +114,7 @@ class GuessTheNumberEnv(TextEnv):
         return [str(self.low), str((self.low + self.high) // 2), str(self.high)]
 
     def describe(self) -> str:
-        return TURNS_LEFT[self.max_turns - self._turn]
+        return TURNS_LEFT[self.max_turns - self._base_turn]
 
     def apply(self, move: str) -> Outcome:
         read = _READ[move]

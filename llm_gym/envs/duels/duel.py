@@ -135,7 +135,7 @@ class Duel(TextEnv):
         return [str(middle), "1", str(self.places)]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}\n{self._label}{self.max_turns - self._turn}."
+        return f"{self._board.decode()}\n{self._label}{self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
         number = parse_number(move)

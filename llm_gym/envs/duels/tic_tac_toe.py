@@ -116,8 +116,7 @@ class TicTacToeEnv(Duel):
         return best_move(own, foe, left, strength)
 
     def potential(self) -> float:
-        start = win_chance(0, self._opening, self.max_turns, self.opponent)
-        return (self.oracle_value() - start) / (1 - start)
+        return self.oracle_value()
 
 
 # --- best play -----------------------------------------------------------------------------

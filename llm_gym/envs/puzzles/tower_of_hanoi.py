@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
@@ -23,6 +24,7 @@ _MOVE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _PEG = re.compile(r"^[A-F]:((?: \d)*)$", re.MULTILINE)
+_GOAL = re.compile(r"^Goal: peg ([A-F])\.", re.MULTILINE)
 
 
 def parse_transfer(move: str) -> tuple[int, int] | None:
@@ -66,19 +68,36 @@ def distances(disks: int, pegs: int) -> list[int]:
     return away
 
 
-def best_transfer(towers: Sequence[str]) -> str:
-    """Return the first move of a shortest solution; a tower lists its disks from the bottom.
+def best_transfer(towers: Sequence[str], goal: int = -1) -> str:
+    """Return the first move of a shortest way to the peg ``goal``.
+
+    A tower lists its disks from the bottom.
 
     >>> best_transfer(["3 2 1", "", ""]), best_transfer(["3", "2 1", ""])
     ('A C', 'A C')
+    >>> best_transfer(["", "", "2 1"], goal=0)
+    'C B'
     """
+    names = goal_last(PEGS[: len(towers)], goal)
+    towers = goal_last(towers, goal)
     disks = [[int(disk) for disk in tower.split()] for tower in towers]
     away = distances(sum(map(len, disks)), len(towers))
     tops = [tower[-1] if tower else 10 for tower in disks]
     here, weights = number_of(towers), [len(towers) ** disk // len(towers) for disk in tops]
     ways = [way for way in permutations(range(len(towers)), 2) if tops[way[0]] < tops[way[1]]]
     source, target = min(ways, key=lambda way: away[here + (way[1] - way[0]) * weights[way[0]]])
-    return f"{PEGS[source]} {PEGS[target]}"
+    return f"{names[source]} {names[target]}"
+
+
+def goal_last(row: Sequence[str], goal: int) -> list[str]:
+    """Return ``row`` with the goal's place and the last one exchanged, as ``distances`` has it.
+
+    >>> goal_last("ABC", 0)
+    ['C', 'B', 'A']
+    """
+    turned = list(row)
+    turned[goal], turned[-1] = turned[-1], turned[goal]
+    return turned
 
 
 def number_of(towers: Sequence[str]) -> int:
@@ -95,11 +114,13 @@ def number_of(towers: Sequence[str]) -> int:
 
 
 class TowerOfHanoiEnv(TextEnv):
-    """Move all disks to the last peg.
+    """Move all disks to the peg that is named.
 
     Description:
         The disks, numbered from 1 (the smallest), lie on pegs named A, B, C and so on. A move
-        takes the top disk of a peg to another one, never onto a smaller disk.
+        takes the top disk of a peg to another one, never onto a smaller disk. The peg that they
+        begin on and the one that they belong on are drawn, so there are few instances (6 with
+        three pegs) and no splits.
 
     Actions:
         The peg to take a disk from and the peg to put it on, such as ``A C``; ``move A to C``
@@ -107,14 +128,14 @@ class TowerOfHanoiEnv(TextEnv):
         disk is unusable.
 
     Observations:
-        One line per peg with its disks from bottom to top, and the turns left.
+        One line per peg with its disks from bottom to top, the goal and the turns left.
 
     Rewards:
-        1 when all disks are on the last peg, otherwise 0. With ``shaping``, the potential is the
-        share of the shortest solution that has been gone.
+        1 when all disks are on the goal, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest solution.
 
     Episode end:
-        Terminates with all disks on the last peg (won) and after ``max_turns`` moves (lost).
+        Terminates with all disks on the goal (won) and after ``max_turns`` moves (lost).
 
     Info:
         The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
@@ -123,12 +144,12 @@ class TowerOfHanoiEnv(TextEnv):
     Args:
         disks: Number of disks, 1 to 9.
         pegs: Number of pegs, 3 to 6; pegs to the power of disks may not pass 20,000.
-        scattered: Begin with the disks on random pegs instead of all on the first one.
+        scattered: Begin with the disks on random pegs instead of all on one.
         max_turns: Moves allowed, at least what the farthest arrangement needs.
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release, with a start and a goal that are drawn.
     """
 
     has_splits = False
@@ -168,13 +189,15 @@ class TowerOfHanoiEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         # A row is what the player sees of a peg. Its last character is the top disk, or a colon,
         # which sorts behind every digit just as an empty peg takes every disk.
-        self._rows = [f"{name}:" for name in PEGS[: self.pegs]]
-        self._start = 0
-        if self.scattered:
-            # The last number is the solved arrangement.
-            self._start = int(rng.random() * (self.pegs**self.disks - 1))
+        self._goal = int(rng.random() * self.pegs)
+        rows = goal_last([f"{name}:" for name in PEGS[: self.pegs]], self._goal)
+        # The last number is the solved arrangement; a tower on one peg is a multiple of 1...1.
+        step = 1 if self.scattered else (self.pegs**self.disks - 1) // (self.pegs - 1)
+        self._start = step * int(rng.random() * ((self.pegs**self.disks - 1) // step))
         for disk in range(self.disks, 0, -1):
-            self._rows[self._start // self.pegs ** (disk - 1) % self.pegs] += f" {disk}"
+            rows[self._start // self.pegs ** (disk - 1) % self.pegs] += f" {disk}"
+        self._rows = goal_last(rows, self._goal)
+        self._aim = f"Goal: peg {PEGS[self._goal]}. Turns left: "
         self._solved_length = 2 + 2 * self.disks
 
     def rules_text(self) -> str:
@@ -184,7 +207,7 @@ class TowerOfHanoiEnv(TextEnv):
             f"disk{'s' * (self.disks != 1)}; disk 1 is the smallest. Each peg lists its disks from "
             "bottom to top. A move takes the top disk of one peg to another peg, but never onto "
             f"a smaller disk. Name the two pegs, first the one to take from. Bring all disks to "
-            f"peg {last}."
+            "the peg that I name as the goal."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -192,7 +215,7 @@ class TowerOfHanoiEnv(TextEnv):
 
     def describe(self) -> str:
         rows = "\n".join(self._rows)
-        return f"{rows}\nTurns left: {self.max_turns - self._turn}."
+        return f"{rows}\n{self._aim}{self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_transfer(move)
@@ -209,12 +232,12 @@ class TowerOfHanoiEnv(TextEnv):
             return reject(f"Disk {disk} may not lie on disk {under}, which is smaller.")
         rows[source] = rows[source][:-2]
         rows[target] = onto = f"{rows[target]} {disk}"
-        if target == self.pegs - 1 and len(onto) == self._solved_length:
+        if target == self._goal and len(onto) == self._solved_length:
             return win(f"All disks are on peg {PEGS[target]}: solved.")
         return go_on()
 
     def instance(self) -> object:
-        return (self.disks, self.pegs, self._start)
+        return (self.disks, self.pegs, self._start, self._goal)
 
     def legal_moves(self) -> Sequence[str]:
         tops = [row[-1] for row in self._rows]
@@ -226,13 +249,18 @@ class TowerOfHanoiEnv(TextEnv):
         ]
 
     def oracle_move(self) -> str:
-        return best_transfer([row[2:] for row in self._rows])
+        return best_transfer([row[2:] for row in self._rows], self._goal)
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Look the pegs that are shown up in the table of distances."""
-        return best_transfer(_PEG.findall(observations[-1]))
+        goal = _GOAL.search(observations[-1])
+        assert goal is not None, "every observation names the goal"
+        return best_transfer(_PEG.findall(observations[-1]), PEGS.index(goal[1]))
 
     def potential(self) -> float:
         away = distances(self.disks, self.pegs)
-        return 1 - away[number_of([row[2:] for row in self._rows])] / away[self._start]
+        return progress(
+            away[number_of(goal_last([row[2:] for row in self._rows], self._goal))],
+            away[self._start],
+        )

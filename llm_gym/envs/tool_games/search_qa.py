@@ -171,7 +171,7 @@ class SearchQAEnv(ToolEnv):
         return True
 
     def random_move(self, rng: np.random.Generator) -> str:
-        said = self._observations[-1]
+        said = self._base_observations[-1]
         seen = re.findall(r"[A-Z][a-z]+(?: [A-Z][a-z]+)*", said)
         word = seen[int(rng.random() * len(seen))]
         return f"{'search' if rng.random() < 0.6 else 'answer'}: {word}"
@@ -180,7 +180,7 @@ class SearchQAEnv(ToolEnv):
         return r"(?:search|answer): [^\n]{1,500}"
 
     def oracle_move(self) -> str:
-        way, turn = self._way, self._turn
+        way, turn = self._way, self._base_turn
         if turn < min(self.hops, self.max_turns - 1):
             return f"search: {way[turn]}"
         return f"answer: {way[-1]}"

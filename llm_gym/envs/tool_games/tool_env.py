@@ -64,7 +64,7 @@ class ToolEnv(TextEnv):
     """
 
     max_move_chars = 4000
-    _not_state = TextEnv._not_state | {"_caller"}
+    _base_not_state = TextEnv._base_not_state | {"_caller"}
 
     def __init__(self, *, tool_format: str | None = None, **common: Unpack[CommonArgs]) -> None:
         self.tool_format = tool_format
@@ -74,7 +74,7 @@ class ToolEnv(TextEnv):
             tool.name: next(iter(tool.definition.properties)) for tool in self.sample_tools()
         }
         super().__init__(**common)
-        self._parse = self._read
+        self._base_parse = self._read
 
     # --- what a subclass writes ----------------------------------------------------------
 
@@ -143,11 +143,11 @@ class ToolEnv(TextEnv):
         """Find the move in a reply: a call in the tool format, fenced code, or as always."""
         if self._caller is not None and (move := self._called(self._caller, text)):
             return move
-        if self._bare and "```" in text:
+        if self._base_bare and "```" in text:
             language, code = parse_fence(text)
             if language in self._inputs:
                 return f"{language}: {code}"
-        return self._format.parse(text)
+        return self._base_format.parse(text)
 
     def _called(self, caller: ActionParser, text: str) -> str:
         parsed = caller.parse(text)

@@ -82,7 +82,7 @@ def test_a_row_without_an_episode_has_no_pattern():
     handles = pool.reset()["pattern"].tolist()
     assert handles[0] > 0
     assert handles[1:] == [0, 0]
-    assert re.fullmatch(pool.texts[handles[0]], gym.make(GUESS).unwrapped._format.render("7"))
+    assert re.fullmatch(pool.texts[handles[0]], gym.make(GUESS).unwrapped._base_format.render("7"))
 
 
 def test_somebody_elses_environment_in_text_has_patterns_too():

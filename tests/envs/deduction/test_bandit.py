@@ -141,7 +141,7 @@ def test_the_solver_tries_every_button_before_any_twice():
 
 def test_the_solver_names_the_button_that_has_paid_best():
     env = start(arms=2, gap=0.5, max_turns=4)
-    env._observations += [
+    env._base_observations += [
         "You press red: it pays 0.\nTurns left: 3.",
         "You press blue: it pays 1.\nTurns left: 2.",
         "You press red: it pays 0.\nTurns left: 1. Now name the best button.",

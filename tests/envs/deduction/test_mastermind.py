@@ -87,7 +87,7 @@ def test_the_longest_game_fits_into_an_observation():
     env = make(code_length=8, numbers=20, max_turns=100)
     for _ in range(98):
         assert env.step("20 " * 8)[4]["valid_action"]
-    assert env.observation_space.contains(env._rules() + env.step("nonsense")[0])
+    assert env.observation_space.contains(env._base_rules() + env.step("nonsense")[0])
 
 
 def test_running_out_of_guesses_loses_and_tells_the_code():

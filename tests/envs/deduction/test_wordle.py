@@ -70,7 +70,7 @@ def test_the_longest_game_fits_into_an_observation():
     env = make(word_length=8, list_size=100, max_turns=100)
     for _ in range(98):
         assert env.step("zzzzzzzz")[4]["valid_action"]
-    assert env.observation_space.contains(env._rules() + env.step("no such word")[0])
+    assert env.observation_space.contains(env._base_rules() + env.step("no such word")[0])
 
 
 def test_running_out_of_guesses_loses_and_tells_the_word():

@@ -127,7 +127,7 @@ def test_a_full_board_is_a_draw_and_no_win():
             break
     assert (info["stop_reason"], info["success"]) == ("drawn", False)
     assert (env._own | env._foe) == BOARD
-    assert "The board is full: a draw." in env._observations[-1]
+    assert "The board is full: a draw." in env._base_observations[-1]
 
 
 def test_the_board_shows_where_the_discs_fell():

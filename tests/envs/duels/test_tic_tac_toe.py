@@ -136,7 +136,7 @@ def test_the_strength_is_how_often_a_best_move_is_played():
         env, blocks = TicTacToeEnv(opponent=strength, begins="player"), 0
         env.reset(seed=0)
         for _ in range(1000):
-            env._own, env._foe, env._turn = bits("1"), bits("5"), 0
+            env._own, env._foe, env._base_turn = bits("1"), bits("5"), 0
             env.step("2")  # one best answer of six: 3
             blocks += bool(env._foe & bits("3"))
             env._board[:] = b"1 2 3\n4 5 6\n7 8 9"

@@ -144,7 +144,7 @@ def test_without_slip_nothing_is_left_to_chance():
 def test_with_slip_a_move_ends_to_either_side_as_often_as_stated():
     env, ends = on("... ... ..G", slip=0.5), []
     for _ in range(2000):
-        env._at, env._turn = 4, 0
+        env._at, env._base_turn = 4, 0
         env.step("up")
         ends.append(env._at)
     share = {at: ends.count(at) / 2000 for at in set(ends)}
@@ -156,7 +156,7 @@ def test_with_slip_a_move_ends_to_either_side_as_often_as_stated():
 def test_certain_slip_never_goes_ahead():
     env = on("... ... ..G", slip=1.0)
     for _ in range(30):
-        env._at, env._turn = 4, 0
+        env._at, env._base_turn = 4, 0
         assert "slip" in env.step("up")[0]
         assert env._at in {3, 5}
 

@@ -173,7 +173,7 @@ def test_the_memory_of_a_walk_is_the_map():
     env.reset(seed=3)
     for _ in range(30):
         env.step(env.random_action())
-    known, (row, col) = recall(env._observations)
+    known, (row, col) = recall(env._base_observations)
     at_row, at_col = divmod(env._at, env._side)
     for (r, c), letter in known.items():
         place = (r - row + at_row, c - col + at_col)

@@ -221,7 +221,7 @@ def test_the_solver_wins_from_the_text_alone_even_when_it_is_disturbed(settings)
         env.reset(seed=seed)
         done = False
         while not done:
-            disturbed = env._turn in (3, 7)
+            disturbed = env._base_turn in (3, 7)
             move = env.random_action() if disturbed else env.solver_action()
             _, _, done, _, info = env.step(move)
         assert info["success"]

@@ -143,7 +143,7 @@ def test_a_board_without_a_move_loses():
 def test_running_out_of_turns_loses_and_does_not_truncate():
     env = Game2048Env(target=2048, max_turns=1290)
     env.reset(seed=0)
-    env._turn = 1289
+    env._base_turn = 1289
     _, reward, terminated, truncated, info = env.step(env.random_action())
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
 

@@ -235,7 +235,7 @@ def test_the_solver_solves_every_level_from_the_text_alone(settings):
 
 def test_the_solver_plans_again_where_the_plan_was_left():
     env = on("######", "#..P.#", "#..X.#", "#..O.#", "#....#", "######")
-    env._observations[0] = env._observations[0].split("\n\n")[0] + f"\n\n{env.describe()}"
+    env._base_observations[0] = env._base_observations[0].split("\n\n")[0] + f"\n\n{env.describe()}"
     assert env.solver_action() == "down"
     env.step("left")
     assert env.solver_action() == "right"

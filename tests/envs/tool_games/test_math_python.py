@@ -145,7 +145,7 @@ def test_a_fenced_block_is_a_move_in_the_format_plain(env):
 def test_code_of_many_lines_can_be_written_in_other_formats(action_format):
     env = MathPythonEnv(action_format=action_format)
     env.reset(seed=0)
-    action = env._format.render("python: x = 1\nfor i in range(3):\n    x *= 2\nprint(x)")
+    action = env._base_format.render("python: x = 1\nfor i in range(3):\n    x *= 2\nprint(x)")
     assert env.step(action)[0].startswith("8\n")
     env.close()
 

@@ -180,7 +180,7 @@ class CountdownEnv(TextEnv):
         return ["12 + 34", "56 / 7"] if self.stepwise else ["(12 + 34) * 56 - 7", "12 * 3 / 4"]
 
     def describe(self) -> str:
-        return f"{self._told}{self.max_turns - self._turn}."
+        return f"{self._told}{self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
         postfix = parse_expression(move)

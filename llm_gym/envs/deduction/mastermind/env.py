@@ -173,7 +173,7 @@ class MastermindEnv(TextEnv):
         return [_written(code) for code in codes]
 
     def describe(self) -> str:
-        return f"{self._board}{TURNS_LEFT[self.max_turns - self._turn]}"
+        return f"{self._board}{TURNS_LEFT[self.max_turns - self._base_turn]}"
 
     def apply(self, move: str) -> Outcome:
         read = _READ[move, self.code_length, self.numbers]
@@ -202,7 +202,7 @@ class MastermindEnv(TextEnv):
 
     def _answers(self) -> list[Answer]:
         """Return what the player knows, from the moves of this episode."""
-        reads = [_READ[move, self.code_length, self.numbers] for move in self._moves]
+        reads = [_READ[move, self.code_length, self.numbers] for move in self._base_moves]
         return [(read[0], *pegs(read[0], self._code)) for read in reads if read]
 
     def swap_secret(self, rng: np.random.Generator) -> bool:

@@ -164,7 +164,7 @@ class MinesweeperEnv(TextEnv):
         return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._turn}."
+        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
         dig = parse_dig(move)

@@ -83,6 +83,7 @@ class BlackjackEnv(TextEnv):
     """
 
     has_splits = False
+    no_difficulty = "the rules of blackjack and the cards decide how hard it is"
     max_turns: int
 
     def __init__(
@@ -139,7 +140,8 @@ class BlackjackEnv(TextEnv):
         soft = " with an ace as 11" if self._ace and self._hard <= 11 else ""
         return (
             f"You have {cards}: {total(self._hard, self._ace)}{soft}. "
-            f"The dealer shows {RANKS[self._cards[2]]}. {TURNS_LEFT[self.max_turns - self._turn]}"
+            f"The dealer shows {RANKS[self._cards[2]]}. "
+            f"{TURNS_LEFT[self.max_turns - self._base_turn]}"
         )
 
     def apply(self, move: str) -> Outcome:

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.journeys.frozen_lake.planner import (
@@ -214,4 +215,4 @@ class FrozenLakeEnv(TextEnv):
 
     def potential(self) -> float:
         away = distances(self._lake)
-        return 1 - away[self._at] / away[0]  # every lake begins in the first place
+        return progress(away[self._at], away[0])  # every lake begins in the first place

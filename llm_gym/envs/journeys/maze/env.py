@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.journeys.frozen_lake.env import parse_direction
@@ -231,4 +232,4 @@ class MazeEnv(TextEnv):
 
     def potential(self) -> float:
         away = distances(self._floor, self._exit, self._side)
-        return 1 - away[self._at] / away[self._start]
+        return progress(away[self._at], away[self._start])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.text_env import TextEnv
 from llm_gym.envs.journeys.text_game.commands import read, settle
@@ -79,7 +80,7 @@ class WorldEnv(TextEnv):
     def potential(self) -> float:
         if not self._way:  # only shaping asks, and only once per episode for the whole way
             self._way = distance(self._start, self._quest)
-        return 1 - distance(self._world, self._quest) / self._way
+        return progress(distance(self._world, self._quest), self._way)
 
 
 def feedback(command: Command) -> str:

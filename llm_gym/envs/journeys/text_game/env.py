@@ -115,6 +115,7 @@ class TextGameEnv(WorldEnv):
             "quest_length": quest_length,
             "locks": locks,
             "hints": round(MARK * (1 - difficulty)),
+            "names": round(8 + 16 * difficulty),
             "max_turns": rooms * (quest_length + 2),
         }
 

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.fifteen_puzzle.planner import distance, is_solvable, plan, slides
@@ -178,7 +179,7 @@ class FifteenPuzzleEnv(TextEnv):
         return DIRECTIONS
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._turn}."
+        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_slide(move)
@@ -209,7 +210,7 @@ class FifteenPuzzleEnv(TextEnv):
 
     def oracle_move(self) -> str:
         if self.scramble is None:
-            return self.solve(self._observations, self._moves)  # nothing is hidden
+            return self.solve(self._base_observations, self._base_moves)  # nothing is hidden
         return DIRECTIONS[self._way_back[-1]]
 
     @staticmethod
@@ -227,4 +228,4 @@ class FifteenPuzzleEnv(TextEnv):
 
     def potential(self) -> float:
         board = read_board(self._text.decode())
-        return 1 - distance(board, self.size) / distance(self._start, self.size)
+        return progress(distance(board, self.size), distance(self._start, self.size))

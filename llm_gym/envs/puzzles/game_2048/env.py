@@ -159,7 +159,7 @@ class Game2048Env(TextEnv):
         return (
             f"{write_row(board & ROW, width)}\n{write_row(board >> 16 & ROW, width)}\n"
             f"{write_row(board >> 32 & ROW, width)}\n{write_row(board >> 48, width)}\n"
-            f"Turns left: {self.max_turns - self._turn}."
+            f"Turns left: {self.max_turns - self._base_turn}."
         )
 
     def apply(self, move: str) -> Outcome:

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.game import progress
 from llm_gym.core.memo import TURNS_LEFT
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
@@ -187,7 +188,7 @@ class SokobanEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}{TURNS_LEFT[self.max_turns - self._turn]}"
+        return f"{self._board.decode()}{TURNS_LEFT[self.max_turns - self._base_turn]}"
 
     def apply(self, move: str) -> Outcome:
         way = parse_direction(move)
@@ -218,7 +219,7 @@ class SokobanEnv(TextEnv):
 
     def oracle_move(self) -> str:
         # The generator's own solution needs no search and always fits into the turns.
-        return _next_move(solution(self._level), self._moves, self._board.decode())
+        return _next_move(solution(self._level), self._base_moves, self._board.decode())
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
@@ -229,4 +230,4 @@ class SokobanEnv(TextEnv):
     def potential(self) -> float:
         room, boxes, _ = read_board(self._board.decode())
         start = read_board(self._start)[1]
-        return 1 - pushes_to_go(room, boxes) / pushes_to_go(room, start)
+        return progress(pushes_to_go(room, boxes), pushes_to_go(room, start))

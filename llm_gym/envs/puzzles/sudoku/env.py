@@ -139,7 +139,7 @@ class SudokuEnv(TextEnv):
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
         size = 4 if difficulty < 0.25 else 9
-        clues = round(12 - 24 * difficulty) if size == 4 else round(76 - 50 * difficulty)
+        clues = round(7 - 12 * difficulty) if size == 4 else round(56 - 30 * difficulty)
         return {"size": size, "clues": clues, "max_turns": size**2 - clues + size}
 
     def new_game(self, rng: np.random.Generator) -> None:
@@ -165,7 +165,7 @@ class SudokuEnv(TextEnv):
         return ["1 3 2", "4 1 3", "2 2 0"]
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._turn}."
+        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
         placement = parse_placement(move)

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.word_ladder.graph import (
@@ -171,4 +172,4 @@ class WordLadderEnv(TextEnv):
 
     def potential(self) -> float:
         whole = steps_between(self._start, self._target)
-        return 1 - steps_between(self._word, self._target) / whole
+        return progress(steps_between(self._word, self._target), whole)

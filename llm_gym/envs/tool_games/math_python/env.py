@@ -156,7 +156,7 @@ class MathPythonEnv(ToolEnv):
 
     def oracle_move(self) -> str:
         kind = KINDS[self._kind]
-        if self._turn == 0 and self.max_turns > 1:
+        if self._base_turn == 0 and self.max_turns > 1:
             return f"python: {kind.code(self._numbers)}"
         return f"answer: {kind.value(self._numbers)}"
 

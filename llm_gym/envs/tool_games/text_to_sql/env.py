@@ -168,7 +168,7 @@ class TextToSQLEnv(ToolEnv):
         return r"(?:sql|answer): [^\n]{1,4000}"
 
     def oracle_move(self) -> str:
-        name = "sql" if self._turn == 0 and self.max_turns > 1 else "answer"
+        name = "sql" if self._base_turn == 0 and self.max_turns > 1 else "answer"
         return f"{name}: {self._gold}"
 
     @staticmethod
