@@ -18,6 +18,7 @@ from llm_gym.envs.tool_games.text_to_sql.world import DOMAINS, draw_schema, fill
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import measure
 from llm_gym.tools.builtin.sql import Database
+from tests.envs.tool_games.sql_mutants import mutants
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def env():
 @pytest.mark.parametrize("tables", [1, 2, 3])
 def test_every_question_can_be_read_back_and_answered(tables):
     seen = set()
-    for seed in range(60):
+    for seed in range(150):
         rng = np.random.default_rng(seed)
         schema = draw_schema(rng, tables)
         number, blanks = draw_question(rng, schema)
@@ -45,7 +46,8 @@ def test_every_question_can_be_read_back_and_answered(tables):
         database = Database(fill(schema, 20, seed))
         assert database.query(query)[0]
         database.close()
-    assert seen == {at for at, row in enumerate(QUESTIONS) if row[2] == tables}
+    assert seen == {at for at, row in enumerate(QUESTIONS) if row.tables == tables}
+    assert len(seen) >= 12
 
 
 def test_databases_have_the_rows_they_should():
@@ -99,6 +101,26 @@ def test_a_result_copied_into_the_query_does_not_pass():
         tried += reward == 0.0 and terminated
         assert terminated
     assert tried >= 3
+
+
+def test_a_query_with_one_mistake_loses():
+    """Of 100 mutants (comparison, limit, tie-break, column, aggregate ...) at most one wins."""
+    won, tried = [], 0
+    for tables in (1, 2, 3):
+        env = TextToSQLEnv(tables=tables, rows=20)
+        for seed in range(1000, 1024):
+            env.reset(seed=seed)
+            saved, gold = env.snapshot(), env._gold
+            for kind, query in mutants(gold, env._blanks):
+                env.restore(saved)
+                *_, info = env.step(f"answer: {query}")
+                tried += info["valid_action"]
+                won += [(seed, kind, query)] * info["success"]
+            env.restore(saved)
+            assert env.step(f"answer: {gold}")[1] == 1.0
+        env.close()
+    assert tried > 350
+    assert len(won) <= 0.01 * tried, won
 
 
 def test_a_wrong_query_loses_and_shows_a_right_one(env):

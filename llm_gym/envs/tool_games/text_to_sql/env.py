@@ -10,6 +10,7 @@ import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, reject, win
 from llm_gym.envs.tool_games.text_to_sql import questions as sql_questions
+from llm_gym.envs.tool_games.text_to_sql.twins import TWINS, draw_twin
 from llm_gym.envs.tool_games.text_to_sql.world import draw_schema, fill
 from llm_gym.envs.tool_games.tool_env import ToolArgs, ToolEnv
 from llm_gym.errors import ConfigError
@@ -38,8 +39,9 @@ class TextToSQLEnv(ToolEnv):
 
     Description:
         A small database is made up: its tables, their rows and a question. The answer is a
-        query, and what counts is its result: here and on a second database with the same tables
-        and other rows, so that a result copied into the query does not pass.
+        query, and what counts is its result: here and on other databases with the same tables,
+        whose rows lie on the limits that the question names and share first places. A result
+        that was copied into the query does not pass, nor does a query that is right by chance.
 
     Actions:
         ``sql: SELECT ...`` runs a query and shows its result, ``answer: SELECT ...`` answers.
@@ -49,7 +51,7 @@ class TextToSQLEnv(ToolEnv):
         The result of the last query, the tables, the question and the turns left.
 
     Rewards:
-        1 if the answer has the right rows, in any order, on both databases; otherwise 0.
+        1 if the answer has the right rows, in any order, on all databases; otherwise 0.
 
     Episode end:
         Terminates with the answer, won or lost, and after ``max_turns`` moves (lost).
@@ -65,7 +67,7 @@ class TextToSQLEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release, with at least 12 questions for each number of tables.
     """
 
     max_turns: int
@@ -132,9 +134,13 @@ class TextToSQLEnv(ToolEnv):
         return sql_questions.answer(self._number, self._blanks, keys)
 
     def answer(self, text: str) -> Outcome:
+        scripts = [fill(self._schema, self.rows, self._seed)]
+        scripts += [
+            draw_twin(self._schema, self._blanks, self._twin_seed, at) for at in range(len(TWINS))
+        ]
         right = True
-        for seed in (self._seed, self._twin_seed):
-            database = Database(fill(self._schema, self.rows, seed))
+        for script in scripts:
+            database = Database(script)
             try:
                 given, wanted = database.query(text)[1], database.query(self._gold)[1]
             except ToolError as error:
@@ -142,6 +148,8 @@ class TextToSQLEnv(ToolEnv):
             finally:
                 database.close()
             right = right and same_rows(given, wanted)
+            if not right:
+                break
         if right:
             return win("Yes, that is right.")
         return lose(f"No. {self.reveal()}")

@@ -3,75 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from llm_gym.envs.tool_games.text_to_sql.templates import (
+    AGGREGATES,
+    COMPARE,
+    EXTREMES,
+    MANY,
+    QUESTIONS,
+)
 from llm_gym.envs.tool_games.text_to_sql.world import DOMAINS, Schema
 
 Blanks = dict[str, Any]
 
-_AGGREGATES = {"average": "avg", "largest": "max", "smallest": "min", "total": "sum"}
-_JOIN_A = "{links} JOIN {a} ON {a}.id = {links}.{a_id}"
-_JOIN_B = "JOIN {b} ON {b}.id = {links}.{b_id}"
-# What is asked, the SQL that answers it, and how many tables that takes.
-QUESTIONS: tuple[tuple[str, str, int], ...] = (
-    (
-        "How many {a} have a {number} above {k}?",
-        "SELECT count(*) FROM {a} WHERE {number} > {k}",
-        1,
-    ),
-    (
-        "What are the names of the {a} whose {word} is '{v}'?",
-        "SELECT name FROM {a} WHERE {word} = '{v}'",
-        1,
-    ),
-    (
-        "What is the {aggregate} {number} of the {a} whose {word} is '{v}'?",
-        "SELECT {function}({number}) FROM {a} WHERE {word} = '{v}'",
-        1,
-    ),
-    (
-        "How many {a} are there for each {word}? Give the {word} and the count.",
-        "SELECT {word}, count(*) FROM {a} GROUP BY {word}",
-        1,
-    ),
-    (
-        "How many {links} belong to {a} whose {word} is '{v}'?",
-        f"SELECT count(*) FROM {_JOIN_A} WHERE {{a}}.{{word}} = '{{v}}'",
-        2,
-    ),
-    (
-        "Which of the {a} has the largest total {amount} in its {links}? Give the name; of equal "
-        "ones the first by name.",
-        f"SELECT {{a}}.name FROM {_JOIN_A} GROUP BY {{a}}.id "
-        "ORDER BY sum({links}.{amount}) DESC, {a}.name LIMIT 1",
-        2,
-    ),
-    (
-        "What are the names of the {a} without any {links}?",
-        "SELECT name FROM {a} WHERE id NOT IN (SELECT {a_id} FROM {links})",
-        2,
-    ),
-    (
-        "What are the names of the {a} with at least {few} {links}?",
-        f"SELECT {{a}}.name FROM {_JOIN_A} GROUP BY {{a}}.id HAVING count(*) >= {{few}}",
-        2,
-    ),
-    (
-        "What are the names of the {a} that have {links} with {b} whose {b_word} is '{b_v}'? Give "
-        "each once.",
-        f"SELECT DISTINCT {{a}}.name FROM {_JOIN_A} {_JOIN_B} WHERE {{b}}.{{b_word}} = '{{b_v}}'",
-        3,
-    ),
-    (
-        "What is the total {amount} in the {links} of {a} with a {number} above {k}, for each "
-        "{b_word} of the {b}? Give the {b_word} and the total, where there is any.",
-        f"SELECT {{b}}.{{b_word}}, sum({{links}}.{{amount}}) FROM {_JOIN_A} {_JOIN_B} "
-        "WHERE {a}.{number} > {k} GROUP BY {b}.{b_word}",
-        3,
-    ),
-)
+_WORDS = {
+    "compare": COMPARE, "b_compare": COMPARE, "m_compare": COMPARE, "many": MANY,
+    "extreme": EXTREMES, "aggregate": AGGREGATES,
+}  # fmt: skip
+"""Blanks that hold one of a few words, each of which stands for some SQL."""
+_MEANT = {
+    "compare": "op", "b_compare": "b_op", "m_compare": "m_op", "many": "many_op",
+    "extreme": "direction", "aggregate": "function",
+}  # fmt: skip
 
 
 def _pattern(question: str) -> re.Pattern[str]:
@@ -79,43 +35,60 @@ def _pattern(question: str) -> re.Pattern[str]:
     parts, seen = re.split(r"\{(\w+)\}", question), set[str]()
     for at in range(1, len(parts), 2):
         name = parts[at]
-        parts[at] = f"(?P={name})" if name in seen else f"(?P<{name}>[\\w-]+)"
+        content = "|".join(_WORDS[name]) if name in _WORDS else r"[\w-]+"
+        parts[at] = f"(?P={name})" if name in seen else f"(?P<{name}>{content})"
         seen.add(name)
     parts[::2] = [re.escape(part) for part in parts[::2]]
     return re.compile("".join(parts))
 
 
-_PATTERNS = [_pattern(question) for question, _, _ in QUESTIONS]
+_PATTERNS = [_pattern(row.question) for row in QUESTIONS]
 
 
 def draw_question(rng: np.random.Generator, schema: Schema) -> tuple[int, Blanks]:
     """Return a question that needs all tables of ``schema``: its number and what it asks about."""
-    fitting = [at for at, (_, _, tables) in enumerate(QUESTIONS) if tables == schema.tables]
+    fitting = [at for at, row in enumerate(QUESTIONS) if row.tables == schema.tables]
     number = fitting[int(rng.random() * len(fitting))]
     turned = schema.tables == 3 and rng.random() < 0.5
-    (a, word, column), (b, b_word, _) = schema.things(turned), schema.things(not turned)
-    low, high = a.numbers[column]
-    values, b_values = a.words[word], b.words[b_word]
-    aggregates = list(_AGGREGATES)
-    return number, {
+    (a, word, column), (b, b_word, b_column) = schema.things(turned), schema.things(not turned)
+    links, amount = DOMAINS[schema.domain], schema.columns[4]
+    k, k_step = _inside(rng, *a.numbers[column])
+    j, _ = _inside(rng, *b.numbers[b_column])
+    m, _ = _inside(rng, *links.numbers[amount])
+    words = {name: _one_of(rng, list(meanings)) for name, meanings in _WORDS.items()}
+    return number, words | {
         "a": a.table,
         "b": b.table,
-        "links": DOMAINS[schema.domain].links,
+        "links": links.links,
         "word": word,
         "b_word": b_word,
         "number": column,
-        "amount": schema.columns[4],
-        "v": values[int(rng.random() * len(values))],
-        "b_v": b_values[int(rng.random() * len(b_values))],
-        "k": low + int((0.2 + 0.5 * rng.random()) * (high - low)),
+        "b_number": b_column,
+        "amount": amount,
+        "v": _one_of(rng, a.words[word]),
+        "b_v": _one_of(rng, b.words[b_word]),
+        "k": k,
+        "k2": k + k_step,
+        "j": j,
+        "m": m,
+        "t": 2 * m,
         "few": 2 + int(3 * rng.random()),
-        "aggregate": aggregates[int(rng.random() * len(aggregates))],
     }
+
+
+def _one_of(rng: np.random.Generator, values: Sequence[str]) -> str:
+    return values[int(rng.random() * len(values))]
+
+
+def _inside(rng: np.random.Generator, low: int, high: int) -> tuple[int, int]:
+    """Return a number well inside a range, and a step that stays in it."""
+    width = high - low
+    return low + max(int((0.2 + 0.5 * rng.random()) * width), 1), max(width // 5, 2)
 
 
 def ask(number: int, blanks: Blanks) -> str:
     """Return the question in words."""
-    return QUESTIONS[number][0].format(**blanks)
+    return QUESTIONS[number].question.format(**blanks)
 
 
 def answer(number: int, blanks: Blanks, keys: dict[str, str]) -> str:
@@ -126,9 +99,10 @@ def answer(number: int, blanks: Blanks, keys: dict[str, str]) -> str:
         blanks: What it asks about.
         keys: For each table of things, the column that refers to it.
     """
-    return QUESTIONS[number][1].format(
+    meant = {_MEANT[name]: _WORDS[name][blanks[name]] for name in _WORDS if name in blanks}
+    return QUESTIONS[number].sql.format(
         **blanks,
-        function=_AGGREGATES.get(blanks.get("aggregate", ""), ""),
+        **meant,
         a_id=keys.get(blanks.get("a", ""), ""),
         b_id=keys.get(blanks.get("b", ""), ""),
     )
@@ -148,7 +122,7 @@ def read_question(text: str) -> tuple[int, Blanks] | None:
     """Return the question in ``text``: its number and what it asks about.
 
     >>> read_question("How many books have a pages above 120?")
-    (0, {'a': 'books', 'number': 'pages', 'k': '120'})
+    (0, {'a': 'books', 'number': 'pages', 'compare': 'above', 'k': '120'})
     """
     for number, pattern in enumerate(_PATTERNS):
         if found := pattern.search(text):

@@ -6,6 +6,7 @@ rows are drawn from a seed of their own, so that one question can be asked of ma
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ from llm_gym.envs.tool_games.fact_world import (
 )
 
 Values = tuple[str, ...]
+Thing = tuple[str, str, int]
+"""A row of a table of things: name, text, number."""
+NAME_PARTS = ((FIRST_NAMES, LAST_NAMES), (ADJECTIVES, NOUNS))
 _CITIES = ("Arden", "Bexley", "Corvo", "Dalby", "Elmira")
 _COLOURS = ("black", "blue", "green", "red", "white")
 
@@ -146,27 +150,40 @@ def draw_schema(rng: np.random.Generator, tables: int) -> Schema:
 def fill(schema: Schema, rows: int, seed: int) -> str:
     """Return a script that makes the database of ``schema`` with rows drawn from ``seed``."""
     rng = np.random.default_rng(seed)
-    domain = DOMAINS[schema.domain]
-    script, counts = [schema.sql()], []
+    things = []
     for objects in range(2 if schema.tables == 3 else 1):
         table, word, number = schema.things(bool(objects))
-        parts = (ADJECTIVES, NOUNS) if objects else (FIRST_NAMES, LAST_NAMES)
         count = max(rows // (1 + objects), 3)
-        names = draw_names(rng, count, *parts)
+        names = draw_names(rng, count, *NAME_PARTS[objects])
         kinds = rng.choice(table.words[word], count).tolist()
         numbers = rng.integers(*table.numbers[number], count, endpoint=True).tolist()
-        lines = [
-            f"({at}, '{name}', '{kind}', {value})"
-            for at, (name, kind, value) in enumerate(zip(names, kinds, numbers, strict=True), 1)
-        ]
-        script.append(f"INSERT INTO {table.table} VALUES {', '.join(lines)};")
-        counts.append(count)
+        things.append(list(zip(names, kinds, numbers, strict=True)))
+    links: list[list[int]] = []
     if schema.tables > 1:
         count = 2 * rows
         # Squared, so that some have many links and some none.
-        keys = [1 + (rng.random(count) ** 2 * of).astype(int) for of in counts]
-        amounts = rng.integers(*domain.numbers[schema.columns[4]], count, endpoint=True)
-        columns = [np.arange(1, count + 1), *keys, amounts]
-        lines = [f"({', '.join(map(str, row))})" for row in np.stack(columns, 1).tolist()]
-        script.append(f"INSERT INTO {domain.links} VALUES {', '.join(lines)};")
+        keys = [1 + (rng.random(count) ** 2 * len(of)).astype(int) for of in things]
+        low, high = DOMAINS[schema.domain].numbers[schema.columns[4]]
+        links = np.stack([*keys, rng.integers(low, high, count, endpoint=True)], 1).tolist()
+    return write(schema, things, links)
+
+
+def write(schema: Schema, things: Sequence[Sequence[Thing]], links: Sequence[list[int]]) -> str:
+    """Return a script that makes the database of ``schema`` with these rows, numbered from 1.
+
+    Args:
+        schema: The tables.
+        things: For each table of things its rows: name, text and number.
+        links: Rows of the table that links them: a key for each table of things, and a number.
+    """
+    script = [schema.sql()]
+    for objects, rows in enumerate(things):
+        table = schema.things(bool(objects))[0].table
+        lines = [
+            f"({at}, '{name}', '{kind}', {value})" for at, (name, kind, value) in enumerate(rows, 1)
+        ]
+        script.append(f"INSERT INTO {table} VALUES {', '.join(lines)};")
+    if links:
+        lines = [f"({', '.join(map(str, (at, *row)))})" for at, row in enumerate(links, 1)]
+        script.append(f"INSERT INTO {DOMAINS[schema.domain].links} VALUES {', '.join(lines)};")
     return "\n".join(script)
