@@ -64,6 +64,20 @@ ENVS: tuple[EnvRow, ...] = (
             "max_turns": 16,
         },
     ),
+    # No hints: a reflex that sees only the last observation fails here, a memory does not.
+    EnvRow(
+        "llm_gym/TextGameMedium-v0",
+        _GAME,
+        {
+            "rooms": 9,
+            "items": 2,
+            "quest_length": 4,
+            "locks": 1,
+            "names": 12,
+            "style": "terse",
+            "max_turns": 26,
+        },
+    ),
     EnvRow(
         "llm_gym/TextGameHard-v0",
         _GAME,

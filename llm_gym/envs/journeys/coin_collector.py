@@ -94,8 +94,11 @@ class CoinCollectorEnv(WorldEnv):
             "max_turns": level * (2 + 2 * dead_ends),  # who walks into every room has enough
         }
 
-    def new_game(self, rng: np.random.Generator) -> None:
-        self.begin(draw_house(self.level, self.dead_ends, self.mode, rng), Find(COIN))
+    def draw_world(self, rng: np.random.Generator) -> tuple[World, Find]:
+        return draw_house(self.level, self.dead_ends, self.mode, rng), Find(COIN)
+
+    def most_turns(self) -> int:
+        return self.level  # the way to the coin is as long as that in every house
 
     def rules_text(self) -> str:
         return (

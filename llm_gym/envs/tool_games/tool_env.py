@@ -7,7 +7,9 @@ are run by a ``ToolRegistry``, which is built when the first call of an episode 
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
+from collections.abc import Collection
 from typing import Unpack
 
 from llm_gym.core.outcome import Outcome, go_on, reject
@@ -17,6 +19,8 @@ from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
 
 MAX_RESULT_CHARS = 2000
+_LANGUAGES = {"py": "python", "python3": "python", "sqlite": "sql", "sqlite3": "sql"}
+_CALL = re.compile(r"^[ \t]*([a-z_]+)[ \t]*:", re.MULTILINE | re.IGNORECASE)
 
 
 class ToolArgs(CommonArgs, total=False):
@@ -37,18 +41,44 @@ def parse_call(move: str) -> tuple[str, str]:
 
 
 def parse_fence(text: str) -> tuple[str, str]:
-    r"""Return the language and the code of a fenced block that ends ``text``, or two blanks.
+    r"""Return the language and the code of the last fenced block in ``text``, or two blanks.
 
     >>> parse_fence("Let me see.\n```python\nx = 1\nprint(x)\n```\n")
     ('python', 'x = 1\nprint(x)')
-    >>> parse_fence("```python\n1\n``` is my program")
-    ('', '')
+    >>> parse_fence("```py\n1\n``` is my program"), parse_fence("```py\n1")
+    (('python', '1'), ('', ''))
     """
-    body, fence, rest = text.rstrip().rpartition("```")
-    if not fence or rest:
+    body, fence, _ = text.rpartition("```")
+    if not fence:
         return "", ""
     language, newline, code = body.rpartition("```")[2].partition("\n")
-    return (language.strip().casefold(), code.strip("\n")) if newline else ("", "")
+    language = language.strip().casefold()
+    return (_LANGUAGES.get(language, language), code.strip("\n")) if newline else ("", "")
+
+
+def parse_lines(text: str, tools: Collection[str]) -> str | None:
+    r"""Return the call in a text of several lines: a fenced block, or ``python:`` and what follows.
+
+    None where the last line is a move of its own, or there is no call.
+
+    >>> parse_lines("python:\nx = 1\nprint(x)", ["python"])
+    'python: x = 1\nprint(x)'
+    >>> parse_lines("```py\nprint(1)\n```\nThat will do.", ["python"])
+    'python: print(1)'
+    >>> parse_lines("python: print(1)\nanswer: 1", ["python"])
+    """
+    text = text.strip()
+    if parse_call(text.rpartition("\n")[2])[0] in {*tools, "answer"}:
+        return None
+    if "```" in text:
+        language, code = parse_fence(text)
+        if language in tools:
+            return f"{language}: {code}"
+    for found in reversed(list(_CALL.finditer(text))):
+        if (name := found[1].casefold()) in tools:
+            given = text[found.end() :].strip()
+            return f"{name}: {parse_fence(given)[1] or given}"
+    return None
 
 
 class ToolEnv(TextEnv):
@@ -141,12 +171,10 @@ class ToolEnv(TextEnv):
 
     def _read(self, text: str) -> str | None:
         """Find the move in a reply: a call in the tool format, fenced code, or as always."""
-        if self._caller is not None and (move := self._called(self._caller, text)):
+        if self._caller is not None and (call := self._called(self._caller, text)):
+            return call
+        if self._base_bare and "\n" in text and (move := parse_lines(text, self._inputs)):
             return move
-        if self._base_bare and "```" in text:
-            language, code = parse_fence(text)
-            if language in self._inputs:
-                return f"{language}: {code}"
         return self._base_format.parse(text)
 
     def _called(self, caller: ActionParser, text: str) -> str:

@@ -6,11 +6,11 @@ from llm_gym.envs.puzzles.word_ladder.env import WordLadderEnv
 from llm_gym.envs.puzzles.word_ladder.graph import (
     FARTHEST,
     distances,
+    ladder_words,
     step_towards,
     steps_between,
     word_graph,
 )
-from llm_gym.envs.shared.word_list import words_of
 from llm_gym.errors import ConfigError
 
 
@@ -28,7 +28,7 @@ def differing(word, other):
 
 @pytest.mark.parametrize("length", FARTHEST)
 def test_neighbours_are_exactly_the_words_one_letter_away(length):
-    words, steps = words_of(length), word_graph(length).steps
+    words, steps = ladder_words(length), word_graph(length).steps
     for word in words[:: len(words) // 20]:
         assert list(steps[word]) == [other for other in words if differing(word, other) == 1]
 
@@ -67,8 +67,8 @@ def test_every_word_has_another_one_as_far_away_as_is_promised(length, farthest)
     [
         {"word_length": 3, "min_distance": 1, "max_distance": 1},
         {"min_distance": 2, "max_distance": 4},
-        {"min_distance": 10, "max_distance": 100},
-        {"word_length": 5, "min_distance": 19, "max_distance": 20},
+        {"min_distance": 9, "max_distance": 100},
+        {"word_length": 5, "min_distance": 16, "max_distance": 20},
     ],
 )
 def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
@@ -120,6 +120,16 @@ def test_anything_else_is_answered_and_moves_nobody(text, why):
     assert (info["valid_action"], terminated, env._word) == (False, False, "cold")
 
 
+@pytest.mark.parametrize(
+    ("word", "step"),
+    [("loved", "moved"), ("lived", "loved"), ("cased", "based"), ("tuned", "tunes")],
+)
+def test_forms_of_a_word_are_words_too(word, step):
+    env = make(word, "heart")
+    assert env.step(step)[4]["valid_action"]
+    assert "limit" in ladder_words(5)
+
+
 def test_going_back_is_allowed():
     env = make()
     env.step("cord")
@@ -143,7 +153,7 @@ def test_the_legal_moves_are_the_neighbours():
 
 def test_rules_state_how_many_words_are_known_and_how_long_the_way_is():
     rules, _ = WordLadderEnv(max_distance=6, max_turns=44).reset(seed=0)
-    assert f"I know {len(words_of(4))} words of 4 letters" in rules
+    assert f"I know {len(ladder_words(4))} words of 4 letters" in rules
     assert "There is always a way of at most 6 steps." in rules
     assert "You have 44 turns." in rules
 
@@ -166,7 +176,7 @@ def test_the_potential_falls_when_the_target_gets_farther_away():
     for word in ("cord", "card", "cord", "word"):
         env.step(word)
         seen.append(env.potential())
-    assert seen == [0.25, 0.5, 0.25, 0.5]
+    assert seen == [0.625, 0.75, 0.625, 0.75]
 
 
 def test_the_last_step_is_the_target_itself():
@@ -177,7 +187,7 @@ def test_the_last_step_is_the_target_itself():
     ("settings", "message"),
     [
         ({"word_length": 6}, "word_length must be 3, 4 or 5, got 6"),
-        ({"min_distance": 0}, "min_distance must be from 1 to 10 for this word_length, got 0"),
+        ({"min_distance": 0}, "min_distance must be from 1 to 9 for this word_length, got 0"),
         (
             {"word_length": 3, "min_distance": 7},
             "min_distance must be from 1 to 6 for this word_length, got 7",

@@ -141,6 +141,28 @@ def test_a_fenced_block_is_a_move_in_the_format_plain(env):
 
 
 @needs_python
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "python:\nx = 20\nprint(x + 1)", "python: x = 20\nprint(x + 1)",
+        "```py\nx = 20\nprint(x + 1)\n```", "```Python3\nx = 20\nprint(x + 1)\n```",
+        "```python\nx = 20\nprint(x + 1)\n```\nThis program prints the sum.",
+        "python:\n```\nx = 20\nprint(x + 1)\n```", "I will see.\nPython:\nx = 20\nprint(x + 1)",
+    ],
+)  # fmt: skip
+def test_a_program_of_several_lines_is_read_as_models_write_it(env, reply):
+    obs, *_, info = env.step(reply)
+    assert obs.startswith("21\n")
+    assert info["move"] == "python: x = 20\nprint(x + 1)"
+
+
+def test_an_answer_after_a_program_is_the_move(env):
+    *_, terminated, _, info = env.step("```python\nprint(1)\n```\nanswer: 7")
+    assert info["move"] == "answer: 7"
+    assert terminated
+
+
+@needs_python
 @pytest.mark.parametrize("action_format", ["tag", "json"])
 def test_code_of_many_lines_can_be_written_in_other_formats(action_format):
     env = MathPythonEnv(action_format=action_format)

@@ -40,8 +40,8 @@ class CookingWorldEnv(WorldEnv):
         words.
 
     Rewards:
-        1 for eating the meal, otherwise 0. With ``shaping``, the potential is the share of the
-        planner's way that has been gone.
+        1 for eating the meal, otherwise 0. With ``shaping``, the potential is the ``progress``
+        along the planner's way.
 
     Episode end:
         Terminates when the meal is eaten (won), when an ingredient is cut or cooked in another
@@ -59,8 +59,8 @@ class CookingWorldEnv(WorldEnv):
         cut: Whether the recipe asks for cutting.
         cook: Whether the recipe asks for cooking.
         style: ``prose`` or ``terse``.
-        max_turns: Turns allowed, at least 3 more than ingredients; how many a meal takes depends
-            on the house.
+        max_turns: Turns allowed, at least 3 more than ingredients. Houses that take longer are
+            drawn again, and settings that leave none are refused.
         **common: See ``TextEnv``.
 
     Version history:
@@ -99,6 +99,7 @@ class CookingWorldEnv(WorldEnv):
                     f"{name} must be from {least} to {most}, got {getattr(self, name)}"
                 )
         self.check_style_and_turns(self.ingredients + 3)  # take each; read, prepare, eat
+        self.check_winnable()
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -116,11 +117,16 @@ class CookingWorldEnv(WorldEnv):
 
     # --- the game ------------------------------------------------------------------------
 
-    def new_game(self, rng: np.random.Generator) -> None:
+    def draw_world(self, rng: np.random.Generator) -> tuple[Kitchen, Cook]:
         size = Size(
             self.rooms, self.ingredients, self.distractors, self.containers, self.cut, self.cook
         )
-        self.begin(draw_kitchen(size, rng), Cook())
+        return draw_kitchen(size, rng), Cook()
+
+    def most_turns(self) -> int:
+        # Read, fetch the knife, prepare and eat; fetch, open, cut and cook; a walk for each.
+        deeds = 4 + self.ingredients * (1 + self.cut + self.cook) + self.containers
+        return deeds + self.rooms * (self.ingredients + 3)
 
     def rules_text(self) -> str:
         return (

@@ -1,15 +1,19 @@
 """What the games in a generated world have in common: seeing, acting, planning.
 
-A game draws a ``World`` and a ``Goal`` in ``new_game`` and hands them to ``begin``.
+A game draws a ``World`` and a ``Goal`` in ``draw_world``; those that cannot be won are drawn again.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.splits import DRAWS
 from llm_gym.core.text_env import TextEnv
 from llm_gym.envs.journeys.text_game.commands import read, settle
 from llm_gym.envs.journeys.text_game.quest import Goal, distance, next_command
@@ -18,6 +22,7 @@ from llm_gym.envs.journeys.text_game.world import Command, World
 from llm_gym.errors import ConfigError
 
 Style = Literal["prose", "terse"]
+_TRIALS = 50  # worlds drawn to see whether settings can be won
 
 
 class WorldEnv(TextEnv):
@@ -36,6 +41,40 @@ class WorldEnv(TextEnv):
             raise ConfigError(f"style must be 'prose' or 'terse', got {self.style!r}")
         if self.max_turns < least:
             raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+
+    # --- worlds that can be won ----------------------------------------------------------
+
+    @abstractmethod
+    def draw_world(self, rng: np.random.Generator) -> tuple[World, Goal]:
+        """Return a world and a goal."""
+
+    @abstractmethod
+    def most_turns(self) -> int:
+        """Return turns that are enough in every world of these settings."""
+
+    def check_winnable(self) -> None:
+        """Raise ``ConfigError`` where hardly a world can be won in ``max_turns``."""
+        if self.max_turns < self.most_turns():
+            rng = np.random.default_rng(0)
+            if not any(self._fits(*self.draw_world(rng)) for _ in range(_TRIALS)):
+                raise ConfigError(
+                    f"max_turns must leave time for the goal, got {self.max_turns}: none of "
+                    f"{_TRIALS} worlds of these settings can be won in so few; "
+                    f"{self.most_turns()} are always enough"
+                )
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        for _ in range(DRAWS):
+            world, quest = self.draw_world(rng)
+            # Planning costs more than drawing, and most settings leave time enough.
+            if self.max_turns >= self.most_turns() or self._fits(world, quest):
+                return self.begin(world, quest)
+        raise ConfigError(f"no world among {DRAWS} can be won in max_turns={self.max_turns}")
+
+    def _fits(self, world: World, quest: Goal) -> bool:
+        return distance(world, quest) <= self.max_turns
+
+    # --- the game ------------------------------------------------------------------------
 
     def begin(self, world: World, quest: Goal) -> None:
         """Start an episode in ``world``."""

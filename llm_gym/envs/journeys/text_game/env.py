@@ -13,6 +13,7 @@ from llm_gym.envs.journeys.text_game.base import Style, WorldEnv
 from llm_gym.envs.journeys.text_game.generate import Size, generate, longest_quest
 from llm_gym.envs.journeys.text_game.quest import Quest
 from llm_gym.envs.journeys.text_game.view import MARK
+from llm_gym.envs.journeys.text_game.world import World
 from llm_gym.errors import ConfigError
 
 
@@ -22,7 +23,13 @@ class TextGameEnv(WorldEnv):
     Description:
         Every episode is a new map with a quest of ``quest_length`` dependent steps: things to
         fetch, doors to unlock, monsters to defeat, containers to open, and a delivery at the
-        end. Distractors lie about. Every instance can be solved, and no move can spoil it.
+        end. Distractors lie about. Every instance can be solved in ``max_turns``, and no move
+        can spoil it.
+
+        How much of that is left to the player depends on ``hints``. TextGameEasy has them all:
+        each observation names the next task and marks the way to it, so that a reflex without
+        memory wins. It is a first lesson in answering, no test of exploring. TextGameMedium has
+        none: who does not remember where they have been walks in circles.
 
     Actions:
         ``go north`` (``move``, ``walk``, ``n``), ``take lamp`` (``pick up``, ``get``),
@@ -37,8 +44,8 @@ class TextGameEnv(WorldEnv):
         it is here or next door. ``style="terse"`` says the same in few words.
 
     Rewards:
-        1 when the quest is done, otherwise 0. With ``shaping``, the potential is the share of the
-        planner's way that has been gone.
+        1 when the quest is done, otherwise 0. With ``shaping``, the potential is the ``progress``
+        along the planner's way.
 
     Episode end:
         Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
@@ -56,7 +63,8 @@ class TextGameEnv(WorldEnv):
         hints: How much the observation tells, 0 to 4.
         names: How many names of rooms and of things are in use; few make a small vocabulary.
         style: ``prose`` or ``terse``.
-        max_turns: Turns allowed.
+        max_turns: Turns allowed; rooms times ``quest_length`` are always enough. With fewer, worlds
+            that take longer are drawn again, and settings that leave none are refused.
         **common: See ``TextEnv``.
 
     Version history:
@@ -103,7 +111,8 @@ class TextGameEnv(WorldEnv):
             )
         if not 0 <= self.hints <= MARK:
             raise ConfigError(f"hints must be from 0 to {MARK}, got {self.hints}")
-        self.check_style_and_turns(1)
+        self.check_style_and_turns(2)
+        self.check_winnable()
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -121,9 +130,12 @@ class TextGameEnv(WorldEnv):
 
     # --- the game ------------------------------------------------------------------------
 
-    def new_game(self, rng: np.random.Generator) -> None:
+    def draw_world(self, rng: np.random.Generator) -> tuple[World, Quest]:
         size = Size(self.rooms, self.items, self.quest_length, self.locks, self.names)
-        self.begin(*generate(size, rng))
+        return generate(size, rng)
+
+    def most_turns(self) -> int:
+        return self.rooms * self.quest_length  # each step of the quest after a walk through all
 
     def rules_text(self) -> str:
         return (

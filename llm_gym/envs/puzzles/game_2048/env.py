@@ -131,7 +131,7 @@ class Game2048Env(TextEnv):
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        target = 2 ** round(4 + 5 * difficulty)
+        target = 2 ** round(5 + 4 * difficulty)
         return {"target": target, "max_turns": turns_needed(target)}
 
     def new_game(self, rng: np.random.Generator) -> None:

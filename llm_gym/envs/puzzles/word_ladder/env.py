@@ -14,11 +14,12 @@ from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.word_ladder.graph import (
     FARTHEST,
     distances,
+    ladder_words,
     step_towards,
     steps_between,
     word_graph,
 )
-from llm_gym.envs.shared.word_list import parse_word, words_of
+from llm_gym.envs.shared.word_list import parse_word
 from llm_gym.errors import ConfigError
 
 _STATE = re.compile(r"Word: ([a-z]+)\. Target: ([a-z]+)\.")
@@ -61,7 +62,7 @@ class WordLadderEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; knows the forms of its words, such as ``moved``.
     """
 
     max_turns: int
@@ -124,14 +125,14 @@ class WordLadderEnv(TextEnv):
         hints = " I show the words that you can reach." if self.hints else ""
         return (
             "Change the word into the target. Every step replaces one letter and must make a "
-            f"common English word; I know {len(words_of(self.word_length))} words of "
+            f"common English word; I know {len(ladder_words(self.word_length))} words of "
             f"{self.word_length} letters. A word that I do not know, or that is not exactly one "
             f"letter away, is unusable.{hints} There is always a way of at most "
             f"{self.max_distance} step{'s' * (self.max_distance > 1)}."
         )
 
     def example_moves(self) -> Sequence[str]:
-        words = words_of(self.word_length)
+        words = ladder_words(self.word_length)
         return [words[len(words) // 4], words[len(words) // 2]]
 
     def describe(self) -> str:

@@ -7,6 +7,7 @@ their number in the list.
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from llm_gym.envs.shared.word_list import words_of
 
-FARTHEST = {3: 6, 4: 10, 5: 19}
+FARTHEST = {3: 6, 4: 9, 5: 16}
 """Steps that, by word length, every word of the graph is away from some other one.
 
 Longer words have too few neighbours for ladders.
@@ -35,13 +36,29 @@ class WordGraph(NamedTuple):
 
 
 @cache
+def ladder_words(length: int) -> tuple[str, ...]:
+    """Return the words of ``length`` letters that a ladder may step on, in alphabetical order.
+
+    They are those of the shared list, which games hide, and forms of them that nobody would hide
+    but everybody knows: ``moved``, ``tunes``.
+
+    >>> "moved" in ladder_words(5), "moved" in words_of(5)
+    (True, False)
+    """
+    text = files("llm_gym.envs.puzzles.word_ladder").joinpath("more_words.txt").read_text("ascii")
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    more = (word for line in lines for word in line.split() if len(word) == length)
+    return tuple(sorted({*words_of(length), *more}))
+
+
+@cache
 def word_graph(length: int) -> WordGraph:
     """Return the graph of the words of ``length`` letters.
 
     >>> word_graph(4).steps["warm"]
     ('farm', 'harm', 'ward', 'ware', 'warn', 'warp', 'wars', 'wart', 'wary', 'worm')
     """
-    words = words_of(length)
+    words = ladder_words(length)
     alike: dict[str, list[str]] = {}
     for word in words:
         for gap in _gaps(word):
