@@ -22,6 +22,8 @@ from gymnasium.utils.env_checker import check_env
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ContractError
+from llm_gym.evaluate import fairness
+from llm_gym.evaluate.contract import DoesNotApply, game_of, need
 from llm_gym.evaluate.scores import measure
 
 EPISODES = 40
@@ -58,10 +60,6 @@ class Check(NamedTuple):
     detail: str = ""
 
 
-class _DoesNotApply(Exception):
-    pass
-
-
 def check_text_env(env: gym.Env[str, str]) -> None:
     """Raise ``ContractError`` with every rule that ``env`` breaks."""
     broken = [check for check in audit(env) if check.passed is False]
@@ -78,22 +76,11 @@ def audit(env: gym.Env[str, str]) -> list[Check]:
 def _run(name: str, check: Callable[[Any], None], env: gym.Env[str, str]) -> Check:
     try:
         check(env)
-    except (_DoesNotApply, NotImplementedError) as reason:
+    except (DoesNotApply, NotImplementedError) as reason:
         return Check(name, None, str(reason))
     except Exception as error:  # noqa: BLE001 - whatever it raised is the finding
         return Check(name, False, f"{type(error).__name__}: {error}")
     return Check(name, True)
-
-
-def _need(held: bool, sentence: str) -> None:
-    if not held:
-        raise ContractError(sentence)
-
-
-def _game(env: gym.Env[str, str]) -> TextEnv:
-    if not isinstance(env, TextEnv):
-        raise _DoesNotApply("needs a TextEnv")
-    return env
 
 
 def _some_actions(env: gym.Env[str, str], count: int = 12) -> list[str]:
@@ -127,7 +114,7 @@ def _deterministic(env: gym.Env[str, str]) -> None:
     for seed in range(3):
         first = _play(env, seed, actions)
         _play(env, seed + 100, actions[::-1])
-        _need(_play(env, seed, actions) == first, f"seed {seed} gave two different episodes")
+        need(_play(env, seed, actions) == first, f"seed {seed} gave two different episodes")
 
 
 def _hostile(env: gym.Env[str, str]) -> None:
@@ -137,51 +124,63 @@ def _hostile(env: gym.Env[str, str]) -> None:
             obs, *_ = env.step(text)
         except Exception as error:
             raise ContractError(f"the text {name!r} raised {error!r}") from error
-        _need(env.observation_space.contains(obs), f"{name!r} led outside the observation space")
+        need(env.observation_space.contains(obs), f"{name!r} led outside the observation space")
 
 
 def _honest_steps(env: gym.Env[str, str]) -> None:
-    game = _game(env)
+    game = game_of(env)
     for seed in range(EPISODES):
         obs, info = env.reset(seed=seed)
         done, illegal = False, seed % 4 == 0
         while not done:
             _check_info(info)
-            _need(env.observation_space.contains(obs), "an observation is outside its space")
+            need(env.observation_space.contains(obs), "an observation is outside its space")
             action = "???" if illegal else game.random_action()
             obs, reward, terminated, truncated, info = env.step(action)
             done = terminated or truncated
             illegal = False
-            _need(not (terminated and truncated), "one cause set both terminated and truncated")
+            need(not (terminated and truncated), "one cause set both terminated and truncated")
             total = sum(info["reward_terms"].values())
-            _need(
-                abs(total - float(reward)) < 1e-9, f"reward_terms add up to {total}, not {reward}"
-            )
-            _need(terminated == (info["stop_reason"] in TERMINAL), "terminated without its reason")
+            need(abs(total - float(reward)) < 1e-9, f"reward_terms add up to {total}, not {reward}")
+            need(terminated == (info["stop_reason"] in TERMINAL), "terminated without its reason")
         _check_info(info)
 
 
 def _check_info(info: dict[str, Any]) -> None:
     missing = [key for key in INFO_KEYS if key not in info]
-    _need(not missing, f"info lacks {', '.join(missing)}")
-    _need(isinstance(info["stop_reason"], StopReason), "stop_reason must be a StopReason")
+    need(not missing, f"info lacks {', '.join(missing)}")
+    need(isinstance(info["stop_reason"], StopReason), "stop_reason must be a StopReason")
 
 
 def _legal_actions(env: gym.Env[str, str]) -> None:
-    game = _game(env)
+    game = game_of(env)
     for seed in range(5):
         env.reset(seed=seed)
-        pattern, legal = game.action_pattern(), game.legal_actions()
-        for action in legal if legal is not None else [game.random_action()]:
-            before = game.snapshot()
-            valid = env.step(action)[4]["valid_action"]
-            game.restore(before)
-            _need(valid, f"{action!r} is listed as legal and was refused")
-            _need(bool(re.fullmatch(pattern, action)), f"action_pattern does not match {action!r}")
+        for _ in range(3):
+            pattern, legal = game.action_pattern(), game.legal_actions()
+            drawn = [game.random_action() for _ in range(20)] if legal is None else legal
+            for action in [*drawn, *_advice(game)]:
+                before = game.snapshot()
+                valid = env.step(action)[4]["valid_action"]
+                game.restore(before)
+                need(valid, f"{action!r} is listed as legal and was refused")
+                matches = bool(re.fullmatch(pattern, action))
+                need(matches, f"action_pattern does not match {action!r}, which is usable")
+            if env.step(game.random_action())[2]:
+                break
+
+
+def _advice(game: TextEnv) -> list[str]:
+    """Return what the players of a game would play that fit on a line, as a pattern's do."""
+    found = []
+    for player in (game.oracle_action, game.solver_action):
+        with contextlib.suppress(NotImplementedError):
+            found.append(player())
+    return [action for action in found if "\n" not in action]
 
 
 def _oracle(env: gym.Env[str, str]) -> None:
-    game, promised, lost = _game(env), 0.0, []
+    game, promised, lost = game_of(env), 0.0, []
     for seed in range(EPISODES):
         env.reset(seed=seed)
         promised += game.oracle_value()
@@ -193,20 +192,20 @@ def _oracle(env: gym.Env[str, str]) -> None:
             lost.append(seed)
     # No slack in a game without chance, four standard deviations in one with it.
     slack = 4 * max(promised * (1 - promised / EPISODES), 0.0) ** 0.5
-    _need(
+    need(
         abs(EPISODES - len(lost) - promised) <= slack,
         f"the oracle promised {promised:.1f} wins of {EPISODES} and lost the seeds {lost}",
     )
 
 
 def _ranking(env: gym.Env[str, str]) -> None:
-    game = _game(env)
+    game = game_of(env)
     chance, solver = (measure(game, player, EPISODES).success for player in ("random", "solver"))
-    _need(chance < solver, f"a random player wins {chance:.0%}, the solver {solver:.0%}")
+    need(chance < solver, f"a random player wins {chance:.0%}, the solver {solver:.0%}")
 
 
 def _secret(env: gym.Env[str, str]) -> None:
-    game, swapped = _game(env), 0
+    game, swapped = game_of(env), 0
     for seed in range(EPISODES):
         env.reset(seed=seed)
         done, rng = False, np.random.default_rng(seed)
@@ -214,15 +213,15 @@ def _secret(env: gym.Env[str, str]) -> None:
             shown = game.describe()
             if game.swap_secret(rng):
                 swapped += 1
-                _need(game.describe() == shown, f"seed {seed}: the text depends on the secret")
+                need(game.describe() == shown, f"seed {seed}: the text depends on the secret")
             _, _, terminated, truncated, _ = env.step(game.random_action())
             done = terminated or truncated
     if not swapped:
-        raise _DoesNotApply("swap_secret() found nothing hidden")
+        raise DoesNotApply("swap_secret() found nothing hidden")
 
 
 def _snapshot(env: gym.Env[str, str]) -> None:
-    game = _game(env)
+    game = game_of(env)
     for seed in range(5):
         env.reset(seed=seed)
         env.step(game.random_action())
@@ -231,17 +230,17 @@ def _snapshot(env: gym.Env[str, str]) -> None:
         saved, action = game.snapshot(), game.random_action()
         first = env.step(action)
         game.restore(saved)
-        _need(env.step(action) == first, f"seed {seed}: a restored episode went another way")
+        need(env.step(action) == first, f"seed {seed}: a restored episode went another way")
 
 
 def _identity(env: gym.Env[str, str]) -> None:
-    game = _game(env)
+    game = game_of(env)
     env.reset(seed=5)
     name = game.instance_id()
     env.step(game.random_action())
-    _need(game.instance_id() == name, "instance_id changed during the episode")
+    need(game.instance_id() == name, "instance_id changed during the episode")
     env.reset(seed=5)
-    _need(game.instance_id() == name, "instance_id differs between two resets with one seed")
+    need(game.instance_id() == name, "instance_id differs between two resets with one seed")
 
 
 CHECKS: dict[str, Callable[[gym.Env[str, str]], None]] = {
@@ -255,4 +254,5 @@ CHECKS: dict[str, Callable[[gym.Env[str, str]], None]] = {
     "swapping the secret changes no text": _secret,
     "a snapshot restores exactly": _snapshot,
     "an instance has one name": _identity,
+    **fairness.CHECKS,
 }

@@ -75,7 +75,7 @@ ENVS: tuple[EnvRow, ...] = (
             "locks": 1,
             "names": 12,
             "style": "terse",
-            "max_turns": 26,
+            "max_turns": 28,
         },
     ),
     EnvRow(

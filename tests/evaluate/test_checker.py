@@ -84,7 +84,97 @@ class Nameless(GuessTheNumberEnv):
         return self._base_turn
 
 
+class RefusesAndActs(GuessTheNumberEnv):
+    def apply(self, move):
+        outcome = super().apply(move)
+        if not outcome[1]:
+            self._target = self.low
+        return outcome
+
+
+class RefusesAndRolls(GuessTheNumberEnv):
+    def apply(self, move):
+        outcome = super().apply(move)
+        if not outcome[1]:
+            self.np_random.random()  # what comes next is another game
+        return outcome
+
+
+class DeepPotential(GuessTheNumberEnv):
+    def potential(self):
+        return -1e6
+
+
+class RisingPotential(GuessTheNumberEnv):
+    def potential(self):
+        return 2.0 if self.turns_left < 3 else 0.0
+
+
+class NoPotentialNumber(GuessTheNumberEnv):
+    def potential(self):
+        return float("nan")
+
+
+class OneInstance(GuessTheNumberEnv):
+    def new_game(self, rng):
+        super().new_game(rng)
+        self._target = 7
+
+    def swap_secret(self, rng):
+        return False
+
+
+class PromisesSplits(GuessTheNumberEnv):
+    has_splits = True
+
+
+class TakesABaseName(GuessTheNumberEnv):
+    def new_game(self, rng):
+        super().new_game(rng)
+        self._base_player_seed = None
+
+
+class TakesASetting(GuessTheNumberEnv):
+    def new_game(self, rng):
+        super().new_game(rng)
+        self.rules = "observation"
+
+
+class PeeksThroughTheClass(GuessTheNumberEnv):
+    secret = 0
+
+    def new_game(self, rng):
+        super().new_game(rng)
+        type(self).secret = self._target
+
+    @staticmethod
+    def solve(observations, moves):
+        return str(PeeksThroughTheClass.secret)
+
+
+class PeeksThroughItself(GuessTheNumberEnv):
+    def solver_action(self):
+        return self.oracle_action()
+
+
+class NarrowPattern(GuessTheNumberEnv):
+    def action_pattern(self):
+        return "[0-9]"  # 10 to 20 are usable too
+
+
 BROKEN = {
+    RefusesAndActs: "a refused move changes nothing",
+    RefusesAndRolls: "a refused move changes nothing",
+    DeepPotential: "the potential is in [0, 1]",
+    RisingPotential: "the potential is in [0, 1]",
+    NoPotentialNumber: "the potential is in [0, 1]",
+    OneInstance: "there is more than one instance",
+    PromisesSplits: "there is more than one instance",
+    TakesABaseName: "the base's names are left alone",
+    TakesASetting: "the base's names are left alone",
+    PeeksThroughTheClass: "the solver reads only the transcript",
+    PeeksThroughItself: "the solver reads only the transcript",
+    NarrowPattern: "legal actions are usable and match the pattern",
     OutsideItsSpace: "passes Gymnasium's own checker",
     Forgetful: "same seed and actions, same episode",
     Crashing: "no text raises",
@@ -113,6 +203,24 @@ def test_every_check_can_fail():
 
 def test_a_sound_environment_passes_every_check():
     assert [check.passed for check in audit(Sound())] == [True] * len(CHECKS)
+
+
+class UsesNamesOfItsOwn(GuessTheNumberEnv):
+    """An author who never looked into the base; these names were its own once."""
+
+    def new_game(self, rng):
+        super().new_game(rng)
+        self._moves = self._turn = self._observations = self._phi = self._missed = 0
+        self._stop = self._screen = self._state = self._rules = self._info = self._format = None
+        self._draw = self._how = self._shape = self._parse = self._knobs = self._player_rng = None
+
+
+def test_an_authors_own_attributes_do_not_break_the_base():
+    assert [check.passed for check in audit(UsesNamesOfItsOwn())] == [True] * len(CHECKS)
+    plain, own = GuessTheNumberEnv(shaping=True), UsesNamesOfItsOwn(shaping=True)
+    assert plain.reset(seed=3) == own.reset(seed=3)
+    for _ in range(3):
+        assert plain.step(plain.solver_action()) == own.step(own.solver_action())
 
 
 class Foreign(gym.Env):

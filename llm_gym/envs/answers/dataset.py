@@ -93,9 +93,9 @@ class DatasetEnv(TextEnv):
         v0: First release.
     """
 
-    _base_not_state = TextEnv._base_not_state | {
-        "_table"
-    }  # a snapshot holds an episode, not a data set
+    # A snapshot holds an episode, not a data set.
+    _base_not_state = TextEnv._base_not_state | {"_table"}
+    no_difficulty = "its rows decide how hard it is"
     max_turns: int
 
     def __init__(

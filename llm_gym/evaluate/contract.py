@@ -1,0 +1,27 @@
+"""What every check says and needs: that a rule holds, and that there is a game to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from llm_gym.core.text_env import TextEnv
+from llm_gym.errors import ContractError
+
+
+class DoesNotApply(Exception):
+    """A check needs something that the environment does not offer."""
+
+
+def need(held: bool, sentence: str) -> None:
+    """Raise ``ContractError`` with ``sentence`` unless the rule ``held``."""
+    if not held:
+        raise ContractError(sentence)
+
+
+def game_of(env: gym.Env[Any, Any]) -> TextEnv:
+    """Return ``env`` as the ``TextEnv`` that it is, for checks that need one."""
+    if not isinstance(env, TextEnv):
+        raise DoesNotApply("needs a TextEnv")
+    return env

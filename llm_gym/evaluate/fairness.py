@@ -1,0 +1,220 @@
+"""Checks that a game cannot be gamed: by its rewards, by its players, by its author.
+
+What they look for passes every test of the API: a refused move that changes the game, a potential
+that pays more than the game, one instance behind all seeds, a solver that has seen the secret, and
+an attribute of the base that a game has taken for its own.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from llm_gym.core.game import Game
+from llm_gym.core.players import Players
+from llm_gym.core.text_env import TextEnv
+from llm_gym.evaluate.contract import DoesNotApply, game_of, need
+
+UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")
+_SPLIT_INSTANCES = 100
+_SEEDS = 400
+
+
+def refusals_change_nothing(env: gym.Env[str, str]) -> None:
+    """A move that is refused leaves the game, and what comes next, as it was."""
+    game = game_of(env)
+    for seed in range(6):
+        env.reset(seed=seed)
+        for _ in range(2):
+            _refuse(env, game)
+            if env.step(game.random_action())[2]:
+                break
+
+
+def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
+    for action in [*UNUSABLE, *map(game._base_format.render, game.example_moves())]:
+        saved, before = game.snapshot(), _own_state(game)
+        if not env.step(action)[4]["valid_action"]:
+            changed = _changed(before, _own_state(game))
+            need(not changed, f"{action!r} was refused, and yet changed {', '.join(changed)}")
+        game.restore(saved)
+
+
+def _own_state(game: TextEnv) -> dict[str, bytes]:
+    """Return what belongs to the game rather than to the base, in a form that can be compared."""
+    own = {name: value for name, value in game._base_state().items() if not _is_base(name)}
+    return {name: pickle.dumps(value) for name, value in own.items()}
+
+
+def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
+    names = sorted(before.keys() | after.keys())
+    return [
+        name
+        for name in names
+        if before.get(name) != after.get(name)
+        # Equal values may be written differently, where one text is stored once or twice.
+        and not (name in before and name in after and _alike(before[name], after[name]))
+    ]
+
+
+def _alike(before: bytes, after: bytes) -> bool:
+    return bool(np.all(pickle.loads(before) == pickle.loads(after)))
+
+
+def potential_in_range(env: gym.Env[str, str]) -> None:
+    """The potential stays in [0, 1], and what shaping gives it takes back."""
+    game = game_of(env)
+    if type(game).potential is Game.potential:
+        raise DoesNotApply("needs a potential")
+    shaping, game.shaping = game.shaping, True
+    try:
+        for seed in range(12):
+            for player in (_at_random, _stubborn, _oracle_then_random):
+                _play_shaped(env, game, seed, player)
+    finally:
+        game.shaping = shaping
+        env.reset(seed=0)
+
+
+def _play_shaped(
+    env: gym.Env[str, str], game: TextEnv, seed: int, player: Callable[[TextEnv, int], str]
+) -> None:
+    env.reset(seed=seed)
+    terms: list[float] = []
+    ended = False
+    while not ended and len(terms) < 200:
+        _, _, terminated, truncated, info = env.step(player(game, len(terms)))
+        terms.append(info["reward_terms"]["shaping"])
+        need(abs(terms[-1]) <= 1.0 + 1e-9, f"a turn is paid {terms[-1]} by shaping")
+        ended = terminated or truncated
+    if ended and game.shaping_gamma == 1.0:
+        need(abs(sum(terms)) < 1e-6, f"shaping adds up to {sum(terms)} over an episode, not to 0")
+
+
+def _at_random(game: TextEnv, turn: int) -> str:
+    return game.random_action()
+
+
+def _stubborn(game: TextEnv, turn: int) -> str:
+    """Play one move again and again: into walls, dead ends and refusals."""
+    return game.action_space.examples[0]  # type: ignore[attr-defined,no-any-return]
+
+
+def _oracle_then_random(game: TextEnv, turn: int) -> str:
+    if turn % 5 == 4:
+        return game.random_action()
+    try:
+        return game.oracle_action()
+    except NotImplementedError:
+        return game.random_action()
+
+
+def several_instances(env: gym.Env[str, str]) -> None:
+    """Seeds lead to different instances: two at least, a hundred where there are splits."""
+    game = game_of(env)
+    wanted, found = _SPLIT_INSTANCES if game.has_splits else 2, set()
+    for seed in range(_SEEDS):
+        env.reset(seed=seed)
+        found.add(game.instance_id())
+        if len(found) >= wanted:
+            return
+    need(
+        not game.has_splits,
+        f"{_SEEDS} seeds gave {len(found)} instances: too few for splits, so set has_splits=False",
+    )
+    need(len(found) > 1, f"{_SEEDS} seeds gave one and the same instance")
+
+
+def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
+    """The solver plays the same wherever it is asked: it has seen nothing but the texts."""
+    game = game_of(env)
+    if type(game).solve is Game.solve:
+        raise DoesNotApply("needs a solver")
+    need(
+        isinstance(inspect.getattr_static(type(game), "solve"), staticmethod),
+        "solve must be a staticmethod of observations and moves",
+    )
+    need(
+        type(game).solver_action is Players.solver_action,
+        "solver_action belongs to the base; write solve, which sees the transcript alone",
+    )
+    for seed in range(8):
+        asked = _solver_moves(env, game, seed)
+        env.reset(seed=seed + 1000)  # whatever was put aside for the solver is another's now
+        for observations, moves, move in asked:
+            again = type(game).solve(observations, moves)
+            need(again == move, f"the solver wrote {move!r}, and {again!r} after another reset")
+
+
+def _solver_moves(
+    env: gym.Env[str, str], game: TextEnv, seed: int
+) -> list[tuple[list[str], list[str], str]]:
+    env.reset(seed=seed)
+    asked: list[tuple[list[str], list[str], str]] = []
+    rng = np.random.default_rng(seed)
+    while len(asked) < 8:
+        seen = [*game._base_observations], [*game._base_moves]
+        move = type(game).solve(*seen)
+        asked.append((*seen, move))
+        game.swap_secret(rng)  # it fits all that was read, so the solver cannot know
+        again = type(game).solve(*seen)
+        need(again == move, f"the solver wrote {move!r}, and {again!r} for another secret")
+        if env.step(game._base_format.render(move))[2]:
+            break
+    return asked
+
+
+def base_names_are_left_alone(env: gym.Env[str, str]) -> None:
+    """No game sets or replaces what the base keeps its own books in."""
+    game = game_of(env)
+    for kind in type(game).__mro__:
+        if issubclass(TextEnv, kind) or kind.__module__.startswith("llm_gym.envs."):
+            continue
+        for name in vars(kind):
+            need(
+                not _is_base(name) and name not in _SETTINGS,
+                f"{kind.__name__} defines {name}, which the base has for itself",
+            )
+        for where, name in _assigned(kind):
+            need(
+                not _is_base(name) and name not in _SETTINGS,
+                f"{where} sets self.{name}, which the base has for itself; choose another name, "
+                "and give settings to super().__init__",
+            )
+
+
+_SETTINGS = {"rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"}
+
+
+def _is_base(name: str) -> bool:
+    return name.startswith("_base_")
+
+
+def _assigned(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield where a class sets which attribute of ``self``."""
+    for name, member in vars(kind).items():
+        function = member.fget if isinstance(member, property) else member
+        if not isinstance(function, FunctionType) or not function.__code__.co_argcount:
+            continue
+        me = function.__code__.co_varnames[0]
+        before = ""
+        for step in dis.get_instructions(function):
+            if step.opname == "STORE_ATTR" and me in before.replace("(", " ").split():
+                yield f"{kind.__name__}.{name}", str(step.argval)
+            before = str(step.argrepr)
+
+
+CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
+    "a refused move changes nothing": refusals_change_nothing,
+    "the potential is in [0, 1]": potential_in_range,
+    "there is more than one instance": several_instances,
+    "the solver reads only the transcript": solver_reads_only_the_transcript,
+    "the base's names are left alone": base_names_are_left_alone,
+}
