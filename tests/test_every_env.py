@@ -292,10 +292,10 @@ def test_shaping_adds_up_to_nothing_so_it_cannot_be_farmed(env):
         return
     for seed in range(10):
         shaped.reset(seed=seed)
-        assert shaped.unwrapped.potential() == 0.0
         trace = play(shaped, random_player, seed)
         terms = [step[4]["reward_terms"]["shaping"] for step in trace[1:]]
         assert sum(terms) == pytest.approx(0.0, abs=1e-9), "what was given is taken back"
+        assert max(map(abs, terms)) <= 1.0
         assert trace[-1][2]
 
 

@@ -11,6 +11,7 @@ import gymnasium as gym
 from gymnasium import Space, spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from llm_gym.as_text.verdicts import SuccessInfo
 from llm_gym.as_text.wrapper import SETTINGS, AsText
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
@@ -40,7 +41,8 @@ def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
     Args:
         env: An environment; one that ``as_gym`` adapts will do.
         **settings: Of ``AsText``. An environment that speaks text can honour none of them, so
-            they are refused, but for ``rules``, which is no more than a wish then.
+            they are refused, but for ``success``, and ``rules``, which is no more than a wish
+            then.
 
     >>> ensure_text(gym.make("CartPole-v1"))
     <AsText<TimeLimit<OrderEnforcing<PassiveEnvChecker<CartPoleEnv<CartPole-v1>>>>>>
@@ -48,9 +50,10 @@ def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
     made = as_gym(env)
     if not speaks_text(made):
         return AsText(made, **settings)
-    if refused := settings.keys() - {"rules"}:
+    if refused := settings.keys() - {"rules", "success"}:
         raise ConfigError(f"{made} speaks text already and takes no {', '.join(sorted(refused))}")
-    return made
+    success = settings.get("success")
+    return made if success is None else SuccessInfo(made, success=success)
 
 
 def make_text(env: EnvSource, **settings: Any) -> gym.Env[str, str]:

@@ -8,7 +8,7 @@ functions given. Reward, flags and info are the environment's own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, SupportsFloat
 
 import gymnasium as gym
@@ -22,6 +22,7 @@ from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
 from llm_gym.as_text.players import TextPlayers
 from llm_gym.as_text.settings import check_settings, numbers_in, path_of
+from llm_gym.as_text.verdicts import Success, load_success, payer
 from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
@@ -29,6 +30,9 @@ from llm_gym.core.text_env import MAX_ACTION_CHARS
 from llm_gym.errors import ActionTypeError, ContractError
 
 _PLAYING = StopReason.PLAYING
+_MAX_INVALID = 20
+_VERDICTS = ("success", "is_success")  # of an environment on a game that the fallback ended
+_Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
 _Step = tuple[str, SupportsFloat, bool, bool, dict[str, Any]]
 
 
@@ -40,11 +44,15 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     from its spaces, its spec and its docstring. Reward, flags and the keys of ``info`` that the
     environment sets are passed on untouched; to ``info`` are added, where they are free:
     ``move``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
-    ``reward_terms``, ``turn`` and ``invalid_actions``.
+    ``reward_terms``, ``turn``, ``invalid_actions``, and ``fallback``, the move that was played
+    for an unusable text.
 
-    A text that means no action is answered in text and never reaches the environment: the reward
-    is 0, less the penalty. After ``max_invalid`` of them the episode is truncated, as by a limit
-    on its steps: a game that takes points at every step must not be left by writing nonsense.
+    A text that means no action is answered, and the fallback is played in its place, a move that
+    does as little as possible: time goes on, and costs what it costs. What the fallback earns is
+    not paid, and a game that it ends is no success. So nonsense is never better than playing,
+    whatever the environment pays. Where no fallback is known (texts, functions of one's own), and
+    with ``invalid="feedback"``, the environment does not see the text, and it costs as much as
+    the worst step so far.
 
     Args:
         env: The environment to play.
@@ -55,13 +63,22 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         describe: From observation and info to what the player sees.
         parse: From the text of a move to the action. None, or any exception, means that the text
             cannot be used; the player is told the exception's message.
+        success: Whether an episode that is over was a success: a function of the sum of rewards,
+            of ``terminated``, of the last reward and of ``info``, or its name,
+            ``module:function``.
+        weights: Of the parts of a reward that is a vector; the sum is the reward, and the vector
+            is in ``info["reward_vector"]``.
         action_format: How a move is written: plain, tag, boxed, json or react.
         rules: Where the rules go: into the first observation, or into ``system_prompt``, which
             is the default where a ``system_prompt`` is given.
-        invalid: What an unusable text does: ``feedback`` says why, ``terminate`` ends the episode.
+        invalid: What an unusable text does: ``fallback`` says why and plays the fallback,
+            ``feedback`` says why, ``terminate`` ends the episode.
+        fallback: The move that is played for an unusable text, instead of the phrasebook's.
         penalty: Taken from the reward at every unusable text, at least 0.
         retries: Unusable texts per turn that do not count.
-        max_invalid: Unusable texts that count, after which the episode is truncated.
+        max_invalid: Unusable texts that count, after which the episode is truncated; None, for
+            fallbacks where the environment has a limit of its own, leaves it to that, and is 20
+            otherwise.
         masked: What an action does that ``info["action_mask"]`` excludes: ``play`` passes it on,
             ``refuse`` makes it an unusable one.
         max_observation_chars: Longer descriptions are cut.
@@ -89,12 +106,15 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         system_prompt: str | None = None,
         describe: Callable[[Any, dict[str, Any]], str] | None = None,
         parse: Callable[[str], Any] | None = None,
+        success: str | Success | None = None,
+        weights: Sequence[float] | None = None,
         action_format: str = "plain",
         rules: Literal["observation", "system"] | None = None,
-        invalid: Literal["feedback", "terminate"] = "feedback",
+        invalid: Literal["fallback", "feedback", "terminate"] = "fallback",
+        fallback: str | None = None,
         penalty: float = 0.0,
         retries: int = 0,
-        max_invalid: int = 20,
+        max_invalid: int | None = None,
         masked: Literal["play", "refuse"] = "play",
         max_observation_chars: int = 8192,
     ) -> None:
@@ -103,9 +123,12 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             "system_prompt": system_prompt,
             "describe": describe,
             "parse": parse,
+            "success": success,
+            "weights": weights,
             "action_format": action_format,
             "rules": rules,
             "invalid": invalid,
+            "fallback": fallback,
             "penalty": penalty,
             "retries": retries,
             "max_invalid": max_invalid,
@@ -121,7 +144,11 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._own_describe = describe
         self.rules = rules or ("observation" if system_prompt is None else "system")
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
-        self.max_invalid, self.masked = max_invalid, masked
+        self.masked = masked
+        self._success = load_success(success)
+        self._pay = payer(env, weights)
+        self._fallback = fallback
+        self._worst = 0.0  # the lowest reward of a step, in all episodes
         self.max_observation_chars = max_observation_chars
         self._describe = describe or self.book.describe
         # Moves that are found at once; what is not among them is read by ``_read``.
@@ -132,6 +159,9 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.observation_space = AnyText(max_observation_chars)
         examples = [self._format.render(move) for move in self.book.example_moves()]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
+        limited = self._plays_on and self.book.step_limit() is not None
+        self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
         self._longest_move = 1000 + 40 * numbers_in(env.action_space)
         self._told = self._write_rules() if system_prompt is None else system_prompt
         self._player_seed = self._player_rng = None
@@ -174,21 +204,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 chosen = self._read(move)
             except Unusable as reason:
                 return self._answer(move, str(reason))
-        observation, reward, terminated, truncated, info = self.env.step(chosen)
-        if self._played is not None:
-            self._played(chosen)
-        self._turn += 1
-        self._misses = 0
-        self._last_info = info
-        points = float(reward)
-        self._total += points
-        self._state = text = self._words(observation, info)
-        ours = self._info(True, move, {"reward": points})
-        if terminated or truncated:
-            self._finish(ours, terminated, truncated, points, info)
-            if terminated and self._own_describe is None:
-                text = f"{text}\n{self.book.ending(points)}".strip()
-                text = clip(text, self.max_observation_chars)
+        text, reward, terminated, truncated, ours, info = self._play(chosen, move, True)
         return text, reward, terminated, truncated, {**ours, **info}
 
     # --- the turn ------------------------------------------------------------------------
@@ -220,24 +236,84 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             raise Unusable("I cannot use that move.")
         return chosen
 
+    def _play(self, chosen: Any, move: str | None, valid: bool) -> _Played:
+        """Let the environment play an action, and say what it shows."""
+        observation, given, terminated, truncated, info = self.env.step(chosen)
+        if self._played is not None:
+            self._played(chosen)
+        self._turn += 1
+        self._misses = 0
+        self._last_info = info
+        # An environment's own reward is passed on as it is, whatever its type.
+        reward = given if self._pay is None else self._pay(given)
+        points = float(reward)
+        self._worst = min(self._worst, points)
+        self._total += points
+        self._state = text = self._words(observation, info)
+        ours = self._info(valid, move, {"reward": points})
+        if self._pay is not None:
+            ours["reward_vector"] = given
+        if terminated or truncated:
+            self._finish(ours, terminated, truncated, points, info)
+            if terminated and self._own_describe is None:
+                text = f"{text}\n{self.book.ending(points)}".strip()
+                text = clip(text, self.max_observation_chars)
+        return text, reward, terminated, truncated, ours, info
+
+    def _fallback_move(self, info: Mapping[str, Any]) -> str | None:
+        if self._own_parse is not None and self._fallback is None:
+            return None
+        return self._fallback or self.book.fallback_move(info)
+
+    def _play_fallback(self, move: str | None, reason: str) -> _Step | None:
+        """Play the fallback for an unusable text; None where there is none now."""
+        fallback = self._fallback_move(self._last_info)
+        if fallback is None:
+            return None
+        self._charged += 1
+        played = self._play(self._read(fallback), move, False)
+        text, reward, terminated, truncated, ours, info = played
+        points = float(reward)
+        # It may cost, and does not earn.
+        terms = ours["reward_terms"] = {"reward": min(points, 0.0)}
+        self._total += terms["reward"] - points
+        if self.penalty:
+            terms["invalid"] = -self.penalty
+        if terminated or truncated:
+            ours["success"] = False
+            if self._stop is StopReason.WON:
+                self._stop = ours["stop_reason"] = StopReason.LOST
+        elif self.max_invalid is not None and self._charged >= self.max_invalid:
+            truncated = True
+            self._stop = ours["stop_reason"] = StopReason.MAX_STEPS
+        ours["fallback"] = fallback
+        text = clip(f"{reason} I play {fallback} for you.\n{text}", self.max_observation_chars)
+        won = {key: value for key, value in info.items() if key not in _VERDICTS}
+        return text, sum(terms.values()), terminated, truncated, {**ours, **won}
+
     def _answer(self, move: str | None, reason: str) -> _Step:
-        """Answer an unusable text; the environment stays as it is."""
+        """Answer an unusable text: play the fallback, or leave the environment as it is."""
         self._invalid_actions += 1
         self._misses += 1
-        if self._misses > self.retries:
+        counts = self._misses > self.retries
+        if counts and self._plays_on and (step := self._play_fallback(move, reason)):
+            return step
+        cost = self.penalty
+        if counts:
+            cost -= self._worst
             self._misses = 0
             self._charged += 1
             self._turn += 1
             if self.invalid == "terminate":
                 self._stop = StopReason.INVALID
-            elif self._charged >= self.max_invalid:
+            elif self._charged >= (self.max_invalid or _MAX_INVALID):
                 self._stop = StopReason.MAX_STEPS
         terminated = self._stop is StopReason.INVALID
-        info = self._info(False, move, {"invalid": -self.penalty} if self.penalty else {})
+        info = self._info(False, move, {"invalid": -cost} if cost else {})
         if "action_mask" in self._last_info:
             info["action_mask"] = self._last_info["action_mask"]  # it still holds
         text = reason if terminated else f"{reason}\n{self._state}"
-        reward = -self.penalty if self.penalty else 0.0
+        reward = -cost if cost else 0.0
         cut = self._stop is StopReason.MAX_STEPS
         return clip(text, self.max_observation_chars), reward, terminated, cut, info
 
@@ -262,7 +338,9 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     ) -> None:
         """Note how the episode ended, where that can be known."""
         success = info.get("success")
-        if not isinstance(success, (bool, int, float, np.generic)):
+        if self._success is not None:
+            success = self._success(self._total, terminated, points, info)
+        elif not isinstance(success, (bool, int, float, np.generic)):
             success = self.book.success(self._total, terminated, points, info)
         known: dict[str, Any] = {"stop_reason": info.get("stop_reason")}
         if success is None:
@@ -300,7 +378,10 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
         if self.invalid == "terminate":
             parts.append("An unusable reply ends the episode.")
-        else:
+        elif self._plays_on:
+            move = self._fallback_move({})
+            parts.append(f"For an unusable reply I play {move}, and what it earns does not count.")
+        if self.max_invalid is not None and self.invalid != "terminate":
             parts.append(f"After {self.max_invalid} unusable replies the episode is cut.")
         if self.penalty:
             parts.append(f"Each unusable reply costs {self.penalty:g} points.")

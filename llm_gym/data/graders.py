@@ -5,7 +5,8 @@ cannot be used: the player is told so), and compares the two. It is pure, it tak
 the reply, and it never pays a reply for merely mentioning the answer among others.
 
 ``grader="number"`` names one with its usual settings; ``Number(tolerance=0.01)`` is one with
-others; a function ``(reply, answer)`` that returns a score from 0 to 1 is one too.
+others; a function ``(reply, answer)`` that returns a score from 0 to 1 is one too, and so is
+``(reply, row)``, which gets the whole row as the data set has it.
 """
 
 from __future__ import annotations
@@ -295,9 +296,17 @@ class Function(Grader):
         try:
             inspect.signature(self.function).bind("", "")
         except TypeError as error:
-            raise ConfigError(f"a grader takes a reply and an answer: {error}") from error
+            raise ConfigError(f"a grader takes a reply and an answer, or a row: {error}") from error
         except ValueError:  # a builtin that does not say what it takes
             return
+
+    @property
+    def takes_row(self) -> bool:
+        """Whether the function's second argument is called ``row``, and gets the whole row."""
+        try:
+            return list(inspect.signature(self.function).parameters)[1:2] == ["row"]
+        except ValueError:
+            return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Function) and other.function is self.function

@@ -176,12 +176,41 @@ def as_gym(
     if isinstance(environment, gym.Env):
         return environment
     if is_old_gym(environment):
+        _check_reset(environment)
         return OldGymEnv(environment() if isinstance(environment, type) else environment)
     given = environment.__name__ if isinstance(environment, type) else repr(environment)
     raise ConfigError(
         "as_gym takes a BaseEnvironment, a class of them or a gymnasium.Env, or something with "
         f"reset and step as in gym 0.21, got {given[:100]} ({type(environment).__name__})"
     )
+
+
+def _check_reset(environment: Any) -> None:
+    """Raise ``ConfigError`` where ``reset`` cannot be called as Gymnasium's is."""
+    try:
+        taken = list(inspect.signature(environment.reset).parameters.values())
+    except (TypeError, ValueError):  # not written in Python: it cannot be asked
+        return
+    if isinstance(environment, type):
+        taken = taken[1:]
+    simple = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [
+        each.name
+        for each in taken
+        if each.default is each.empty
+        and each.kind not in simple
+        and each.name not in ("seed", "options")
+    ]
+    if needed:
+        players = (
+            " It is a game for several players, as TextArena's are: wrap it in one whose reset and "
+            "step play the others."
+        )
+        name = environment.__name__ if isinstance(environment, type) else type(environment).__name__
+        raise ConfigError(
+            f"reset must be callable with seed and options alone, and {name}.reset needs "
+            f"{', '.join(needed)}; give it a default.{players * ('num_players' in needed)}"
+        )
 
 
 def _why_over(old: BaseEnvironment, done: bool, info: Mapping[str, Any]) -> StopReason:

@@ -6,8 +6,10 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.wrappers import TimeLimit
 
+from llm_gym.as_text import ensure_text
 from llm_gym.as_text.phrasebooks import Phrasebook, Unusable
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor, Echo
@@ -75,8 +77,67 @@ def test_a_cut_of_the_environment_stays_a_cut():
 # --- texts that cannot be used ---------------------------------------------------------------
 
 
-def test_an_unusable_text_is_answered_and_never_reaches_the_environment():
-    env = started()
+def test_an_unusable_text_is_answered_and_the_fallback_is_played():
+    env = started(rules="system")
+    text, reward, terminated, truncated, info = env.step(NONSENSE)
+    assert text == "Your move must be one of: go left, stay, go right. I play stay for you.\n0"
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert env.unwrapped.steps == [1]
+    assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
+    assert (info["move"], info["fallback"]) == (NONSENSE, "stay")
+    assert "For an unusable reply I play stay" in env.system_prompt
+
+
+def test_what_the_fallback_earns_is_not_paid_and_its_win_is_none():
+    env = started(Corridor({"is_success": True}), fallback="go right")
+    *_, last = [env.step(NONSENSE) for _ in range(4)]
+    _, reward, terminated, _, info = last
+    assert (reward, terminated, info["reward_terms"]) == (0.0, True, {"reward": 0.0})
+    assert (info["success"], info["stop_reason"]) == (False, StopReason.LOST)
+    assert "is_success" not in info
+
+
+@pytest.mark.parametrize(
+    ("env_id", "turns", "total"),
+    [("MountainCar-v0", 200, -200.0), ("Acrobot-v1", 500, -500.0), ("Taxi-v4", 200, -200.0)],
+)
+def test_nonsense_costs_as_much_as_playing(env_id, turns, total):
+    env = started(gym.make(env_id))
+    rewards, done = [], False
+    while not done:
+        _, reward, terminated, truncated, info = env.step(NONSENSE)
+        rewards.append(reward)
+        done = terminated or truncated
+    assert (len(rewards), sum(rewards), info["success"]) == (turns, total, False)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1", "FrozenLake-v1"])
+def test_nonsense_earns_nothing_where_time_is_paid(env_id):
+    for seed in range(5):
+        env = AsText(gym.make(env_id))
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            _, reward, terminated, truncated, _ = env.step(NONSENSE)
+            assert reward <= 0.0
+            done = terminated or truncated
+
+
+def test_without_a_fallback_nonsense_costs_what_the_worst_step_did():
+    env = started(gym.make("MountainCar-v0"), invalid="feedback")
+    assert env.step(NONSENSE)[1] == 0.0, "no step has been seen yet"
+    env.step("push left")
+    assert env.step(NONSENSE)[1] == -1.0
+    assert env.step(NONSENSE)[4]["reward_terms"] == {"invalid": -1.0}
+
+
+def test_the_fallback_is_legal():
+    env = started(Corridor(mask=True, raises=True))
+    assert env.step(NONSENSE)[4]["fallback"] == "go right", "to stay is masked"
+
+
+def test_an_unusable_text_never_reaches_the_environment_where_that_is_asked_for():
+    env = started(invalid="feedback")
     text, reward, terminated, truncated, info = env.step(NONSENSE)
     assert text == "Your move must be one of: go left, stay, go right.\n0"
     assert (reward, terminated, truncated) == (0.0, False, False)
@@ -86,14 +147,14 @@ def test_an_unusable_text_is_answered_and_never_reaches_the_environment():
 
 
 def test_a_penalty_is_taken_and_listed():
-    info = started(penalty=0.25).step(NONSENSE)
+    info = started(penalty=0.25, invalid="feedback").step(NONSENSE)
     assert info[1] == -0.25
     assert info[4]["reward_terms"] == {"invalid": -0.25}
     assert "costs 0.25 points" in AsText(Corridor(), penalty=0.25).reset()[0]
 
 
 def test_nonsense_without_end_is_cut_and_not_rewarded_with_an_end():
-    env = started(max_invalid=3)
+    env = started(max_invalid=3, invalid="feedback")
     flags = [env.step(NONSENSE)[2:4] for _ in range(2)]
     assert flags == [(False, False)] * 2
     env.step("stay")
@@ -148,6 +209,62 @@ def test_success_is_what_the_environment_says(own, reason):
     *_, last = [env.step("2") for _ in range(4)]
     assert env._stop is reason
     assert all(last[4][key] is own[key] for key in own)
+
+
+def reached_the_end(total, terminated, reward, info):
+    return terminated and total > 0
+
+
+@pytest.mark.parametrize("success", [reached_the_end, f"{__name__}:reached_the_end"])
+def test_a_function_tells_success_where_the_environment_does_not(success):
+    env = started(success=success)
+    *_, last = [env.step("2") for _ in range(4)]
+    assert (last[4]["success"], last[4]["stop_reason"]) == (True, StopReason.WON)
+
+
+class SomebodysTextGame(gym.Env):
+    """Speaks text and pays 1 for a win, and says no more than that."""
+
+    observation_space = action_space = AnyText(100)
+
+    def reset(self, *, seed=None, options=None):
+        return "say hi", {}
+
+    def step(self, action):
+        return "bye", float(action == "hi"), True, False, {}
+
+
+def test_a_text_game_of_somebody_else_counts_as_won_by_a_function():
+    env = ensure_text(SomebodysTextGame(), success=reached_the_end)
+    for said, won in (("hi", True), ("ho", False)):
+        env.reset(seed=0)
+        info = env.step(said)[4]
+        assert (info["success"], info["stop_reason"] is StopReason.WON) == (won, won)
+
+
+@pytest.mark.parametrize("success", ["nowhere", "no.such.module:x", "math:nothing", 3])
+def test_a_success_that_is_no_function_is_refused(success):
+    with pytest.raises(ConfigError, match="success"):
+        AsText(Corridor(), success=success)
+
+
+class TwoGoals(Corridor):
+    reward_space = gym.spaces.Box(0, 1, (2,))
+
+    def step(self, action):
+        room, reward, *rest = super().step(action)
+        return room, np.array([reward, -0.5]), *rest
+
+
+def test_a_vector_of_rewards_needs_weights():
+    with pytest.raises(ConfigError, match=r"pays a vector of 2 rewards; .* weights=\[1.0, 1.0\]"):
+        AsText(TwoGoals())
+    with pytest.raises(ConfigError, match="weights must have 2 numbers"):
+        AsText(TwoGoals(), weights=[1.0])
+    env = started(TwoGoals(), weights=[10.0, 1.0])
+    *_, last = [env.step("2") for _ in range(4)]
+    assert last[1] == 9.5
+    assert last[4]["reward_vector"].tolist() == [1.0, -0.5]
 
 
 def test_the_threshold_of_the_spec_tells_success():
@@ -326,7 +443,7 @@ def test_only_text_is_an_action_and_only_in_an_episode():
     ("settings", "sentence"),
     [
         ({"rules": "nowhere"}, "rules must be 'observation' or 'system', got 'nowhere'"),
-        ({"invalid": "ignore"}, "invalid must be 'feedback' or 'terminate'"),
+        ({"invalid": "ignore"}, "invalid must be 'fallback' or 'feedback' or 'terminate'"),
         ({"masked": "hide"}, "masked must be 'play' or 'refuse'"),
         ({"penalty": -1}, "penalty must be a number of at least 0"),
         ({"penalty": float("nan")}, "penalty must be a number of at least 0"),

@@ -77,7 +77,7 @@ def test_usable_actions_reach_the_environment_inside_its_space(space):
 
 @each_space
 def test_no_hostile_text_raises_or_leads_outside_the_space(space):
-    env = AsText(Echo(action_space=space), max_invalid=1000)
+    env = AsText(Echo(action_space=space), invalid="feedback", max_invalid=1000)
     env.reset(seed=0)
     for text in TEXTS:
         observation, *_, info = env.step(text)
@@ -130,7 +130,7 @@ def test_no_text_at_all_raises(text, name):
     ],
 )
 def test_what_a_text_means(name, text, expected):
-    env = AsText(Echo(action_space=ACTION_SPACES[name]))
+    env = AsText(Echo(action_space=ACTION_SPACES[name]), invalid="feedback")
     env.reset(seed=0)
     assert env.step(text)[4]["valid_action"] is (expected is not None)
     for got in env.unwrapped.got:

@@ -72,7 +72,7 @@ def test_there_is_something_to_sweep():
 @pytest.mark.parametrize("env_id", IDS)
 def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
     witness = Witness(gym.make(env_id))
-    env = AsText(witness, max_invalid=50)
+    env = AsText(witness, invalid="feedback", max_invalid=50)
     raw = gym.make(env_id)
     answers, seed = [], 0
     env.reset(seed=seed)
@@ -86,7 +86,8 @@ def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
             assert info["valid_action"]
         else:
             assert not info["valid_action"]
-            assert (reward, terminated) == (0.0, False)
+            assert reward <= 0.0
+            assert not terminated
         if terminated or truncated:
             seed += 1
             env.reset(seed=seed)
@@ -117,7 +118,7 @@ def test_random_actions_are_usable_and_match_the_pattern(env_id, action_format):
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_the_spec_rebuilds_the_same_game_also_through_json(env_id):
-    env = AsText(gym.make(env_id), rules="system", penalty=0.5)
+    env = AsText(gym.make(env_id), rules="system", penalty=0.5, invalid="feedback")
     twin = gym.make(EnvSpec.from_json(env.spec.to_json()))
     assert twin.reset(seed=3)[0] == env.reset(seed=3)[0]
     action = env.random_action()

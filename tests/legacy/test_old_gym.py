@@ -163,3 +163,21 @@ def test_options_that_nobody_takes_are_refused():
 def test_a_gymnasium_environment_is_none_of_these():
     env = gym.make("CartPole-v1")
     assert as_gym(env) is env
+
+
+class ForSeveral:
+    """In the shape of TextArena's games."""
+
+    def reset(self, num_players, seed=None):
+        return None
+
+    def step(self, action):
+        return "", 0.0, True, {}
+
+
+@pytest.mark.parametrize("environment", [ForSeveral, ForSeveral()])
+def test_a_reset_that_needs_the_number_of_players_is_refused_with_the_reason(environment):
+    with pytest.raises(
+        ConfigError, match=r"ForSeveral\.reset needs num_players; .* several players"
+    ):
+        as_gym(environment)

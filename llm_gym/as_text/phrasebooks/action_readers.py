@@ -16,6 +16,11 @@ from llm_gym.as_text.phrasebooks.reader import FEW, Reader, Unusable
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 
+_IDLE = re.compile(
+    r"no.?op|(?:do )?nothing|(?:do not|don't) \w+|stay|wait|idle|none|stand|stick|hold|done|"
+    r"(?:torque|force) 0|no \w+"
+)
+"""Names of choices that leave things as they are."""
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 
 
@@ -104,6 +109,10 @@ class ChoiceReader(Reader):
 
     def moves(self) -> Sequence[str] | None:
         return self.names
+
+    def fallback(self) -> Any:
+        idle = [name for name in self.names or () if _IDLE.fullmatch(name)]
+        return self.table[idle[0]] if idle else self._type(self.low)
 
     def allowed(self, mask: Any) -> Sequence[str] | None:
         flags = np.asarray(mask) if isinstance(mask, (np.ndarray, list, tuple)) else None
@@ -214,6 +223,12 @@ class PartsReader(Reader):
     def draw(self, rng: np.random.Generator) -> Any:
         drawn = {self.keys[name]: part.draw(rng) for name, part in self.parts.items()}
         return drawn if self.is_dict else tuple(drawn.values())
+
+    def fallback(self) -> Any:
+        found = {self.keys[name]: part.fallback() for name, part in self.parts.items()}
+        if any(part is None for part in found.values()):
+            return None
+        return found if self.is_dict else tuple(found.values())
 
     def how(self) -> str:
         told = [f"{self._title(name)} is {part.how()}" for name, part in self.parts.items()]

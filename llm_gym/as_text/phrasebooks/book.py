@@ -7,6 +7,7 @@ have the names and the meaning of those of ``llm_gym.core.game.Game``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from llm_gym.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
+from llm_gym.as_text.phrasebooks.attributes import choice_names, column_names, step_limit
 from llm_gym.as_text.phrasebooks.docstring import numbered, prose, sections
 from llm_gym.as_text.phrasebooks.observations import FEW, say
 from llm_gym.as_text.phrasebooks.reader import Reader
@@ -41,12 +43,14 @@ class Phrasebook:
     aliases: Mapping[str, int] = {}
     """Further words for these choices."""
     labels: Sequence[str] | None = None
-    """Of the numbers of a Box of observations."""
+    """Of the numbers of a Box of observations; of the columns, where it has rows."""
+    fallback: str | None = None
+    """The move that is played for a text that means none, where it is not the idle one."""
 
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         self.env = env
         self.game: Any = inside(env)
-        self._doc = sections(type(self.game).__doc__ or "")
+        self._doc = sections(_docstring(type(self.game)))
         self.reader: Reader | None = None
         if reads_actions:
             self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
@@ -68,10 +72,13 @@ class Phrasebook:
         told.append(self.limit_text())
         return " ".join(filter(None, told))
 
+    def step_limit(self) -> int | None:
+        """Return after how many moves an episode is cut, where that is known."""
+        return step_limit(self.env, self.game)
+
     def limit_text(self) -> str:
-        """Return what the spec says about the length of an episode."""
-        spec = self.env.spec
-        limit = None if spec is None else spec.max_episode_steps
+        """Return what is known about the length of an episode."""
+        limit = self.step_limit()
         return f"The episode is cut after {limit} moves." if limit else ""
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
@@ -118,6 +125,18 @@ class Phrasebook:
             return None
         allowed = None if (mask := info.get(_MASK)) is None else self.reader.allowed(mask)
         return allowed or self.reader.moves()
+
+    def fallback_move(self, info: Mapping[str, Any]) -> str | None:
+        """Return the move that is played for a text that means none: the idle one, if it is legal.
+
+        None where no such move is known.
+        """
+        if self.reader is None:
+            return None
+        action = self.reader.fallback()
+        idle = self.fallback or (None if action is None else self.reader.write(action))
+        legal = None if info.get(_MASK) is None else self.legal_moves(info)
+        return idle if legal is None or idle in legal else legal[0]
 
     def random_move(self, info: Mapping[str, Any], rng: np.random.Generator) -> str:
         """Return a random usable move."""
@@ -167,16 +186,17 @@ class Phrasebook:
     def _choice_names(self, count: int) -> Sequence[str] | None:
         if count > FEW:
             return None
-        meanings = getattr(self.game, "get_action_meanings", None)  # as Atari games have it
-        if callable(meanings):
-            found = [str(name).lower() for name in meanings()]
-            return found if len(set(found)) == count else None
+        if found := choice_names(self.game, count):
+            return found
         names = self._listed("action", count)
         lowered = [name.lower() for name in names or ()]
         return lowered if len(set(lowered)) == count else None
 
     def _observation_labels(self) -> Sequence[str]:
-        count = _length(self.env.observation_space)
+        space = self.env.observation_space
+        if isinstance(space, spaces.Box) and len(space.shape) == 2:
+            return column_names(self.game, space.shape[1])
+        count = _length(space)
         return (self._listed("observation", count) or ()) if count else ()
 
     def _listed(self, what: str, count: int) -> list[str] | None:
@@ -190,6 +210,12 @@ def _length(space: gym.Space[Any]) -> int:
     """Return how many numbers stand in a row in ``space``; 0 where they do not."""
     in_a_row = isinstance(space, (spaces.Box, spaces.MultiDiscrete))
     return space.shape[0] if in_a_row and space.shape and len(space.shape) == 1 else 0
+
+
+def _docstring(kind: type) -> str:
+    """Return the docstring of an environment's class, or of the nearest one it derives from."""
+    own = itertools.takewhile(lambda each: each not in (gym.Env, gym.Wrapper, object), kind.__mro__)
+    return next((each.__doc__ for each in own if each.__doc__), "")
 
 
 def named_choices(book: Phrasebook) -> Mapping[str, Any]:

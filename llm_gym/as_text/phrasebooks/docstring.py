@@ -23,6 +23,13 @@ _MARKUP = (
     (re.compile(r"[`$]|(?<![ \w])\*|\*(?![ \w])|(?<= )\*(?=\w)|(?<=\w)\*(?= )"), ""),
     (re.compile(r"^>[ \t]*", re.M), ""),
 )
+# From where on a docstring speaks to programmers.
+_FOR_CODERS = re.compile(
+    r"^[ \t]*(?:Args|Arguments|Parameters|Params|Keyword Args|Returns?|Yields|Raises|Attributes|"
+    r"Examples?|Usage|References?|See Also|Version History|Citation|Credits?)[ \t]*:?[ \t]*$"
+    r"|^[ \t]*(?::param|:return|>>>|@)",
+    re.MULTILINE | re.IGNORECASE,
+)
 _LONGEST = 100_000  # characters of a docstring that are looked at
 
 
@@ -47,29 +54,34 @@ def numbered(text: str, count: int) -> list[str] | None:
 
     >>> numbered("- 0: Move left (west)\n- 1: Move right", 2)
     ['Move left', 'Move right']
+    >>> numbered("- 0: Wait\n- 1: Left\n- 2: Right", 2)
     >>> numbered("| 0 | Cart Position | -4.8 |\n| 1 | Cart Velocity | -Inf |", 2)
     ['Cart Position', 'Cart Velocity']
     """
-    rows: dict[int, str] = {}
+    names: list[str] = []
     for row in _ROW.finditer(text):
         number = row[1] or row[3]
-        if len(number) <= 4 and int(number) == len(rows):  # the first list that counts up is it
-            rows[int(number)] = _label(row[2] or row[4])
-        if len(rows) == count:
-            names = list(rows.values())
-            return names if all(names) and len(set(names)) == count else None
-    return None
+        if len(number) <= 4 and int(number) == len(names):  # the first list that counts up is it
+            names.append(_label(row[2] or row[4]))
+        elif len(names) == count:
+            break
+    # A list that goes on is about something else: four choices are no names of two numbers.
+    return names if len(names) == len(set(names)) == count and all(names) else None
 
 
 def prose(text: str, longest: int) -> str:
-    """Return the first paragraphs of ``text`` as plain words, at most ``longest`` characters.
+    r"""Return the first paragraphs of ``text`` as plain words, at most ``longest`` characters.
 
     >>> prose("See [the book](http://x.y). A `cart` moves.", 100)
     'See the book. A cart moves.'
     >>> prose("It earns *at most* 5*2 points. To see it, type: ```run```", 100)
     'It earns at most 5*2 points.'
+    >>> prose("A bird flies.\n\nArgs:\n    screen: Its size.", 100)
+    'A bird flies.'
     """
     kept: list[str] = []
+    if coders := _FOR_CODERS.search(text):
+        text = text[: coders.start()]
     for paragraph in re.split(r"\n[ \t]*\n", text.partition("```")[0]):
         for pattern, plain in _MARKUP:
             paragraph = pattern.sub(plain, paragraph)

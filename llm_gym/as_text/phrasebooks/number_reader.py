@@ -129,6 +129,11 @@ class NumberReader(Reader):
     def moves(self) -> Sequence[str] | None:
         return self._moves
 
+    def fallback(self) -> _Array:
+        """Return zeros, or what is next to them where 0 is outside the range."""
+        nearest = [min(max(0, low), high) for low, high in zip(self.low, self.high, strict=True)]
+        return np.array(nearest, dtype=self.dtype).reshape(self.shape)
+
     def allowed(self, mask: Any) -> Sequence[str] | None:
         if self._moves is None or not isinstance(mask, (tuple, list)) or len(mask) != self.size:
             return None

@@ -83,6 +83,12 @@ def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
             return ", ".join([f"{name} {number(x)}" for name, x in zip(labels, numbers)])  # noqa: B905
         return " ".join([number(x) for x in numbers])
     rows = array.reshape(-1, array.shape[-1]).tolist()
+    if len(labels) == array.shape[-1]:
+        named = [
+            ", ".join(f"{name} {number(x)}" for name, x in zip(labels, row, strict=True))
+            for row in rows
+        ]
+        return "\n".join(f"{at}: {row}" for at, row in enumerate(named, 1))
     return "\n".join(" ".join(number(x) for x in row) for row in rows)
 
 

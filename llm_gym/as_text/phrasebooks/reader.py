@@ -64,6 +64,10 @@ class Reader(ABC):
         """Return the actions that an action mask allows, or None where it cannot be read."""
         return None
 
+    def fallback(self) -> Any:
+        """Return the action that does as little as possible, or None where none is known."""
+        return None
+
     def examples(self) -> Sequence[str]:
         """Return a few actions as text."""
         moves, rng = self.moves(), np.random.default_rng(0)

@@ -15,7 +15,7 @@ from llm_gym.core.text_env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.data import questions
 from llm_gym.data.columns import Columns, Row
 from llm_gym.data.files import open_source
-from llm_gym.data.graders import LETTERS, Choice, Grader, get_grader
+from llm_gym.data.graders import LETTERS, Choice, Function, Grader, get_grader
 from llm_gym.data.table import Plan, Table, open_table
 from llm_gym.errors import ConfigError
 
@@ -77,7 +77,7 @@ class DatasetEnv(TextEnv):
         choices: Column of the options, for the ``choice`` grader, which shows them with their
             letters; None where the prompt shows them.
         grader: exact, number, choice, contains or regex; a ``Grader``; or a function of reply
-            and answer.
+            and answer. If it calls its second argument ``row``, it gets the whole row.
         split: Split that is used where ``reset`` names none; None for all rows.
         split_column: Column that holds train, dev or test, where there is one; None to split by
             content whatever the rows say.
@@ -233,8 +233,11 @@ class DatasetEnv(TextEnv):
         value = grader.value(move, row.choices)
         if value is None:
             return reject(f"I cannot use that reply. {grader.asks}")
-        keys = (grader.key(answer, row.choices) for answer in row.answers)
-        score = max(grader.score(value, key) for key in keys)
+        if isinstance(grader, Function) and grader.takes_row:
+            score = grader.score(value, self._table.data(self._number))
+        else:
+            keys = (grader.key(answer, row.choices) for answer in row.answers)
+            score = max(grader.score(value, key) for key in keys)
         if score >= 1.0:
             return win("That is right.")
         return go_on("That is not right.", score if self.turns_left == 1 else 0.0)

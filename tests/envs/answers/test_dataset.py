@@ -85,6 +85,18 @@ def test_a_score_between_is_paid_for_the_last_attempt_only():
     assert env.step("abcd")[1:3] == (1.0, True)
 
 
+def test_a_function_may_grade_with_the_whole_row():
+    rows = [{"prompt": "2 + 2?", "answer": "4", "meta": {"also": ["four"]}}]
+
+    def grade(reply, row):
+        return reply == row["answer"] or reply in row["meta"]["also"]
+
+    for reply, reward in (("four", 1.0), ("4", 1.0), ("five", 0.0)):
+        env = make(rows, grader=grade)
+        env.reset(seed=0)
+        assert env.step(reply)[1] == reward
+
+
 def test_a_function_may_grade_answers_of_any_kind():
     rows = [{"prompt": "Say a word.", "answer": {"letters": 4}}]
     env = make(rows, grader=lambda reply, answer: len(reply) == answer["letters"])
