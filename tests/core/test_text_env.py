@@ -7,7 +7,7 @@ from gymnasium.error import ResetNeeded
 
 from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, win
 from llm_gym.core.text_env import TextEnv
-from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.registry.suite import ENVS
 
 
@@ -56,7 +56,7 @@ class Door(TextEnv):
         return ["in", "out", "wait"]
 
     def potential(self):
-        return -1.0 / (1 + self.progress)
+        return 1.0 - 1.0 / (1 + self.progress)
 
 
 def make(seed=0, **kwargs):
@@ -177,9 +177,17 @@ def test_a_move_beyond_the_limit_is_not_given_to_the_game():
 def test_shaping_is_the_change_of_potential():
     env = make(shaping=True, shaping_gamma=0.5)
     _, reward, *_, info = env.step("wait")
-    assert info["reward_terms"]["shaping"] == pytest.approx(0.5 * -0.5 - -1.0)
-    assert reward == pytest.approx(0.75)
-    assert env.step("in")[4]["reward_terms"]["shaping"] == pytest.approx(0.5), "terminal Φ is 0"
+    assert info["reward_terms"]["shaping"] == pytest.approx(0.5 * 0.5)
+    assert reward == pytest.approx(0.25)
+    assert env.step("in")[4]["reward_terms"]["shaping"] == pytest.approx(-0.5), "terminal Φ is 0"
+
+
+@pytest.mark.parametrize("phi", [-0.1, 1.1, -1e6, float("nan"), float("inf")])
+def test_a_potential_outside_its_range_is_refused(phi):
+    env = Door(shaping=True)
+    env.potential = lambda: phi
+    with pytest.raises(ContractError, match=r"Door\.potential\(\) must be in \[0, 1\], got"):
+        env.reset(seed=0)
 
 
 def test_no_shaping_unless_asked_for():

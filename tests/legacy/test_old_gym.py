@@ -75,7 +75,7 @@ def test_done_is_an_end_unless_gyms_time_limit_cut_it():
 
 
 def test_it_is_played_in_text():
-    env = AsText(as_gym(Walk), rules="system")
+    env = AsText(as_gym(Walk), rules="system", invalid="feedback")
     env.reset(seed=0)
     env.unwrapped.environment.at = 1
     assert env.step("RIGHT")[0] == "2"

@@ -96,6 +96,16 @@ def test_names_may_come_from_the_environment_as_atari_has_them():
 
 
 def test_an_environment_without_a_docstring_has_numbers():
-    Bare = type("Bare", (Corridor,), {"__doc__": None})
+    class Bare(gym.Env):
+        observation_space = action_space = gym.spaces.Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
     text, _ = AsText(Bare()).reset()
     assert text.startswith("You are playing Bare. Your move is a whole number from 0 to 2.")
+
+
+def test_the_docstring_of_a_base_class_will_do():
+    Longer = type("Longer", (Corridor,), {})
+    assert "A corridor with five rooms." in AsText(Longer()).reset()[0]

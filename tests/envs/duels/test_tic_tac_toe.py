@@ -223,12 +223,26 @@ def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
             done = env.step(env.solver_action())[2]
 
 
-def test_the_potential_is_the_gain_in_chance():
+def test_the_potential_is_the_chance_to_win():
     env = TicTacToeEnv(opponent=0.0, begins="player", shaping=True)
     env.reset(seed=0)
-    assert env.potential() == 0.0
+    assert env.potential() == env.oracle_value() > 0.99
     env._own, env._foe = bits("12"), bits("45")
     assert env.potential() == 1.0
+
+
+def test_shaping_pays_no_more_than_the_game():
+    """Moves that paid -3, -20, 24, -192 and 191 when the chance was stretched to begin at 0."""
+    env = TicTacToeEnv(opponent=0.0, begins="player", shaping=True)
+    env.reset(seed=17)
+    terms = []
+    for move in ("2", "7", "8", "1", "6", "3", "4", "5", "9"):
+        *_, terminated, _, info = env.step(move)
+        terms.append(info["reward_terms"]["shaping"])
+        if terminated:
+            break
+    assert max(map(abs, terms)) <= 1.0
+    assert sum(terms) == pytest.approx(0.0)
 
 
 def test_difficulty_is_the_strength_and_never_hopeless():

@@ -202,7 +202,7 @@ def test_the_potential_is_the_share_of_the_way():
     for move in ("go west", "go east", "go north", "go east"):
         env.step(move)
         potentials.append(round(env.potential(), 3))
-    assert potentials == [0.0, -0.333, 0.0, 0.333, 0.667]
+    assert potentials == [0.5, 0.333, 0.5, 0.667, 0.833]
 
 
 def test_names_are_words_of_their_own():

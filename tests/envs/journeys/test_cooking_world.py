@@ -176,11 +176,20 @@ def test_a_meal_that_was_left_somewhere_can_still_be_eaten():
 
 
 def test_running_out_of_turns_loses():
-    env = CookingWorldEnv(ingredients=1, max_turns=4)
+    env = CookingWorldEnv(ingredients=1, max_turns=12)
     env.reset(seed=0)
-    for _ in range(4):
+    for _ in range(12):
         _, _, terminated, truncated, info = env.step("look")
     assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
+
+
+def test_every_house_can_be_won_in_its_turns():
+    env = CookingWorldEnv(max_turns=17)  # less than many houses of these settings take
+    for seed in range(15):
+        env.reset(seed=seed)
+        assert finish(env, "oracle")["success"], seed
+    with pytest.raises(ConfigError, match="max_turns must leave time for the goal, got 6"):
+        CookingWorldEnv(max_turns=6)
 
 
 def sizes():
@@ -294,7 +303,7 @@ def test_the_potential_rises_along_the_walkthrough():
     for move in WALKTHROUGH[:-1]:
         env.step(move)
         potentials.append(env.potential())
-    assert potentials == pytest.approx([at / 10 for at in range(10)])
+    assert potentials == pytest.approx([(10 + at) / 20 for at in range(10)])
 
 
 def test_names_are_words_of_their_own():

@@ -239,7 +239,7 @@ def test_the_potential_grows_towards_the_goal():
     for move in ("right", "down", "down"):
         potentials.append(env.potential())
         env.step(move)
-    assert potentials == [0.0, 0.25, 0.5]
+    assert potentials == [0.5, 0.625, 0.75]
 
 
 def test_shaping_adds_the_same_sum_to_every_episode_on_a_lake():

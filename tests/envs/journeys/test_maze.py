@@ -206,7 +206,7 @@ def test_the_potential_grows_towards_the_exit():
     for move in ("down", "down", "right"):
         potentials.append(env.potential())
         env.step(move)
-    assert potentials == pytest.approx([0, 1 / 6, 2 / 6])
+    assert potentials == pytest.approx([6 / 12, 7 / 12, 8 / 12])
 
 
 def test_difficulty_makes_mazes_larger():

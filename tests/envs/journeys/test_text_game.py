@@ -238,7 +238,7 @@ def test_names_are_in_one_list_only():
         ({"hints": 5}, "hints must be from 0 to 4, got 5"),
         ({"names": 99}, "names must be from 2 to 24, got 99"),
         ({"style": "verse"}, "style must be 'prose' or 'terse', got 'verse'"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+        ({"max_turns": 0}, "max_turns must be at least 2, got 0"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(kwargs, message):
@@ -315,3 +315,22 @@ def test_the_easy_observation_is_a_few_words():
         obs, _ = env.reset(seed=seed)
         longest = max(longest, len(obs.split()))
     assert longest <= 32
+
+
+def test_every_world_can_be_won_in_its_turns():
+    """Settings under which the oracle promised success and lost seed 91."""
+    env = TextGameEnv(rooms=24, quest_length=2, locks=0, max_turns=5)
+    for seed in (91, *range(20)):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            _, _, done, _, info = env.step(env.oracle_action())
+        assert info["success"], seed
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rooms": 24, "quest_length": 2, "locks": 0, "max_turns": 2}, {"max_turns": 7}]
+)
+def test_settings_that_cannot_be_won_are_refused(settings):
+    with pytest.raises(ConfigError, match=r"max_turns must leave time .* are always enough"):
+        TextGameEnv(**settings)

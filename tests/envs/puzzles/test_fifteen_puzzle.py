@@ -227,13 +227,13 @@ def test_the_solver_wins_from_the_text_alone_even_when_it_is_disturbed(settings)
         assert info["success"]
 
 
-def test_the_potential_is_the_share_of_the_distance_covered():
+def test_the_potential_is_the_progress():
     env = on([1, 2, 3, 4, 5, 6, 0, 7, 8])
     env._start = bytes([1, 2, 3, 4, 5, 6, 0, 7, 8])
     assert distance(env._start, 3) == 2
-    assert env.potential() == 0.0
-    env.step("left")
     assert env.potential() == 0.5
+    env.step("left")
+    assert env.potential() == 0.75
     env.step("left")
     assert env.potential() == 1.0
 

@@ -253,13 +253,24 @@ def test_a_restored_or_pickled_episode_has_a_board_of_its_own():
     assert (env.step("up"), env.step("left")) == first
 
 
-def test_the_potential_is_the_share_of_the_pushes_done():
+def test_the_potential_is_the_progress_of_the_boxes():
     env = on("#######", "#PX..O#", "#.....#", "#.....#", "#######", "#######", "#######")
-    assert env.potential() == 0.0
-    env.step("right")
-    assert env.potential() == pytest.approx(1 / 3)
+    assert env.potential() == 0.5
     env.step("right")
     assert env.potential() == pytest.approx(2 / 3)
+    env.step("right")
+    assert env.potential() == pytest.approx(5 / 6)
+
+
+def test_a_box_in_a_dead_end_has_no_potential_and_costs_no_more_than_that():
+    rows = ("#######", "#.X.PO#", "#.....#", "#.....#", "#######", "#######", "#######")
+    env = on(*rows, shaping=True)
+    env._base_phi, env._base_phi_start = 0.0, env.potential()
+    terms = []
+    for move in ("left", "left"):
+        terms.append(env.step(move)[4]["reward_terms"]["shaping"])
+    assert env.potential() == 0.0, "in the corner"
+    assert min(terms) >= -0.5
 
 
 def test_a_level_is_the_instance_wherever_the_player_has_gone():

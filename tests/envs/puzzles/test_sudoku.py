@@ -285,7 +285,7 @@ def test_no_puzzle_is_in_two_splits():
 
 def test_difficulty_takes_clues_away_and_enlarges_the_grid():
     clues = [SudokuEnv(difficulty=level).clues for level in (0.0, 0.2, 0.25, 0.6, 1.0)]
-    assert clues == [12, 7, 64, 46, 26]
+    assert clues == [7, 5, 48, 38, 26]
     assert [SudokuEnv(difficulty=level).size for level in (0.2, 0.25)] == [4, 9]
 
 

@@ -17,6 +17,7 @@ def started(*rows, **kwargs):
     env = TowerOfHanoiEnv(disks=disks, pegs=len(rows), **{"max_turns": 200, **kwargs})
     env.reset(seed=0)
     env._rows = list(rows)
+    env._goal, env._aim = len(rows) - 1, f"Goal: peg {rows[-1][0]}. Turns left: "
     return env
 
 
@@ -24,34 +25,39 @@ def pegs(observation):
     return observation.split("\n\n")[-1].splitlines()[:-1]
 
 
-def test_the_tower_begins_on_the_first_peg():
-    obs, _ = TowerOfHanoiEnv(disks=3, max_turns=10).reset(seed=0)
-    assert obs.endswith("\n\nA: 3 2 1\nB:\nC:\nTurns left: 10.")
+def test_the_tower_begins_on_any_peg_and_belongs_on_any_other():
+    env, seen = TowerOfHanoiEnv(disks=3, max_turns=10), set()
+    for seed in range(60):
+        obs, _ = env.reset(seed=seed)
+        *rows, last = obs.split("\n\n")[1].splitlines()
+        start = next(row[0] for row in rows if row[1:] == ": 3 2 1")
+        goal = last.removeprefix("Goal: peg ")[0]
+        assert last == f"Goal: peg {goal}. Turns left: 10."
+        seen.add((start, goal))
+    assert seen == {(a, b) for a in "ABC" for b in "ABC" if a != b}
 
 
 def test_a_move_takes_the_top_disk_to_the_other_peg():
-    env = TowerOfHanoiEnv(disks=3, max_turns=10)
-    env.reset(seed=0)
+    env = started("A: 3 2 1", "B:", "C:", max_turns=10)
     obs, reward, terminated, _, info = env.step("A C")
-    assert obs == "A: 3 2\nB:\nC: 1\nTurns left: 9."
+    assert obs == "A: 3 2\nB:\nC: 1\nGoal: peg C. Turns left: 9."
     assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
 
 
-def test_the_tower_on_the_last_peg_wins():
+def test_the_tower_on_the_goal_wins():
     env = started("A: 1", "B:", "C: 3 2")
     _, reward, terminated, truncated, info = env.step("A C")
     assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
 
 
-def test_the_tower_on_a_middle_peg_does_not_win():
+def test_the_tower_on_another_peg_does_not_win():
     env = started("A: 1", "B: 3 2", "C:")
     _, reward, terminated, _, _ = env.step("A B")
     assert (reward, terminated) == (0.0, False)
 
 
 def test_running_out_of_turns_loses_and_does_not_truncate():
-    env = TowerOfHanoiEnv(disks=1, max_turns=1)
-    env.reset(seed=0)
+    env = started("A: 1", "B:", "C:", max_turns=1)
     _, reward, terminated, truncated, info = env.step("A B")
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
 
@@ -70,7 +76,7 @@ def test_a_move_against_the_rules_says_why_costs_a_turn_and_moves_nothing(move, 
     env = started("A: 3 2", "B:", "C: 1", max_turns=9)
     obs, _, _, _, info = env.step(move)
     assert obs.startswith(why)
-    assert obs.endswith("\nA: 3 2\nB:\nC: 1\nTurns left: 8.")
+    assert obs.endswith("\nA: 3 2\nB:\nC: 1\nGoal: peg C. Turns left: 8.")
     assert not info["valid_action"]
 
 
@@ -92,7 +98,7 @@ def test_anything_else_is_no_transfer(move):
 def test_the_rules_take_their_numbers_from_the_settings():
     rules, _ = TowerOfHanoiEnv(disks=5, pegs=4, max_turns=77).reset(seed=0)
     assert "There are 4 pegs, A, B, C and D, and 5 disks" in rules
-    assert "Bring all disks to peg D." in rules
+    assert "Bring all disks to the peg that I name as the goal." in rules
     assert "You have 77 turns." in rules
 
 
@@ -137,20 +143,20 @@ def test_scattered_disks_begin_anywhere_but_solved():
     for seed in range(200):
         obs, _ = env.reset(seed=seed)
         rows = pegs(obs)
-        assert rows[2] != "C: 2 1"
+        assert rows[env._goal][2:] != " 2 1"
         assert all("1 2" not in row for row in rows)
-        starts.add(tuple(rows))
-    assert len(starts) == 3**2 - 1
+        starts.add((*rows, env._goal))
+    assert len(starts) == 3 * (3**2 - 1)
 
 
-def test_the_potential_is_the_share_of_the_shortest_way():
+def test_the_potential_is_the_progress_along_the_shortest_way():
     env = TowerOfHanoiEnv(disks=3, max_turns=10)
     env.reset(seed=0)
     potentials = []
     for _ in range(7):
         potentials.append(env.potential())
         env.step(env.oracle_action())
-    assert potentials == pytest.approx([done / 7 for done in range(7)])
+    assert potentials == pytest.approx([(7 + done) / 14 for done in range(7)])
     assert env.potential() == 1.0
 
 

@@ -262,5 +262,15 @@ class CountdownEnv(TextEnv):
 def _best_move(numbers: tuple[int, ...], target: int, use_all: bool, stepwise: bool) -> str:
     tree = search(numbers, target, use_all)
     if tree is None:  # out of reach by an earlier step
-        return f"{numbers[0]} + {numbers[1]}"
-    return write(first_step(tree) if stepwise else tree)
+        return _as_listed(f"{numbers[0]} + {numbers[1]}")
+    return _as_listed(write(first_step(tree))) if stepwise else write(tree)
+
+
+def _as_listed(step: str) -> str:
+    """Return a step as ``legal_moves`` lists it: the larger number first where both ways do.
+
+    >>> _as_listed("4 * 9"), _as_listed("4 - 9")
+    ('9 * 4', '4 - 9')
+    """
+    first, sign, second = step.split(" ")
+    return f"{second} {sign} {first}" if sign in "+*" and int(first) < int(second) else step
