@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm lint types demo smoke golden scores bench bench-demo bench-gpu clean
+.PHONY: help test test-slow test-all test-vllm test-packages lint types demo smoke golden scores bench bench-demo bench-gpu clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -45,6 +45,18 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 
 test-vllm: $(VLLM)/.installed  ## Install vLLM for the CPU into a venv of its own, and test with it.
 	$(VLLM)/bin/python -m pytest -q -W ignore tests/agents/vllm
+
+# Environments of other packages; without torch, which none of the tests needs.
+PACKAGES ?= .venv-packages
+$(PACKAGES)/.installed:
+	$(PYTHON) -m venv $(PACKAGES)
+	$(PACKAGES)/bin/python -m pip install -q -e . pytest highway-env gym-anytrading \
+	    flappy-bird-gymnasium ale-py mo-gymnasium popgym minigrid minihack "gymnasium[box2d]"
+	touch $@
+
+test-packages: $(PACKAGES)/.installed  ## Install environments of others into a venv of its own, and play them.
+	SDL_VIDEODRIVER=dummy $(PACKAGES)/bin/python -m pytest -q tests/as_text/test_packages.py
+	$(PACKAGES)/bin/python benchmarks/as_text_gallery.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

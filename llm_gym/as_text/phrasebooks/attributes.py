@@ -52,6 +52,8 @@ def _names(found: Any, count: int) -> list[str] | None:
         if all(isinstance(name, str) for name in found):  # from name to number
             found = {number: name for name, number in found.items() if isinstance(number, int)}
         found = [found[at] for at in range(count)] if {*found} == {*range(count)} else None
+    if isinstance(found, (tuple, list)) and all(isinstance(each, Enum) for each in found):
+        found = [each.name for each in found]
     if not isinstance(found, Sequence) or not all(isinstance(name, str) for name in found):
         return None
     names = [" ".join(name.replace("_", " ").lower().split()) for name in found]
