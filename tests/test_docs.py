@@ -77,11 +77,12 @@ def test_the_picture_finds_lazy_imports_and_those_for_types_and_leaves_out_none_
     assert not any("errors" in arrow or arrow[0] == arrow[1] for arrow in found)
 
 
-def test_no_room_of_the_trainer_turns_back():
-    order = list(draw_architecture.rooms("llm_gym_agents"))
-    found = draw_architecture.arrows("llm_gym_agents")
+@pytest.mark.parametrize("package", draw_architecture.HOMES)
+def test_every_arrow_of_the_picture_points_up(package):
+    order = list(draw_architecture.rooms(package))
+    found = draw_architecture.arrows(package)
     back = [f"{a} imports {b}" for a, b in found if order.index(a) < order.index(b)]
-    assert back == []
+    assert back == [], "put the rooms of docs/draw_architecture.py in the order of test_imports.py"
 
 
 def test_the_first_screen_has_a_loop_of_six_lines_and_the_two_commands():
