@@ -166,7 +166,7 @@ def peak(kind: str) -> dict[str, float]:
     """Return the MiB that one update adds at its peak, in this process, and its seconds."""
     hidden, layers, vocabulary, episodes, *shape = MEMORY_MODEL
     if kind == "full_logits":
-        head.CHUNK_ELEMENTS = 2**60
+        head.CHUNK_BYTES["cpu"] = 2**62
     data, ppo = batch(vocabulary, episodes, *shape), build(hidden, layers, vocabulary, episodes)
     ppo.config.mini_batch_size = episodes
     ppo.config.ppo_epochs = 1

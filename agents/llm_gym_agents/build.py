@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -29,8 +30,11 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.memory_plan import Plan, Shape, engine_share, plan
+from llm_gym_agents.learn.optimizer import BYTES_OF_STATE
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.lm.packed_attention import read_again
+from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -38,6 +42,8 @@ from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
 
 TINY = "tiny"
+MOST_CACHED = 1 << 19
+"""Tokens whose keys and values an engine is given room for, if the model allows as many."""
 
 
 def build_lm(
@@ -68,19 +74,72 @@ def language_model(
     elif tokenizer is None:
         raise ConfigError("a model that is passed in needs its tokenizer as well")
     else:
-        lm = prepare_lm(config, model)
+        lm = prepare_lm(config, _placed(config, model))
     check_tokenizer(lm, tokenizer)
     return lm, tokenizer
+
+
+def _placed(config: ConfigStore, model: PreTrainedModel) -> PreTrainedModel:
+    """Return a model that was passed in, where the config wants it and in its precision.
+
+    ``auto`` and float32 are what nobody has to ask for: they move it to a GPU that is there, and
+    leave its precision alone.
+    """
+    settings = config.model
+    model.to(device=_device(settings.device))  # type: ignore[call-arg]
+    if settings.dtype != "float32":
+        model.to(dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
+    return model
 
 
 def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
     settings = config.model
     trust = settings.trust_remote_code
+    if torch.device(_device(settings.device)).type == "cuda":
+        own = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        run_plan(config, own).check(_total_memory(settings.device))
     lm = load_model(
         path, dtype=settings.dtype, device=_device(settings.device), trust_remote_code=trust
     )
     return lm, load_tokenizer(path, trust_remote_code=trust)
+
+
+def run_plan(config: ConfigStore, own: Any) -> Plan:
+    """Return what a run takes of a card; ``own`` is the config of its model."""
+    settings, inference = config.model, config.inference
+    served = inference.backend == "vllm"
+    longest = inference.engine.get("max_model_len") or own.max_position_embeddings
+    rows = min(inference.num_envs, config.training.batch_size)
+    device = torch.device("cuda")
+    narrow = compute_dtype(settings.compute_dtype, settings.dtype, device) != torch.float32
+    return plan(
+        Shape.of(own),
+        micro_batch_tokens=config.training.micro_batch_tokens,
+        lora_rank=settings.lora_rank,
+        kept_bytes=4 if settings.dtype == "float32" else 2,
+        optimizer_bytes=BYTES_OF_STATE[config.training.optimizer],
+        checkpointing=settings.gradient_checkpointing,
+        has_reference=config.training.use_kl_in_reward or config.training.use_kl_in_loss,
+        engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
+        engine_bytes=2 if narrow else 4,
+        engine_sleeps=bool(inference.engine.get("sleeps", True)),
+    )
+
+
+def _total_memory(device: str) -> int:
+    where = torch.device(_device(device))
+    found: int = torch.cuda.get_device_properties(where).total_memory
+    return found
+
+
+def _shared_card(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
+    """Return how vLLM shares the trainer's card, unless the config says how."""
+    if config.inference.backend != "vllm" or lm.device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(lm.device)
+    share = engine_share(run_plan(config, lm.config), used=total - free, total=total)
+    return {"gpu_memory_utilization": share, "sleeps": True}
 
 
 def _device(wanted: str) -> str:
@@ -100,7 +159,7 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
             gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": read_again}
         )
         lm.enable_input_require_grads()
-    lm.train()
+    without_dropout(lm)
     return lm
 
 
@@ -126,6 +185,7 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
     adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)  # type: ignore[assignment]
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_("lora_" in name)
+    keep_trained_in_float32(adapted)
     return adapted
 
 
@@ -178,15 +238,16 @@ def build_engine(
         # The rest is the model section's to say: this engine has the trainer's own model.
         check_settings(backend, own, known=("max_rows", "prefix_cache"))
         return TransformersEngine(lm, tokenizer=tokenizer, **own)
+    computed = compute_dtype(config.model.compute_dtype, config.model.dtype, lm.device)
     common = {
-        "dtype": config.model.dtype,
+        "dtype": str(computed).removeprefix("torch."),
         "tensor_parallel_size": config.model.tensor_parallel_size,
         "trust_remote_code": config.model.trust_remote_code,
     }
     # What is served first does not matter, only its shape: the trainer's weights are pushed.
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         save_lm(Path(folder), lm, tokenizer)
-        return load_engine(folder, backend, common | own)[0]
+        return load_engine(folder, backend, common | _shared_card(config, lm) | own)[0]
 
 
 def build_sampler(

@@ -52,6 +52,8 @@ from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.tasks import greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
+from llm_gym_agents.run.device_watch import DeviceWatch
+from llm_gym_agents.run.stop_signal import Stopped, StopSignal
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 
@@ -119,6 +121,9 @@ class PPOTrainer:
         self.success: float | None = None
         """Held-out success of the present weights; None if they were not evaluated."""
         self.metrics_history: list[dict[str, float]] = []
+        self.stopped = False
+        """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
+        self._stop = StopSignal()
         self.folder = Path(config.checkpoint.output_dir)
         self.checkpoints = Checkpoints(
             self.folder / "checkpoints",
@@ -147,13 +152,18 @@ class PPOTrainer:
         self.config.check()
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
-        with self._open_log() as log, closing(self.recorder):
+        with self._open_log() as log, closing(self.recorder), StopSignal() as self._stop:
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
             self.metrics_history = [self._named(row) for row in log.rows]
             while self.iteration < self.schedule.iterations and not self._is_enough():
-                row = self._iterate()
+                before = rng_state()
+                try:
+                    row = self._iterate()
+                except Stopped:
+                    self._save(before)
+                    break
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now()
                 self.iteration += 1
@@ -163,18 +173,29 @@ class PPOTrainer:
                 self.metrics_history.append(self._named(log.rows[-1]))
                 for callback in self.callbacks:
                     callback(self, row)
-                if self._is_enough() or self._is_due():
-                    lm, tokenizer = self.learner.lm, self.tokenizer
-                    self.checkpoints.save(self._state(), lm=lm, tokenizer=tokenizer)
+                if self._stop.asked or self._is_enough() or self._is_due():
+                    self._save()
+                if self._stop.asked:
+                    break
+            self.stopped = self._stop.asked
         return self.metrics_history
+
+    def _save(self, rng: Part | None = None) -> None:
+        """Write a checkpoint, with the generators as they were before an iteration broken off."""
+        state = self._state()
+        state.parts["rng"] = rng or state.parts["rng"]
+        self.checkpoints.save(state, lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def _iterate(self) -> dict[str, float]:
         """Play, learn, publish; return what is to be known about it."""
         start = time.perf_counter()
+        watch = DeviceWatch(self.learner.device)
         self.publisher.publish_if_outdated()
         # Named before they are played, so neither speed nor failures decide what is learned from.
         tasks = self.schedule.tasks(self.iteration, self.curriculum.difficulty)
-        rollout = self.sampler.play(tasks, self.publisher.version)
+        with self._stop.may_stop_at_once():
+            everything = self.sampler.play(tasks, self.publisher.version)
+        rollout = everything.without_failed()
         if not rollout.episodes:
             raise ConfigError(
                 f"no episode of iteration {self.iteration} could be played: "
@@ -183,7 +204,7 @@ class PPOTrainer:
         greedy_E = self._greedy_scores(rollout)
         # Settled before anything is packed: no tensor ever holds a reward that is not final.
         rewards = self._settle_rewards(rollout.episodes)
-        data = assemble(rollout)
+        data = assemble(rollout.ending_after(self._turn_limit()))
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
         try:
@@ -192,21 +213,33 @@ class PPOTrainer:
         except NotFiniteError as error:
             place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
             raise error.saved(place) from error
+        updated = time.perf_counter()
         published = self.publisher.publish(self.iteration + 1)
         if self.recorder.is_due(self.iteration + 1):
             self.recorder.record(self.iteration + 1, rollout, self.learner.trained())
         end = time.perf_counter()
         self.elapsed_s += end - start
         row = episode_metrics(rollout) | rewards | learned | published
+        row["episode/failed"] = 1.0 - len(rollout.episodes) / len(everything.episodes)
+        row |= watch.metrics(self.learner.model, data, learned, updated - played)
         if self.config.environment.curriculum:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
         return row | {
             "time/collect_s": played - start,
             "time/update_s": end - played,
+            "time/collect_tokens_per_s": data.tokens / (played - start),
+            "time/update_tokens_per_s": data.ids_S.numel() / (updated - played),
             metrics.TOKENS_PER_SECOND: data.tokens / (end - start),
             metrics.ELAPSED: self.elapsed_s,
         }
+
+    def _turn_limit(self) -> int | None:
+        """Return after how many turns our own settings end an episode, if they do."""
+        settings = self.config.inference
+        if settings.turn_limit_is_cut:
+            return None
+        return settings.max_turns if settings.multi_turn else 1
 
     def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
         """Play every start once more, greedily, if the estimator compares with that."""
@@ -219,8 +252,16 @@ class PPOTrainer:
         return torch.tensor([score[episode.seed] for episode in rollout.episodes])
 
     def _settle_rewards(self, episodes: list[Trajectory]) -> dict[str, float]:
-        mode = self.config.training.reward_mode
-        return settle_rewards(self.reward_fn, episodes, self.environment, mode=mode)
+        settings = self.config.training
+        return settle_rewards(
+            self.reward_fn,
+            episodes,
+            self.environment,
+            mode=settings.reward_mode,
+            timeout=settings.reward_timeout,
+            retries=settings.reward_retries,
+            concurrency=settings.reward_concurrency,
+        )
 
     # --- evaluation ----------------------------------------------------------------------
 

@@ -25,7 +25,12 @@ from llm_gym_agents.algo.losses.kl import (
     kl_in_rewards,
 )
 from llm_gym_agents.algo.losses.kl_control import KLController, KLControllerState
-from llm_gym_agents.algo.losses.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.losses.mismatch import (
+    IMPORTANCE_CAP,
+    check_numbers,
+    importance_weights,
+    mismatch_metrics,
+)
 from llm_gym_agents.algo.losses.objective import TokenObjective
 from llm_gym_agents.algo.losses.policy_loss import (
     POLICY_LOSSES,
@@ -82,6 +87,7 @@ __all__ = [
     "TokenStream",
     "aggregate_loss",
     "apply_kl_penalty",
+    "check_numbers",
     "compute_advantage",
     "compute_gae_advantage_return",
     "compute_grpo_advantage",

@@ -3,6 +3,8 @@
 A stream holds its episodes (or turns) one after another, so a list of lengths says where each
 begins and no padding exists. A run of length 0 is allowed: its sum and mean are 0.
 
+Lengths may be on the CPU while values are on a GPU, which is then not waited for.
+
 Shapes: T tokens, E runs, episodes or turns. ``values_E`` has shape ``[E]``.
 """
 
@@ -37,7 +39,7 @@ def segment_sum(values_T: Tensor, lengths_E: Tensor) -> Tensor:
     tensor([3., 0., 4.])
     """
     zeros_E = values_T.new_zeros(lengths_E.shape)
-    return zeros_E.index_add(0, segment_ids(lengths_E), values_T)
+    return zeros_E.index_add(0, segment_ids(lengths_E).to(values_T.device), values_T)
 
 
 def segment_mean(values_T: Tensor, lengths_E: Tensor) -> Tensor:
@@ -46,7 +48,7 @@ def segment_mean(values_T: Tensor, lengths_E: Tensor) -> Tensor:
     >>> segment_mean(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([2, 0, 1]))
     tensor([1.5000, 0.0000, 4.0000])
     """
-    return segment_sum(values_T, lengths_E) / lengths_E.clamp(min=1)
+    return segment_sum(values_T, lengths_E) / lengths_E.clamp(min=1).to(values_T.device)
 
 
 def spread(values_E: Tensor, lengths_E: Tensor) -> Tensor:
@@ -55,4 +57,6 @@ def spread(values_E: Tensor, lengths_E: Tensor) -> Tensor:
     >>> spread(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([2, 0, 1]))
     tensor([5., 5., 7.])
     """
-    return values_E.repeat_interleave(lengths_E)
+    if lengths_E.device == values_E.device:
+        return values_E.repeat_interleave(lengths_E)
+    return values_E[segment_ids(lengths_E).to(values_E.device)]

@@ -13,7 +13,6 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from llm_gym.core.outcome import TERMINAL
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.segments import spread
@@ -47,7 +46,8 @@ def assemble(rollout: Rollout) -> RolloutData:
         **_of_turns(rollout.turns, episodes),
         lengths_E=whole_numbers(lengths),
         sequences_E=whole_numbers(sequences),
-        terminated_E=torch.tensor([e.stop_reason in TERMINAL for e in episodes], dtype=torch.bool),
+        # What the rules ended has no closing, and neither has what our own limits ended.
+        terminated_E=torch.tensor([each is None for each in rollout.closings], dtype=torch.bool),
         bootstrap_E=whole_numbers(bootstraps),
         group_E=whole_numbers(int(episode.group or 0) for episode in episodes),
         episode_E=whole_numbers(int(episode.episode_id or 0) for episode in episodes),

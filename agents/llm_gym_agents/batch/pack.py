@@ -1,4 +1,4 @@
-"""Cutting a batch of episodes into micro-batches of whole episodes, without padding.
+"""Cutting a batch of episodes into micro-batches, without padding and all on the CPU.
 
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, E episodes of the batch, M of them
 in a pack.
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
@@ -22,15 +23,31 @@ class Pack(NamedTuple):
 
     ids_S: Tensor
     sequence_lengths_Q: Tensor
+    """Stays on the CPU: nobody has to wait for a GPU to know how long something is."""
     position_T: Tensor
     token_T: Tensor
     bootstrap_M: Tensor
     lengths_M: Tensor
-    """Sampled tokens of each episode."""
+    """Sampled tokens of each episode that are in this pack; on the CPU, too."""
     index_T: Tensor
     """Which tokens of the whole batch these are."""
     episodes_M: Tensor
     """Which episodes of the whole batch these are."""
+
+    def to(self, device: torch.device) -> Pack:
+        """Return the pack with what a model reads on ``device``."""
+        read = ("ids_S", "position_T", "token_T")
+        there = {name: getattr(self, name).to(device, non_blocking=True) for name in read}
+        return self._replace(**there)
+
+
+class _Piece(NamedTuple):
+    """An episode, or sequences of one that is too long to be read at once."""
+
+    episode: int
+    first: int
+    """Sequence of the whole batch."""
+    sequences: int
 
 
 class Packer:
@@ -41,51 +58,107 @@ class Packer:
         self.data = data
         self.ids_E = segment_sum(data.sequence_lengths_Q, data.sequences_E)
         """Ids that the model reads for each episode."""
-        self._first_id_E = segment_starts(self.ids_E)
+        ends_Q = data.sequence_lengths_Q.cumsum(0)
+        home_T = torch.searchsorted(ends_Q, data.position_T, right=True)
+        tokens_Q = torch.bincount(home_T, minlength=len(ends_Q))
+        self._ids_before, self._tokens_before = (
+            F.pad(each.cumsum(0), (1, 0)) for each in (data.sequence_lengths_Q, tokens_Q)
+        )
         self._first_sequence_E = segment_starts(data.sequences_E)
-        self._first_token_E = segment_starts(data.lengths_E)
 
     def take(self, episodes_M: Tensor) -> Pack:
         """Return the pack of these episodes, in this order."""
-        data, ids_M = self.data, self.ids_E[episodes_M]
-        lengths_M = data.lengths_E[episodes_M]
-        index_T = _runs(self._first_token_E[episodes_M], lengths_M)
-        moved_M = segment_starts(ids_M) - self._first_id_E[episodes_M]
+        return self._take([self._whole(episode) for episode in episodes_M.tolist()])
+
+    def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
+        """Return packs of at most ``budget`` ids, of about the same size.
+
+        An episode with more ids than that is read in several packs, sequence by sequence; with
+        ``whole``, or where one sequence alone is too long, it is refused.
+        """
+        if budget < 1:
+            raise ConfigError(f"a token budget must be at least 1, got {budget}")
+        pieces = [piece for each in episodes for piece in self._pieces(each, budget, whole)]
+        costs = [self._cost(piece) for piece in pieces]
+        packs = _dealt(costs, budget)
+        # As many packs, but none of them nearly empty: the smallest budget that still does it.
+        low, high = max(costs, default=1), budget
+        while low < high:
+            middle = (low + high) // 2
+            if len(_dealt(costs, middle)) > len(packs):
+                low = middle + 1
+            else:
+                high = middle
+        return [self._take([pieces[at] for at in pack]) for pack in _dealt(costs, high)]
+
+    def _whole(self, episode: int) -> _Piece:
+        first, count = self._first_sequence_E[episode], self.data.sequences_E[episode]
+        return _Piece(episode, int(first), int(count))
+
+    def _cost(self, piece: _Piece) -> int:
+        first, last = piece.first, piece.first + piece.sequences
+        return int(self._ids_before[last] - self._ids_before[first])
+
+    def _pieces(self, episode: int, budget: int, whole: bool) -> list[_Piece]:
+        piece = self._whole(episode)
+        if self._cost(piece) <= budget:
+            return [piece]
+        alone = [_Piece(episode, piece.first + at, 1) for at in range(piece.sequences)]
+        costs = [self._cost(each) for each in alone]
+        longest = sum(costs) if whole else max(costs)
+        if longest > budget:
+            what = "an episode" if whole else "a sequence"
+            raise ConfigError(
+                f"{what} must fit into training.micro_batch_tokens={budget}, got one of {longest} "
+                f"tokens; raise it to {longest}, or make episodes shorter"
+            )
+        return [_Piece(episode, piece.first + run[0], len(run)) for run in _dealt(costs, budget)]
+
+    def _take(self, pieces: Sequence[_Piece]) -> Pack:
+        data = self.data
+        episodes_M = torch.tensor([piece.episode for piece in pieces])
+        first_M = torch.tensor([piece.first for piece in pieces])
+        count_M = torch.tensor([piece.sequences for piece in pieces])
+        id_M, token_M = self._ids_before[first_M], self._tokens_before[first_M]
+        ids_M = self._ids_before[first_M + count_M] - id_M
+        lengths_M = self._tokens_before[first_M + count_M] - token_M
+        index_T = runs(token_M, lengths_M)
+        moved_M = segment_starts(ids_M) - id_M
         bootstrap_M = data.bootstrap_E[episodes_M]
+        inside_M = (bootstrap_M >= id_M) & (bootstrap_M < id_M + ids_M)
         return Pack(
-            ids_S=data.ids_S[_runs(self._first_id_E[episodes_M], ids_M)],
-            sequence_lengths_Q=data.sequence_lengths_Q[
-                _runs(self._first_sequence_E[episodes_M], data.sequences_E[episodes_M])
-            ],
+            ids_S=data.ids_S[runs(id_M, ids_M)],
+            sequence_lengths_Q=data.sequence_lengths_Q[runs(first_M, count_M)],
             position_T=data.position_T[index_T] + spread(moved_M, lengths_M),
             token_T=data.token_T[index_T],
-            bootstrap_M=torch.where(bootstrap_M == NO_POSITION, NO_POSITION, bootstrap_M + moved_M),
+            bootstrap_M=torch.where(inside_M, bootstrap_M + moved_M, NO_POSITION),
             lengths_M=lengths_M,
             index_T=index_T,
             episodes_M=episodes_M,
         )
 
-    def within(self, episodes: Sequence[int], budget: int) -> list[Pack]:
-        """Return packs of at most ``budget`` ids, or of one episode that has more by itself."""
-        if budget < 1:
-            raise ConfigError(f"a token budget must be at least 1, got {budget}")
-        costs = self.ids_E.tolist()
-        packs: list[list[int]] = []
-        room = 0
-        for episode in episodes:
-            if not packs or costs[episode] > room:
-                packs.append([])
-                room = budget
-            packs[-1].append(episode)
-            room -= costs[episode]
-        device = self.data.ids_S.device
-        return [self.take(torch.tensor(pack, device=device)) for pack in packs]
+
+def _dealt(costs: Sequence[int], budget: int) -> list[list[int]]:
+    """Return runs of items whose costs are at most ``budget`` together.
+
+    >>> _dealt([3, 3, 3, 1], 6)
+    [[0, 1], [2, 3]]
+    """
+    runs: list[list[int]] = []
+    room = 0
+    for at, cost in enumerate(costs):
+        if not runs or cost > room:
+            runs.append([])
+            room = budget
+        runs[-1].append(at)
+        room -= cost
+    return runs
 
 
-def _runs(starts_M: Tensor, lengths_M: Tensor) -> Tensor:
+def runs(starts_M: Tensor, lengths_M: Tensor) -> Tensor:
     """Return the indices of runs that begin at ``starts_M``, one run after another.
 
-    >>> _runs(torch.tensor([5, 0]), torch.tensor([2, 3]))
+    >>> runs(torch.tensor([5, 0]), torch.tensor([2, 3]))
     tensor([5, 6, 0, 1, 2])
     """
     offset_T = spread(starts_M - segment_starts(lengths_M), lengths_M)

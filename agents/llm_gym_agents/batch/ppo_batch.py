@@ -23,10 +23,13 @@ class PPOBatch(TensorClass):
     """Sampled tokens of each episode, ``[M]``."""
     loss_weight: Tensor
     """Share of each token in the loss of the whole optimizer step, ``[T]``."""
-    old_log_prob: Tensor
-    """Log-prob of each token before the update, by the trainer's own pass, ``[T]``."""
     advantage: Tensor
     """``[T, 1]``, like values and their targets."""
+    old_log_prob: Tensor | None = None
+    """Log-prob of each token before the update, by the trainer's own pass, ``[T]``; None where
+    this very pass is the first."""
+    sampler_log_prob: Tensor | None = None
+    """What the engine said, where this pass is the first."""
     value: Tensor | None = None
     """From before the update, ``[T, 1]``."""
     value_target: Tensor | None = None

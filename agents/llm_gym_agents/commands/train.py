@@ -108,6 +108,9 @@ def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
             done = 0 if latest is None else int(latest.name.rpartition("-")[2])
             progress.start(settings.num_epochs * settings.num_iters_per_epoch, done)
             trainer.fit()
+        if trainer.stopped:
+            _say(console, f"told to stop; go on with: llm-gym resume {trainer.folder}")
+            return 0
         after = trainer.evaluate(records=str(trainer.folder / "episodes/after.jsonl"))
     except KeyboardInterrupt:
         if trainer.checkpoints.latest() is not None:

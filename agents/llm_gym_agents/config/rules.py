@@ -64,14 +64,19 @@ def _schedule(config: Settings) -> Iterator[str]:
 
 def _losses(config: Settings) -> Iterator[str]:
     training = config.training
-    widest = max(training.clip_ratio, training.clip_ratio_high or 0.0)
-    # A clip ratio that nobody changed is PPO's; another loss then takes its own.
-    chosen = {"clip_ratio", "clip_ratio_high"} & config.diff().get("training", {}).keys()
-    if training.policy_loss == "gspo" and chosen and widest > _WIDEST_GSPO_CLIP:
+    widest = max(training.clip_ratio or 0.0, training.clip_ratio_high or 0.0)
+    if training.policy_loss == "gspo" and widest > _WIDEST_GSPO_CLIP:
         yield (
             f"training.clip_ratio must be at most {_WIDEST_GSPO_CLIP} for the policy loss 'gspo', "
             f"whose ratio is a mean over an episode, got {widest}; its authors use 0.0003 with a "
             "clip_ratio_high of 0.0004"
+        )
+    steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
+    if training.policy_loss == "gpg" and steps > 1:
+        yield (
+            "training.ppo_epochs must be 1 and training.mini_batch_size the batch_size of "
+            f"{training.batch_size} for the policy loss 'gpg', which limits no step, got "
+            f"{training.ppo_epochs} and {training.mini_batch_size}"
         )
     aggregation = training.loss_agg or get_policy_loss(training.policy_loss).aggregation
     unbounded = config.inference.multi_turn and config.inference.max_turns is None
@@ -96,6 +101,13 @@ def _play(config: Settings) -> Iterator[str]:
             f"inference.temperature must be at least {MIN_TEMPERATURE} to train, got "
             f"{temperature}; greedy play has nothing to learn from"
         )
+    filters = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
+    for name, off in filters.items():
+        if (value := getattr(config.inference, name)) != off:
+            yield (
+                f"inference.{name} must be {off} to train, got {value}: tokens that are filtered "
+                "out have no log-prob that the trainer could compute; filter when you evaluate"
+            )
     environment = config.environment
     if environment.workers > config.inference.num_envs:
         yield (

@@ -33,7 +33,11 @@ class ModelConfig(Section, section="model"):
     local_path: Text | None = None
     """Folder to load the model from instead."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Precision of the weights."""
+    """Precision that weights are kept in; those that are trained are always kept in float32."""
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the arithmetic; auto is bfloat16 on a GPU and float32 on a CPU."""
+    head: Literal["auto", "chunked", "liger", "cut"] = "auto"
+    """What computes log-probs: plain torch, Liger or cut-cross-entropy; auto measures on a GPU."""
     device: Device = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
     tensor_parallel_size: Count = 1
@@ -78,9 +82,12 @@ class InferenceConfig(Section, section="inference"):
     system_prompt: str | None = None
     """Told to the model instead of what the environment says; "" tells nothing."""
     multi_turn: bool = True
-    """Play episodes to their ends; False cuts them after one reply."""
+    """Play episodes to their ends; False ends them after one reply."""
     max_turns: Count | None = None
-    """Replies after which an episode is cut; None leaves it to the environment."""
+    """Replies after which an episode is over; None leaves it to the environment."""
+    turn_limit_is_cut: bool = False
+    """Whether max_turns, and multi_turn=False, cut an episode that would have gone on: the critic
+    then says what the rest was worth. Otherwise they end it."""
 
 
 @dataclass(kw_only=True)

@@ -65,15 +65,21 @@ class TrainingConfig(Section, section="training"):
     """Scale advantages to mean 0 and variance 1 over the tokens of a batch."""
     reward_mode: Literal["replace", "add"] = "replace"
     """Whether a reward function replaces the environment's rewards or adds to them."""
+    reward_timeout: Positive | None = None
+    """Seconds that a call of a reward function may take; None for any number."""
+    reward_retries: Whole = 0
+    """Further tries after a call that failed or took too long."""
+    reward_concurrency: Count | None = None
+    """Calls at a time; None is 32 for an async function and 1 for a plain one."""
 
     # --- losses ---------------------------------------------------------------------------
     policy_loss: Annotated[str, Registered("POLICY_LOSSES", "ppo")] = "ppo"
     """Policy loss: ppo, gspo, cispo or gpg."""
-    clip_ratio: Annotated[float, Bounds(above=0, most=1)] = 0.2
-    """How far the ratio of new to old policy may fall below 1 and rise above it. Losses other
-    than ppo have ranges of their own, which they use unless this is changed."""
+    clip_ratio: Annotated[float, Bounds(above=0, most=1)] | None = None
+    """How far the ratio of new to old policy may fall below 1 and rise above it; None for the
+    range of the loss's authors, which is 0.2 for ppo."""
     clip_ratio_high: Positive | None = None
-    """How far it may rise; None for clip_ratio."""
+    """How far it may rise, if not as far as clip_ratio says."""
     dual_clip: Annotated[float, Bounds(above=1)] | None = 3.0
     """Bound on the loss of a token with a negative advantage, in advantages; None for none."""
     loss_agg: Aggregation | None = None
@@ -106,6 +112,8 @@ class TrainingConfig(Section, section="training"):
     """End the passes over a batch when the policy has moved this far from the one that sampled."""
 
     # --- the optimizer --------------------------------------------------------------------
+    optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
+    """AdamW, or on a GPU bitsandbytes' with a state of 8 bits, or of 32 in the host's memory."""
     learning_rate: Positive = 1e-5
     """Step size of AdamW."""
     value_learning_rate: Positive | None = None
@@ -123,4 +131,4 @@ class TrainingConfig(Section, section="training"):
     adam_beta2: Beta = 0.999
     """Decay of AdamW's mean of squared gradients."""
     max_grad_norm: Positive = 1.0
-    """Gradients with a larger norm are scaled down to it."""
+    """Gradients with a larger norm are scaled down to it, policy and critic each by itself."""

@@ -70,17 +70,15 @@ def _algorithm(config: Settings) -> Iterator[_Without]:
 
 
 def _switches(config: Settings) -> Iterator[_Without]:
-    training, environment = config.training, config.environment
-    if not (training.use_kl_in_reward or training.use_kl_in_loss):
-        names = ("training.kl_coef", "training.adaptive_kl")
-        yield _Without(names, "training.use_kl_in_reward=False and training.use_kl_in_loss=False")
-    if not training.use_kl_in_loss:
-        yield _Without(("training.kl_kind",), "training.use_kl_in_loss=False")
-    if not training.adaptive_kl:
-        names = ("training.target_kl", "training.kl_horizon")
-        yield _Without(names, "training.adaptive_kl=False")
+    yield from _training_switches(config)
+    environment = config.environment
     if not config.model.lora_rank:
         yield _Without(("model.lora_alpha",), "model.lora_rank=0")
+        yield _Without(("model.dtype",), "model.lora_rank=0: what is trained is kept in float32")
+    if config.inference.multi_turn and config.inference.max_turns is None:
+        yield _Without(("inference.turn_limit_is_cut",), "inference.max_turns=None")
+    if environment.env_id is not None:
+        yield _Without(("environment.max_steps",), "an environment that has rules of its own")
     if config.model.local_path is not None:
         yield _Without(("model.model_name",), f"model.local_path={config.model.local_path!r}")
     if not config.inference.multi_turn:
@@ -94,3 +92,17 @@ def _switches(config: Settings) -> Iterator[_Without]:
         yield _Without(evaluation, "environment.eval_interval=0")
     if not config.ray.use_ray:
         yield _Without(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")
+
+
+def _training_switches(config: Settings) -> Iterator[_Without]:
+    training = config.training
+    if not (training.use_kl_in_reward or training.use_kl_in_loss):
+        names = ("training.kl_coef", "training.adaptive_kl")
+        yield _Without(names, "training.use_kl_in_reward=False and training.use_kl_in_loss=False")
+    if not training.use_kl_in_loss:
+        yield _Without(("training.kl_kind",), "training.use_kl_in_loss=False")
+    if not training.adaptive_kl:
+        names = ("training.target_kl", "training.kl_horizon")
+        yield _Without(names, "training.adaptive_kl=False")
+    if training.ppo_epochs == 1:
+        yield _Without(("training.kl_early_stop",), "training.ppo_epochs=1")

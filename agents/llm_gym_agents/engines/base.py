@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from llm_gym.core.hashing import place_hash
 from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym_agents.engines.weight_sums import WeightSum
 
 MIN_TEMPERATURE = 1e-5
 """Below it logits overflow; 0 itself is greedy."""
@@ -27,6 +29,10 @@ _ESCAPED_FOR_RE = " #&~\t\n\r\v\f"
 
 class EngineError(LLMGymError, RuntimeError):
     """An engine cannot go on: its model or its process failed, or it was closed."""
+
+
+class StaleWeightsError(EngineError):
+    """The engine does not sample with the weights that it was given."""
 
 
 class MissingExtraError(LLMGymError, ImportError):
@@ -172,6 +178,30 @@ class Engine(ABC):
     @abstractmethod
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Replace the weights. Nothing may be running."""
+
+    packed_weights: Mapping[str, Sequence[str]] = {
+        "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+        "gate_up_proj": ("gate_proj", "up_proj"),
+    }
+    """Layers that a serving engine keeps as one, and what they are made of, in order."""
+
+    def weight_dtype(self, name: str) -> torch.dtype | None:
+        """Return the type that the weight ``name`` is kept in; None for whatever is pushed."""
+        return getattr(self, "dtype", None)
+
+    def weight_sums(self) -> Sequence[Mapping[str, WeightSum]] | None:
+        """Read back the weights in use: their sums, one mapping for each worker.
+
+        None where an engine cannot be asked for them.
+        """
+        return None
+
+    def weight_marks(self) -> Mapping[str, str] | None:
+        """Read back marks of the weights in use that change when they do, where sums cannot be.
+
+        None where an engine cannot be asked for them either.
+        """
+        return None
 
     @abstractmethod
     def cancel(self) -> list[Completion]:

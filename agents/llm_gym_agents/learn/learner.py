@@ -9,7 +9,8 @@ process.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -26,9 +27,16 @@ from llm_gym_agents.checkpoint import (
     set_optimizer_state,
 )
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.ppo import PPO, Metrics
-from llm_gym_agents.lm.served_weights import served_weights
+from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
+from llm_gym_agents.learn.ppo import PPO, Metrics, Reference
+from llm_gym_agents.lm.head import Entropy
+from llm_gym_agents.lm.precision import (
+    allow_tf32,
+    compute_dtype,
+    keep_trained_in_float32,
+    without_dropout,
+)
+from llm_gym_agents.lm.served_weights import adapted_layers, served_weights
 
 
 class Learner:
@@ -44,9 +52,20 @@ class Learner:
         self.estimator = algo.get_advantage(config.training.adv_estimator)
         critic = config.model.critic if self.estimator.needs_critic else "none"
         temperature = config.inference.temperature
-        self.model = PolicyValueModel(lm, critic=critic, temperature=temperature)
+        keep_trained_in_float32(lm)
+        allow_tf32(lm.device)
+        self.model = PolicyValueModel(
+            lm,
+            critic=critic,
+            temperature=temperature,
+            compute_dtype=compute_dtype(config.model.compute_dtype, config.model.dtype, lm.device),
+            kernel=config.model.head,
+        )
+        without_dropout(self.model)
+        self.reference = _frozen_copy(config, self.model)
+        """A copy of the policy that training began with; None with LoRA, whose base is that."""
         self.ppo = PPO(
-            self.model, config.training, _reference(config, lm), norm_length=most_tokens(config)
+            self.model, config.training, self._reference(config), norm_length=most_tokens(config)
         )
 
     @property
@@ -71,9 +90,17 @@ class Learner:
         """Return what the last update made of each sampled token, for a record of it."""
         return self.ppo.trained
 
-    def weights(self) -> list[tuple[str, Tensor]]:
-        """Return the present weights under the names that a serving engine knows."""
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the present weights under the names that a serving engine knows."""
         return served_weights(self.lm)
+
+    def _reference(self, config: ConfigStore) -> Reference | None:
+        """Return what gives the log-probs that a KL penalty compares with, if there is one."""
+        if not _has_reference(config):
+            return None
+        if self.reference is None:
+            return functools.partial(_without_adapters, self.model)
+        return self.reference
 
     def state(self) -> dict[str, Part]:
         """Return what decides the next update, besides the language model and the generators."""
@@ -82,13 +109,13 @@ class Learner:
             "optimizer": optimizer_state(self.ppo.optimizer, self.model),
             "kl": Part(values=dict(self.ppo.kl_control.state_dict())),
         }
-        if self.ppo.reference is not None:
-            parts["reference"] = module_state(self.ppo.reference)
+        if self.reference is not None:
+            parts["reference"] = module_state(self.reference)
         return parts
 
     def check_state(self, parts: Mapping[str, Part]) -> None:
         """Refuse a state that this learner could not go on from, before anything is changed."""
-        if self.ppo.reference is not None and "reference" not in parts:
+        if self.reference is not None and "reference" not in parts:
             raise CheckpointError(
                 "a KL to the reference needs a checkpoint that has one, got one of a run without; "
                 "training.use_kl_in_reward or use_kl_in_loss must be as it was"
@@ -103,8 +130,8 @@ class Learner:
         set_optimizer_state(self.ppo.optimizer, self.model, parts["optimizer"])
         for group, own in zip(groups, settings, strict=True):
             group.update(own)
-        if self.ppo.reference is not None:
-            set_module_state(self.ppo.reference, parts["reference"])
+        if self.reference is not None:
+            set_module_state(self.reference, parts["reference"])
         self.ppo.kl_control.load_state_dict(parts["kl"].values)
 
 
@@ -117,9 +144,34 @@ def most_tokens(config: ConfigStore) -> float | None:
     return float(config.inference.max_tokens * (turns or 1))
 
 
-def _reference(config: ConfigStore, lm: PreTrainedModel) -> PolicyValueModel | None:
+def _has_reference(config: ConfigStore) -> bool:
+    return config.training.use_kl_in_reward or config.training.use_kl_in_loss
+
+
+def _frozen_copy(config: ConfigStore, model: PolicyValueModel) -> PolicyValueModel | None:
     """Return the policy that training began with, if a KL penalty pulls towards it."""
-    if not (config.training.use_kl_in_reward or config.training.use_kl_in_loss):
+    if not _has_reference(config) or config.model.lora_rank:
         return None
-    frozen = copy.deepcopy(lm).requires_grad_(False).eval()
-    return PolicyValueModel(frozen, critic="none", temperature=config.inference.temperature)
+    frozen = copy.deepcopy(model.lm).requires_grad_(False)
+    if model.device.type == "cuda":  # it computes in that type, and need not be kept in a wider one
+        frozen.to(dtype=model.compute_dtype)  # type: ignore[call-arg]
+    return PolicyValueModel(
+        frozen,
+        critic="none",
+        temperature=model.temperature,
+        compute_dtype=model.compute_dtype,
+        kernel=model.kernel,
+    ).eval()
+
+
+def _without_adapters(model: PolicyValueModel, *packed: Tensor, entropy: Entropy) -> TokenScores:
+    """Score as the base does: adapters off is where training began."""
+    layers = adapted_layers(model.lm).values()
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        scores: TokenScores = model(*packed, entropy=entropy)
+        return scores
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.lm.head import Head, token_log_probs
+from llm_gym_agents.lm.head import Entropy, Head, token_log_probs
+from llm_gym_agents.lm.kernels.choice import KernelName
 from llm_gym_agents.lm.packed_attention import Packing, packed
+from llm_gym_agents.lm.precision import computing_in, narrow_stream, without_dropout
 
 CriticKind = Literal["shared", "separate", "none"]
 
@@ -45,10 +47,18 @@ class PolicyValueModel(nn.Module):
         critic: ``shared`` puts a value head on the policy's own trunk, ``separate`` gives the
             critic a copy of it, ``none`` builds no critic.
         temperature: That of the sampler; log-probs are those of ``softmax(logits / temperature)``.
+        compute_dtype: What to compute in, whatever the weights are kept in.
+        kernel: The fused kernel of the head; ``auto`` measures which is the fastest.
     """
 
     def __init__(
-        self, lm: PreTrainedModel, *, critic: CriticKind = "shared", temperature: float = 1.0
+        self,
+        lm: PreTrainedModel,
+        *,
+        critic: CriticKind = "shared",
+        temperature: float = 1.0,
+        compute_dtype: torch.dtype = torch.float32,
+        kernel: KernelName = "auto",
     ) -> None:
         super().__init__()
         if critic not in ("shared", "separate", "none"):
@@ -59,6 +69,7 @@ class PolicyValueModel(nn.Module):
                 "log-probs to learn from"
             )
         self.lm, self.temperature = lm, temperature
+        self.compute_dtype, self.kernel = compute_dtype, kernel
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
         self.value_head: nn.Linear | None = None
         if critic != "none":
@@ -82,7 +93,7 @@ class PolicyValueModel(nn.Module):
         token_T: Tensor,
         bootstrap_B: Tensor | None = None,
         *,
-        entropy: bool = True,
+        entropy: Entropy = "gradient",
     ) -> TokenScores:
         """Score sampled tokens.
 
@@ -92,18 +103,26 @@ class PolicyValueModel(nn.Module):
             position_T: Index into ``ids_S`` of the position that predicts each token.
             token_T: The tokens.
             bootstrap_B: Further indices into ``ids_S`` where the value is asked for.
-            entropy: Ask for the entropy too.
+            entropy: Of the policy: none, one to look at, or one with a gradient.
         """
-        hidden_SC = _read(self.lm.base_model, ids_S, sequence_lengths_Q)
-        hidden_TC = hidden_SC[position_T]
-        log_prob_T, entropy_T = token_log_probs(
-            Head.of(self.lm), hidden_TC, token_T, temperature=self.temperature, entropy=entropy
-        )
+        if self.lm.training:  # somebody's ``train()``, or a model that is new here
+            without_dropout(self)
+        with computing_in(self.compute_dtype, ids_S.device):
+            hidden_SC = _read(self.lm.base_model, ids_S, sequence_lengths_Q)
+            hidden_TC = hidden_SC[position_T]
+            log_prob_T, entropy_T = token_log_probs(
+                Head.of(self.lm),
+                hidden_TC,
+                token_T,
+                temperature=self.temperature,
+                entropy=entropy,
+                kernel=self.kernel,
+            )
+            if self.critic_lm is not None:
+                hidden_SC = _read(self.critic_lm, ids_S, sequence_lengths_Q)
+                hidden_TC = hidden_SC[position_T]
         if self.value_head is None:
             return TokenScores(log_prob_T, entropy_T, None, None)
-        if self.critic_lm is not None:
-            hidden_SC = _read(self.critic_lm, ids_S, sequence_lengths_Q)
-            hidden_TC = hidden_SC[position_T]
         if bootstrap_B is not None:  # one product for both kinds of positions
             hidden_TC = hidden_SC[torch.cat([position_T, bootstrap_B])]
         values = self.value_head(hidden_TC.float()).squeeze(-1)
@@ -113,8 +132,8 @@ class PolicyValueModel(nn.Module):
 
 def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
     """Return the trunk's last hidden state at every id."""
-    packing = Packing.of(sequence_lengths_Q)
-    with packed(trunk, packing):
+    packing = Packing.of(sequence_lengths_Q, ids_S.device)
+    with packed(trunk, packing), narrow_stream(trunk):
         out = trunk(
             input_ids=ids_S.unsqueeze(0),
             position_ids=packing.position_S.unsqueeze(0),

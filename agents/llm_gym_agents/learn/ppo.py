@@ -9,8 +9,10 @@ Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,14 +24,21 @@ from torch import Tensor, nn
 
 from llm_gym.errors import LLMGymError
 from llm_gym_agents import algo
-from llm_gym_agents.batch.pack import Pack, Packer
+from llm_gym_agents.algo.losses.objective import SEEN
+from llm_gym_agents.algo.segments import segment_starts
+from llm_gym_agents.batch.pack import Pack, Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config.training import TrainingConfig
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.ppo_settings import estimator_settings, make_optimizer, policy_settings
+from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
+from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
+from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
+from llm_gym_agents.lm.head import Entropy
 
 Metrics = dict[str, float]
+Reference = Callable[..., TokenScores]
+"""Scores a packed batch as the policy does that a KL penalty pulls towards: a model, or nearly."""
+_NORMS = ("train/grad_norm", "train/critic_grad_norm")
 
 
 class NotFiniteError(LLMGymError, ArithmeticError):
@@ -50,7 +59,8 @@ class NotFiniteError(LLMGymError, ArithmeticError):
 class Scores(NamedTuple):
     """What the weights before the update say of a batch."""
 
-    log_prob_T: Tensor
+    log_prob_T: Tensor | None
+    """None where the one pass of the update gives them."""
     value_T: Tensor | None
     bootstrap_E: Tensor | None
     ref_log_prob_T: Tensor | None
@@ -70,7 +80,7 @@ class PPO:
         self,
         model: PolicyValueModel,
         config: TrainingConfig,
-        reference: PolicyValueModel | None = None,
+        reference: Reference | None = None,
         *,
         norm_length: float | None = None,
     ) -> None:
@@ -81,7 +91,7 @@ class PPO:
             config.kl_coef, config.target_kl, config.adaptive_kl, horizon=config.kl_horizon
         )
         self.objective = algo.TokenObjective(
-            _trunk(model),
+            _trunk(model, "gradient" if config.entropy_coef else "metric"),
             _critic(model),
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
@@ -90,6 +100,7 @@ class PPO:
             entropy_coef=config.entropy_coef,
             kl_coef=config.kl_coef if config.use_kl_in_loss else 0.0,
             kl_kind=config.kl_kind,
+            importance_cap=config.importance_cap,
         ).to(model.device)
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = make_optimizer(model, config)
@@ -108,58 +119,90 @@ class PPO:
             critic_only: Leave the policy alone, while a fresh critic warms up.
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
         """
-        packer = Packer(data.to(self.model.device))
-        data = packer.data
-        # Old log-probs are the trainer's own, by the arithmetic that the update will use. Against
-        # the sampler's, whose kernels round otherwise, ratios would not begin at 1.
-        scores = self.score(packer)
+        packer = Packer(data.to("cpu"))
+        data, clock = packer.data, _Clock()
+        algo.check_numbers(data.sampler_log_prob_T)
+        on_policy = self._reads_once(len(data.lengths_E)) and not critic_only
+        scores = Scores(None, None, None, None)
+        if not on_policy or self.reference is not None:
+            scores = self.score(packer, policy=not on_policy)
+        clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
-        # Advantages of the whole batch at once: whitening and groups need all of it, and values
-        # that change while they are used would chase themselves.
         stream = _stream(data, reward_T, scores, greedy_scores_E)
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
         batch = self._batch(data, scores, advantages)
-        self.trained = _trained(data, scores, advantages)
+        clock.note("advantage")
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate
         if self.config.use_kl_in_loss:
             self.objective.kl_coef = self.kl_control.kl_coef
         metrics = self._epochs(packer, batch, critic_only)
+        # While others play, a GPU has better use for the memory.
+        self.optimizer.zero_grad(set_to_none=True)
+        if scores.log_prob_T is None:
+            scores = scores._replace(log_prob_T=self._seen_T.cpu())
+        metrics |= self._mismatch(scores.log_prob_T, data)
+        self.trained = _trained(data, scores, advantages)
+        clock.note("train")
         if self.config.use_kl_in_loss and not self.config.use_kl_in_reward:
             kl_metrics = {
                 "kl/reference": metrics["policy/ref_kl"],
                 "kl/coef": self.objective.kl_coef,
             }
             self.kl_control.update(metrics["policy/ref_kl"], n_steps=len(data.lengths_E))
-        return metrics | kl_metrics | _critic_metrics(scores, advantages)
+        return metrics | kl_metrics | _critic_metrics(scores, advantages) | clock.seconds
+
+    def _reads_once(self, episodes: int) -> bool:
+        """Whether one pass over the batch, as one step, is all: it then is the old policy's own.
+
+        A critic, or a KL in the rewards, must be known before the step.
+        """
+        config = self.config
+        once = config.ppo_epochs == 1 and config.mini_batch_size >= episodes
+        return once and self.model.value_head is None and not config.use_kl_in_reward
 
     @torch.no_grad()
-    def score(self, packer: Packer) -> Scores:
-        """Read the whole batch once with the current weights."""
+    def score(self, packer: Packer, *, policy: bool = True) -> Scores:
+        """Read the whole batch once with the current weights; results are on the CPU.
+
+        Args:
+            packer: Of the batch.
+            policy: False leaves the policy out, where only the reference has to be asked.
+        """
         data, model = packer.data, self.model
-        log_prob_T = torch.zeros_like(data.reward_T)
+        device = model.device
+        log_prob_T = torch.zeros_like(data.reward_T, device=device)
         value_T, bootstrap_E, ref_T = None, None, None
         if model.value_head is not None:
             value_T = torch.zeros_like(log_prob_T)
             bootstrap_E = value_T.new_zeros(data.lengths_E.shape)
         if self.reference is not None:
             ref_T = torch.zeros_like(log_prob_T)
-        everything = range(len(data.lengths_E))
-        for pack in packer.within(everything, self.config.micro_batch_tokens):
-            cut_M = pack.bootstrap_M != NO_POSITION
-            found = model(*pack[:4], pack.bootstrap_M[cut_M], entropy=False)
-            log_prob_T[pack.index_T] = found.log_prob_T
-            if value_T is not None and bootstrap_E is not None:
-                value_T[pack.index_T] = found.value_T
-                bootstrap_E[pack.episodes_M[cut_M]] = found.bootstrap_B
+        for pack in self._packs(packer, range(len(data.lengths_E))):
+            index_T = pack.index_T.to(device, non_blocking=True)
+            if policy:
+                cut_M = pack.bootstrap_M != NO_POSITION
+                further_B = pack.bootstrap_M[cut_M].to(device, non_blocking=True)
+                found = model(*pack[:4], further_B, entropy="none")
+                log_prob_T[index_T] = found.log_prob_T
+                if value_T is not None and bootstrap_E is not None:
+                    value_T[index_T] = found.value_T
+                    bootstrap_E[pack.episodes_M[cut_M].to(device)] = found.bootstrap_B
             if self.reference is not None and ref_T is not None:
-                ref_T[pack.index_T] = self.reference(*pack[:4], entropy=False).log_prob_T
-        return Scores(log_prob_T, value_T, bootstrap_E, ref_T)
+                ref_T[index_T] = self.reference(*pack[:4], entropy="none").log_prob_T
+        found = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T)
+        return Scores(*(None if each is None else each.cpu() for each in found))
+
+    def _packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[Pack]:
+        whole = self.objective.spec.needs_whole_episodes
+        for pack in packer.within(episodes, self.config.micro_batch_tokens, whole=whole):
+            yield pack.to(self.model.device)
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
         """Return rewards per token, less the KL penalty where that is part of the reward."""
         if not self.config.use_kl_in_reward or scores.ref_log_prob_T is None:
             return data.reward_T, {}
+        assert scores.log_prob_T is not None
         used = self.kl_control.kl_coef
         reward_T, kl = algo.kl_in_rewards(
             data.reward_T,
@@ -173,25 +216,31 @@ class PPO:
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
         """Return what the update reads of every token of the batch."""
-        fields = {
-            "old_log_prob": scores.log_prob_T,
-            "advantage": advantages.advantages_T.unsqueeze(-1),
-        }
+        fields = {"advantage": advantages.advantages_T.unsqueeze(-1)}
+        sampler_T, cap = data.sampler_log_prob_T, self.config.importance_cap
+        if scores.log_prob_T is None:
+            fields["sampler_log_prob"] = sampler_T
+        else:
+            fields["old_log_prob"] = scores.log_prob_T
+            if cap is not None:
+                fields["importance_weight"] = algo.importance_weights(
+                    scores.log_prob_T, sampler_T, cap=cap
+                )
         if scores.value_T is not None:
             fields["value"] = scores.value_T.unsqueeze(-1)
             fields["value_target"] = advantages.returns_T.unsqueeze(-1)
         if scores.ref_log_prob_T is not None:
             fields["ref_log_prob"] = scores.ref_log_prob_T
-        sampler_T = data.sampler_log_prob_T
-        self._mismatch = {
-            name: float(value)
-            for name, value in algo.mismatch_metrics(scores.log_prob_T, sampler_T).items()
-        }
-        if self.config.importance_cap is not None:
-            fields["importance_weight"] = algo.importance_weights(
-                scores.log_prob_T, sampler_T, cap=self.config.importance_cap
-            )
+        self._seen_T = torch.zeros_like(sampler_T, device=self.model.device)
         return TensorDict(fields, [data.tokens])
+
+    def _mismatch(self, old_T: Tensor | None, data: RolloutData) -> Metrics:
+        """Return how far the sampler was from the policy before the update."""
+        assert old_T is not None
+        found = algo.mismatch_metrics(
+            old_T, data.sampler_log_prob_T, cap=self.config.importance_cap
+        )
+        return {name: float(value) for name, value in found.items()}
 
     def _epochs(self, packer: Packer, batch: TensorDict, critic_only: bool) -> Metrics:
         sums: dict[str, float] = defaultdict(float)
@@ -205,12 +254,11 @@ class PPO:
                     sums[name] += value
                 steps += 1
                 kl = max(kl, metrics["policy/kl_k3"])
-            # By the worst mini-batch: a mean would let one run away while the others stand still.
             limit = self.config.kl_early_stop
             if limit is not None and kl > limit:
                 break
         means = {name: value / steps for name, value in sums.items()}
-        return means | self._mismatch | {"train/epochs": epochs, "train/steps": steps}
+        return means | {"train/epochs": epochs, "train/steps": steps}
 
     def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
         """Yield every episode once, some at a time, in random order if they are shuffled."""
@@ -226,43 +274,72 @@ class PPO:
     def _step(
         self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool
     ) -> Metrics:
-        """Take one optimizer step on ``episodes``, micro-batch by micro-batch."""
-        lengths_M = packer.data.lengths_E[episodes]
-        # Of the whole step, not of a micro-batch: then any cut gives the same gradient.
-        counts = algo.BatchCounts.of(lengths_M)
-        metrics: dict[str, float] = defaultdict(float)
+        """Take one optimizer step on ``episodes``, micro-batch by micro-batch.
+
+        What there is to know is read once, before the step: nothing else waits for a GPU.
+        """
+        weights_T = self._token_weights(packer.data, episodes)
+        tokens = int(packer.data.lengths_E[episodes].sum())
+        sums: dict[str, Tensor] = {}
+        micros, losses = [], []
         self.optimizer.zero_grad(set_to_none=True)
-        for pack in packer.within(episodes, self.config.micro_batch_tokens):
-            weights_T = algo.token_weights(
-                pack.lengths_M, self._aggregation, counts=counts, norm_length=self._norm_length
-            )
+        for pack in self._packs(packer, episodes):
             micro = _micro(pack, batch, weights_T)
-            loss, terms = self.objective(micro.to_tensordict(), tokens=counts.tokens)
-            self._guard(loss, micro, "loss")
+            loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
             loss.backward()
+            micros.append(micro)
+            losses.append(loss.detach())
             for name, value in terms.items():
-                metrics[name] += float(value)
-        if critic_only:  # a shared trunk is the policy's: its critic learns through the head alone
-            for parameter in self._policy_parameters():
+                if name == SEEN:
+                    self._seen_T[pack.index_T.to(value.device, non_blocking=True)] = value
+                else:
+                    sums[name] = sums[name] + value if name in sums else value
+        if critic_only:
+            for parameter in self.model.lm.parameters():
                 parameter.grad = None
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
-        # Before the step: weights that are not finite could not be taken back.
-        self._guard(norm, micro, "gradient")
+        norms = clip_gradients(self.optimizer, self.config.max_grad_norm)
+        named = dict(zip(_NORMS, norms, strict=False))
+        known = (*losses, *sums.values(), *named.values())
+        read = torch.stack([each.float().to(self.model.device) for each in known])
+        numbers = read.tolist()
+        self._guard(numbers[: len(losses)], micros, "loss")
+        self._guard(numbers[len(numbers) - len(named) :], micros[-1:] * len(named), "gradient")
         self.optimizer.step()
-        return metrics | {"train/grad_norm": float(norm)}
+        return dict(zip((*sums, *named), numbers[len(losses) :], strict=True))
 
-    def _policy_parameters(self) -> Iterator[nn.Parameter]:
-        return iter(self.model.lm.parameters())
+    def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
+        """Return the share in the loss of each token of the batch that is in this step."""
+        lengths_M = data.lengths_E[episodes]
+        weights = algo.token_weights(lengths_M, self._aggregation, norm_length=self._norm_length)
+        weights_T = torch.zeros(data.tokens)
+        weights_T[runs(segment_starts(data.lengths_E)[episodes], lengths_M)] = weights
+        return weights_T
 
-    def _guard(self, value: Tensor, micro: PPOBatch, what: str) -> None:
-        if bool(torch.isfinite(value)):
-            return
-        error = NotFiniteError(
-            f"the {what} must be finite, got {value.item()}; nothing was stepped. Lower the "
-            "learning rate, or look at the batch"
-        )
-        error.batch = micro.detach().to_tensordict()
-        raise error
+    def _guard(self, values: list[float], micros: list[PPOBatch], what: str) -> None:
+        for value, micro in zip(values, micros, strict=True):
+            if math.isfinite(value):
+                continue
+            self.optimizer.zero_grad(set_to_none=True)
+            error = NotFiniteError(
+                f"the {what} must be finite, got {value}; nothing was stepped. Lower the learning "
+                "rate, or look at the batch"
+            )
+            error.batch = micro.detach().to_tensordict()
+            raise error
+
+
+class _Clock:
+    """Seconds of each part of an update."""
+
+    def __init__(self) -> None:
+        self.seconds: Metrics = {}
+        self._last = time.perf_counter()
+
+    def note(self, part: str) -> None:
+        """End a part, whose results are on the CPU by now."""
+        now = time.perf_counter()
+        self.seconds[f"time/{part}_s"] = now - self._last
+        self._last = now
 
 
 def _trained(data: RolloutData, scores: Scores, advantages: algo.Advantages) -> dict[str, Tensor]:
@@ -270,6 +347,7 @@ def _trained(data: RolloutData, scores: Scores, advantages: algo.Advantages) -> 
 
     The ratio is that of the weights that are trained, before their update, to those that sampled.
     """
+    assert scores.log_prob_T is not None
     found = {
         "ratios": (scores.log_prob_T - data.sampler_log_prob_T).exp(),
         "advantages": advantages.advantages_T,
@@ -278,14 +356,16 @@ def _trained(data: RolloutData, scores: Scores, advantages: algo.Advantages) -> 
 
 
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
+    device = pack.ids_S.device
+    own = batch[pack.index_T]
     return PPOBatch(
-        **dict(batch[pack.index_T].items()),
+        **{name: own[name].to(device, non_blocking=True) for name in own.keys()},  # noqa: SIM118
         ids=pack.ids_S,
         sequence_lengths=pack.sequence_lengths_Q,
         position=pack.position_T,
         token=pack.token_T,
         lengths=pack.lengths_M,
-        loss_weight=weights_T,
+        loss_weight=weights_T[pack.index_T].to(device, non_blocking=True),
         batch_size=[],
     )
 
@@ -306,11 +386,11 @@ def _stream(
     )
 
 
-def _trunk(model: PolicyValueModel) -> TensorDictModule:
+def _trunk(model: PolicyValueModel, entropy: Entropy) -> TensorDictModule:
     """Return the model as the objective reads it: one call, whose value is there for the critic."""
 
     def read(*inputs: Tensor) -> tuple[Tensor, ...]:
-        scores = model(*inputs)
+        scores = model(*inputs, entropy=entropy)
         found = (scores.log_prob_T, scores.entropy_T)
         return found if scores.value_T is None else (*found, scores.value_T.unsqueeze(-1))
 

@@ -1,4 +1,4 @@
-"""Handing new weights to the engine: push, forget what was cached, probe."""
+"""Handing new weights to the engine: push, forget what was cached, read back, probe."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from transformers import PreTrainedModel
 
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.probe import Probe
+from llm_gym_agents.engines.weight_check import WeightCheck
 from llm_gym_agents.lm.served_weights import served_weights
 
 PROBE_GAP = "engine/probe_gap"
+CHECKED = "engine/weights_checked"
+"""Weights whose read-back sums were compared with those that were pushed."""
 PUBLISH_SECONDS = "time/publish_s"
 
 
@@ -20,6 +23,7 @@ class Publisher:
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
         self.engine, self.lm = engine, lm
         self._probe = None if engine.shares_model else Probe(lm)
+        self._check = WeightCheck(engine)
         self._outdated = False
         self.version = engine.version
         """Of the weights that the engine has; it lags behind while ``sleep_until_published``."""
@@ -42,9 +46,11 @@ class Publisher:
         if self._probe is None:
             self.engine.update_weights(self.lm.named_parameters(), version)
         else:
-            self.engine.update_weights(served_weights(self.lm), version)
+            checked = self._check.push(served_weights(self.lm), version)
             gap = self._probe.check(self.engine)
-            found = {PROBE_GAP: gap, PUBLISH_SECONDS: time.perf_counter() - start}
+            self._check.confirm()
+            seconds = time.perf_counter() - start
+            found = {PROBE_GAP: gap, CHECKED: checked, PUBLISH_SECONDS: seconds}
         self.version, self._outdated = version, False
         return found
 

@@ -1,23 +1,31 @@
 """The head of a causal language model: hidden states become log-probs of given tokens.
 
-The one head of the project: the trainer learns with it and the embedded engine scores with it. It
-works in chunks that are computed again on the way back, so no tensor of tokens times vocabulary
-ever exists.
+The one head of the project: the trainer learns with it and the embedded engine scores with it. On a
+GPU a fused kernel does both the product and the softmax (``kernels``); elsewhere it works in chunks
+that are computed again on the way back. Either way no tensor of tokens times vocabulary exists.
 
 Shapes: T tokens asked about, C hidden channels, V vocabulary.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-CHUNK_ELEMENTS = 2**22
-"""Logits held at a time, in numbers: 16 MiB in float32."""
+from llm_gym_agents.lm.kernels.choice import Kernel, KernelName, Shape, kernel_for
+
+Entropy = Literal["none", "metric", "gradient"]
+"""Whether the entropy is computed: not at all, as a number to look at, or to be trained with."""
+CHUNK_BYTES = {"cpu": 1 << 24}
+"""Logits held at a time, in float32. A CPU wants them in its cache."""
+LARGE_CHUNK_BYTES = 1 << 28
+"""The same elsewhere: a GPU wants products of many rows."""
+LOOKED_AT = 1024
+"""Tokens whose entropy stands for all, where it is only looked at beside a fused kernel."""
 
 
 class Head(NamedTuple):
@@ -30,14 +38,28 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, lm: Any) -> Head:
-        """Return the head of a transformers causal language model; weights are not copied."""
+        """Return the head of a transformers causal language model; adapters on it are added."""
         found = lm.get_output_embeddings()
-        return cls(found.weight, getattr(found, "bias", None), *logit_scaling(lm.config))
+        weight = found.weight
+        if hasattr(found, "get_delta_weight") and not found.disable_adapters:
+            for adapter in found.active_adapters:
+                weight = weight + found.get_delta_weight(adapter).to(weight.dtype)
+        bias = getattr(getattr(found, "base_layer", found), "bias", None)
+        return cls(weight, bias, *logit_scaling(lm.config))
 
     def logits(self, hidden_TC: Tensor) -> Tensor:
         """Return the logits ``[T, V]`` in float32."""
         logits_TV = F.linear(hidden_TC.to(self.weight.dtype), self.weight, self.bias).float()
         return scale_logits(logits_TV, self.scale, self.softcap)
+
+    def shape(self) -> Shape:
+        """Return what decides which kernel is the fastest for this head."""
+        weight = self.weight
+        trains = weight.requires_grad
+        dtype = _compute_dtype(weight)
+        bias = self.bias is not None
+        vocabulary, channels = weight.shape
+        return Shape(weight.device, dtype, vocabulary, channels, bias, self.softcap, trains)
 
 
 def token_log_probs(
@@ -46,18 +68,52 @@ def token_log_probs(
     token_T: Tensor,
     *,
     temperature: float = 1.0,
-    entropy: bool = False,
+    entropy: Entropy = "none",
+    kernel: KernelName = "auto",
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the log-prob of each token at the hidden state before it.
+    """Return the log-prob of each token at the hidden state before it, and entropies or None.
 
     Args:
         head: Of the model that the hidden states come from.
         hidden_TC: The trunk's last hidden states.
         token_T: The tokens asked about.
         temperature: Log-probs are those of ``softmax(logits / temperature)``.
-        entropy: Return the entropy of each distribution as well, instead of None.
+        entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel it is
+            that of some tokens, whose mean stands for the others.
+        kernel: The fused kernel; ``auto`` measures which is the fastest here.
     """
-    rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
+    _, fused = kernel_for(kernel, head.shape())
+    if fused is None or entropy == "gradient" or not len(token_T):
+        return _chunked(head, hidden_TC, token_T, temperature, entropy)
+    log_prob_T = _fused(fused, head, hidden_TC, token_T, temperature)
+    if entropy == "none":
+        return log_prob_T, None
+    step = -(-len(token_T) // LOOKED_AT)
+    with torch.no_grad():
+        _, some = _chunked(head, hidden_TC[::step], token_T[::step], temperature, "metric")
+    assert some is not None
+    return log_prob_T, some if step == 1 else some.mean().expand(len(token_T))
+
+
+def _fused(
+    kernel: Kernel, head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float
+) -> Tensor:
+    # softcap(x * scale) / temperature is a softcap of its own at x * scale / temperature.
+    factor, cap = head.scale / temperature, head.softcap
+    dtype = _compute_dtype(head.weight)
+    hidden_TC = (hidden_TC if factor == 1.0 else hidden_TC.float() * factor).to(dtype)
+    bias_V = head.bias if head.bias is None else (head.bias * factor).to(dtype)
+    cap = None if cap is None else cap / temperature
+    with torch.autocast(hidden_TC.device.type, enabled=False):
+        weight_VC = head.weight.to(dtype)
+        return -kernel(hidden_TC.contiguous(), weight_VC, bias_V, token_T.contiguous(), cap)
+
+
+def _chunked(
+    head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
+) -> tuple[Tensor, Tensor | None]:
+    held = CHUNK_BYTES.get(hidden_TC.device.type, LARGE_CHUNK_BYTES)
+    rows = max(1, held // (4 * head.weight.shape[0]))
     if len(token_T) <= rows:
         return _of_chunk(head, hidden_TC, token_T, temperature, entropy)
     parts = []
@@ -68,17 +124,25 @@ def token_log_probs(
             checkpoint(_of_chunk, *given, use_reentrant=False) if again else _of_chunk(*given)
         )
     log_probs, entropies = zip(*parts, strict=True)
-    return torch.cat(log_probs), torch.cat(entropies) if entropy else None
+    return torch.cat(log_probs), None if entropy == "none" else torch.cat(entropies)
 
 
 def _of_chunk(
-    head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: bool
+    head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
 ) -> tuple[Tensor, Tensor | None]:
     log_probs_TV = (head.logits(hidden_TC) / temperature).log_softmax(-1)
     # The entropy first: the order in which both are computed is the order in which their
     # gradients are added up, and so decides the last bits of every published run.
-    entropy_T = -(log_probs_TV.exp() * log_probs_TV).sum(-1) if entropy else None
+    seen_TV = log_probs_TV if entropy == "gradient" else log_probs_TV.detach()
+    entropy_T = None if entropy == "none" else -(seen_TV.exp() * seen_TV).sum(-1)
     return log_probs_TV.gather(-1, token_T.unsqueeze(-1)).squeeze(-1), entropy_T
+
+
+def _compute_dtype(weight: Tensor) -> torch.dtype:
+    device = weight.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return weight.dtype
 
 
 def logit_scaling(config: Any) -> tuple[float, float | None]:

@@ -1,9 +1,9 @@
 """Attention over packed sequences, for any Hugging Face model.
 
 Sequences lie one after another in a batch of one, so embeddings, projections and MLPs see no
-padding. Attention must not look from one sequence into another: on a GPU in half precision a
-variable-length kernel does that; elsewhere queries, keys and values are spread into
-``[sequences, longest]`` for this step alone. It plugs into transformers as an attention
+padding. Attention must not look from one sequence into another: on a GPU in 16 bits, which autocast
+makes of float32 weights, a variable-length kernel does that; elsewhere queries, keys and values are
+spread into ``[sequences, longest]`` for this step alone. It plugs into transformers as an attention
 implementation of its own, switched on only while a packed batch is read, so the same module
 can generate with its usual attention in between.
 
@@ -35,19 +35,28 @@ _config: ContextVar[Any] = ContextVar("config")
 class Packing:
     """Where each id of a packed batch belongs."""
 
-    lengths_Q: Tensor
+    rows: int
     slot_S: Tensor
     """Index into the flattened ``[Q, L]`` of each id."""
+    starts: Tensor
+    """Where each sequence begins, and where the last one ends, as int32."""
     longest: int
 
     @classmethod
-    def of(cls, lengths_Q: Tensor) -> Packing:
-        """Return the packing of sequences of these lengths."""
+    def of(cls, lengths_Q: Tensor, device: torch.device | None = None) -> Packing:
+        """Return the packing of sequences of these lengths, for ids on ``device``.
+
+        Lengths that are on the CPU are read there: a GPU is not waited for.
+        """
         longest = int(lengths_Q.max())
         row_S = torch.repeat_interleave(lengths_Q)
         starts_Q = lengths_Q.cumsum(0) - lengths_Q
         within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
-        return cls(lengths_Q, row_S * longest + within_S, longest)
+        slot_S = row_S * longest + within_S
+        starts = F.pad(lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
+        where = lengths_Q.device if device is None else device
+        slot_S, starts = (each.to(where, non_blocking=True) for each in (slot_S, starts))
+        return cls(len(lengths_Q), slot_S, starts, longest)
 
     @property
     def position_S(self) -> Tensor:
@@ -57,7 +66,7 @@ class Packing:
     @property
     def is_dense(self) -> bool:
         """Whether all sequences have one length, so that nothing has to be spread."""
-        return self.slot_S.numel() == len(self.lengths_Q) * self.longest
+        return self.slot_S.numel() == self.rows * self.longest
 
 
 def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[None]:
@@ -106,6 +115,10 @@ def packed_attention(
             "choose a model without attention softcapping"
         )
     packing = _current.get()
+    if torch.is_autocast_enabled(query.device.type):
+        # Rotary embeddings are multiplied in float32 where the weights are, and widen their result.
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (x.to(dtype) for x in (query, key, value))
     query_SHD, key_SHD, value_SHD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
     window = None if sliding_window is None or sliding_window >= packing.longest else sliding_window
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and dropout == 0.0:
@@ -124,7 +137,7 @@ def _padded(
     dropout: float,
     window: int | None,
 ) -> Tensor:
-    rows, longest = len(packing.lengths_Q), packing.longest
+    rows, longest = packing.rows, packing.longest
 
     def spread(x_SHD: Tensor) -> Tensor:
         if not packing.is_dense:
@@ -163,20 +176,17 @@ def _varlen(
 ) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    groups = query_SHD.shape[1] // key_SHD.shape[1]
-    if groups > 1:
-        key_SHD, value_SHD = (x.repeat_interleave(groups, dim=1) for x in (key_SHD, value_SHD))
-    starts = F.pad(packing.lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
     out_SHD: Tensor = varlen_attn(  # type: ignore[assignment]  # a pair only if it is asked for
         query_SHD.contiguous(),
         key_SHD.contiguous(),
         value_SHD.contiguous(),
-        starts,
-        starts,
+        packing.starts,
+        packing.starts,
         packing.longest,
         packing.longest,
         scale=scaling,
         window_size=(-1 if window is None else window - 1, 0),
+        enable_gqa=query_SHD.shape[1] != key_SHD.shape[1],
     )
     return out_SHD
 

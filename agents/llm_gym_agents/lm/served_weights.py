@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,16 +14,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def served_weights(lm: PreTrainedModel) -> list[tuple[str, Tensor]]:
-    """Return the weights as a serving engine knows them: Hugging Face names, adapters merged.
+def served_weights(lm: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights as a serving engine knows them: Hugging Face names, adapters merged.
 
-    A weight that two layers share is there once, under its first name.
+    One after the other, so that a second model never exists. A weight that two layers share is
+    there once, under its first name.
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
-    named = list(merged_weights(plain, layers).items() if layers else plain.named_parameters())
-    first = {tensor.data_ptr(): name for name, tensor in reversed(named)}
-    return [(name, tensor.detach()) for name, tensor in named if first[tensor.data_ptr()] == name]
+    seen: set[int] = set()
+    for name, own, merged in _merging(plain, layers):
+        if merged is own and own.data_ptr() in seen:
+            continue
+        seen.add(own.data_ptr())
+        yield name, merged.detach()
 
 
 def plain_lm(lm: Any) -> Any:
@@ -35,19 +40,31 @@ def adapted_layers(plain: nn.Module) -> dict[str, Any]:
     return {name: m for name, m in plain.named_modules() if hasattr(m, "get_delta_weight")}
 
 
-@torch.no_grad()
 def merged_weights(plain: nn.Module, layers: dict[str, Any]) -> dict[str, Tensor]:
     """Return the weights with adapters added, named as if there had never been any."""
-    merged = {}
-    for name, tensor in plain.state_dict().items():
+    return {name: merged for name, _, merged in _merging(plain, layers, buffers=True)}
+
+
+def _merging(
+    plain: nn.Module, layers: dict[str, Any], buffers: bool = False
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield the name of each weight, the weight itself, and the weight with adapters added."""
+    own = plain.state_dict() if buffers else dict(plain.named_parameters(remove_duplicate=False))
+    for name, tensor in own.items():
         if ".lora_" in name:
             continue
         owner, found, rest = name.rpartition(".base_layer.")
-        if found and rest == "weight":
-            layer = layers[owner]
-            if any(layer.use_dora.get(each) for each in layer.active_adapters):
-                raise ConfigError(f"only plain LoRA can be saved and served, got DoRA in {owner}")
-            for adapter in layer.active_adapters:
-                tensor = tensor + layer.get_delta_weight(adapter).to(tensor.dtype)
-        merged[f"{owner}.{rest}" if found else name] = tensor
-    return merged
+        plain_name = f"{owner}.{rest}" if found else name
+        adapted = found and rest == "weight"
+        yield plain_name, tensor, _merged(layers[owner], owner, tensor) if adapted else tensor
+
+
+@torch.no_grad()
+def _merged(layer: Any, name: str, weight: Tensor) -> Tensor:
+    if any(layer.use_dora.get(each) for each in layer.active_adapters):
+        raise ConfigError(f"only plain LoRA can be saved and served, got DoRA in {name}")
+    # Added up in float32: adapters are kept in it, and a narrow base would round them away twice.
+    merged = weight.float()
+    for adapter in layer.active_adapters:
+        merged = merged + layer.get_delta_weight(adapter).float()
+    return merged.to(weight.dtype)

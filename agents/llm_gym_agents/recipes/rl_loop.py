@@ -166,7 +166,8 @@ def improve(loss: ClipPPOLoss, optimizer: torch.optim.Optimizer, data: TensorDic
         terms = loss(data)
         optimizer.zero_grad()
         (terms["loss_objective"] + terms["loss_critic"] + terms["loss_entropy"]).backward()
-        nn.utils.clip_grad_norm_(loss.parameters(), MAX_GRAD_NORM)
+        for group in optimizer.param_groups:  # a critic that is far off leaves the policy its step
+            nn.utils.clip_grad_norm_(group["params"], MAX_GRAD_NORM)
         optimizer.step()
 
 
@@ -177,7 +178,8 @@ def main(iterations: int = 25, seed: int = 0) -> list[float]:
     pool.assign(())  # nothing is played until it is asked for
     model = PolicyAndValue(lm)
     loss = make_loss(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
+    parts = [{"params": part.parameters()} for part in (model.lm, model.value_head)]
+    optimizer = torch.optim.AdamW(parts, lr=LEARNING_RATE, weight_decay=0.0)
     collector = Collector(
         pool, policy, frames_per_batch=EPISODES, total_frames=-1, use_buffers=False,
         trust_policy=True, auto_register_policy_transforms=False,

@@ -89,11 +89,22 @@ def settle_rewards(
     environment: Any = None,
     *,
     mode: Literal["replace", "add"] = "replace",
+    timeout: float | None = None,
+    retries: int = 0,
+    concurrency: int | None = None,
 ) -> dict[str, float]:
     """Let the reward function, if there is one, say what ``episodes`` were worth; see above."""
     if reward_fn is None:
         return {}
-    apply_reward_fn(reward_fn, episodes, environment, mode=mode)
+    apply_reward_fn(
+        reward_fn,
+        episodes,
+        environment,
+        mode=mode,
+        timeout=timeout,
+        retries=retries,
+        concurrency=concurrency,
+    )
     return reward_metrics(episodes)
 
 

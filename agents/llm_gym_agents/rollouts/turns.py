@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 
 
@@ -49,6 +50,32 @@ class Rollout(NamedTuple):
     failures: list[str]
     """What went wrong in environments, one sentence each."""
     env_id: str | None = None
+
+    def without_failed(self) -> Rollout:
+        """Return the rollout without episodes whose environment failed: they teach nothing."""
+        kept = [
+            at
+            for at, episode in enumerate(self.episodes)
+            if episode.stop_reason != StopReason.ERROR
+        ]
+        return self._replace(
+            episodes=[self.episodes[at] for at in kept],
+            turns=[self.turns[at] for at in kept],
+            closings=[self.closings[at] for at in kept],
+        )
+
+    def ending_after(self, turns: int | None) -> Rollout:
+        """Return the rollout with our own limit of ``turns`` as an ending, which has no after."""
+        if turns is None:
+            return self
+        over = [
+            episode.stop_reason == StopReason.MAX_STEPS and episode.num_turns >= turns
+            for episode in self.episodes
+        ]
+        closings = [
+            None if ended else closing for ended, closing in zip(over, self.closings, strict=True)
+        ]
+        return self._replace(closings=closings)
 
     @property
     def all_episodes(self) -> list[Trajectory]:

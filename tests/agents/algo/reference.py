@@ -55,7 +55,7 @@ def group_scores(
             result.append(0.0)
             continue
         alone = len(mates) == 1
-        mean = 0.0 if alone else math.fsum(scores[e] for e in mates) / len(mates)
+        mean = math.fsum(scores[e] for e in mates) / len(mates)
         std = 1.0 if alone else statistics.stdev([scores[e] for e in mates])
         if name == "grpo":
             result.append((score - mean) / (std + 1e-6))
@@ -67,7 +67,7 @@ def group_scores(
         elif name == "opo":
             weight = sum(lengths[e] for e in mates)
             weighted = math.fsum(lengths[e] * scores[e] for e in mates) / weight
-            result.append(score - (0.0 if alone else weighted))
+            result.append(0.0 if alone else score - weighted)
         elif name == "gpg":
             result.append(len(played) / max(nonzero, 1) * (score - mean))
         else:

@@ -73,7 +73,7 @@ def test_a_chunked_head_gives_the_same_numbers_and_gradients(monkeypatch):
     (whole.log_prob_T.sum() + whole.entropy_T.sum()).backward()
     expected = [p.grad.clone() for p in model.lm.parameters()]
     model.zero_grad()
-    monkeypatch.setattr(head, "CHUNK_ELEMENTS", 264 * 7)
+    monkeypatch.setitem(head.CHUNK_BYTES, "cpu", 4 * 264 * 7)
     cut = model(*inputs)
     torch.testing.assert_close(cut.log_prob_T, whole.log_prob_T)
     (cut.log_prob_T.sum() + cut.entropy_T.sum()).backward()
@@ -82,7 +82,7 @@ def test_a_chunked_head_gives_the_same_numbers_and_gradients(monkeypatch):
 
 
 def test_no_tensor_of_tokens_times_vocabulary_is_kept(monkeypatch):
-    monkeypatch.setattr(head, "CHUNK_ELEMENTS", 264 * 4)
+    monkeypatch.setitem(head.CHUNK_BYTES, "cpu", 4 * 264 * 4)
     largest = 0
 
     def measure(tensor):
@@ -126,7 +126,7 @@ def test_the_value_is_read_at_further_positions_too(critic):
     torch.nn.init.normal_(model.value_head.weight)
     ids, lengths, positions, tokens = batch()
     further = torch.tensor([0, 7, len(ids) - 1])
-    asked = model(ids, lengths, positions, tokens, further, entropy=False)
+    asked = model(ids, lengths, positions, tokens, further, entropy="none")
     everywhere = model(ids, lengths, torch.arange(len(ids)), ids).value_T
     assert asked.entropy_T is None
     torch.testing.assert_close(asked.value_T, everywhere[positions])
@@ -135,7 +135,7 @@ def test_the_value_is_read_at_further_positions_too(critic):
 
 def test_asking_for_the_entropy_changes_no_log_prob():
     model = PolicyValueModel(tiny_model())
-    assert model(*batch()).log_prob_T.equal(model(*batch(), entropy=False).log_prob_T)
+    assert model(*batch()).log_prob_T.equal(model(*batch(), entropy="none").log_prob_T)
 
 
 def test_a_separate_critic_has_weights_of_its_own():

@@ -79,21 +79,52 @@ def test_the_probe_agrees_with_an_engine_that_has_the_weights(engine, lm):
 
 
 def test_a_push_that_writes_nothing_is_caught(engine, lm, monkeypatch):
-    names = engine._llm.collective_rpc("llm_gym_parameters")[0]
-    monkeypatch.setattr(engine, "_load", lambda bucket: names)
-    with pytest.raises(StaleWeightsError, match="does not sample with the weights of version 3"):
+    monkeypatch.setattr(engine, "_load", lambda bucket: list(engine._dtypes))
+    with pytest.raises(StaleWeightsError, match="does not hold the weights of version 3"):
         Publisher(engine, shaken(lm)).publish(3)
     engine.version = 0
+
+
+def learned(lm, rate=1e-7):
+    """Take one step of Adam at a tiny rate."""
+    optimizer = torch.optim.AdamW(lm.parameters(), lr=rate, weight_decay=0.0)
+    lm(torch.arange(1, 40)[None]).logits.square().mean().backward()
+    optimizer.step()
+    return lm
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_whole_push_is_read_back_whole(engine, lm):
+    said = Publisher(engine, learned(lm)).publish(1)
+    assert said["engine/weights_checked"] == len(list(served_weights(lm)))
+
+
+@pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize("part", ["k_proj", "up_proj", "o_proj", "embed_tokens", "model.norm"])
+def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_caught(engine, lm, monkeypatch, part):
+    publisher = Publisher(engine, lm)
+    publisher.publish(0)
+    before = {name: weight.clone() for name, weight in served_weights(lm)}
+    load = engine._load
+
+    def load_the_rest(bucket):
+        return load([(n, before[n] if part in n else weight) for n, weight in bucket])
+
+    monkeypatch.setattr(engine, "_load", load_the_rest)
+    learned(lm)
+    assert Probe(lm).check(engine) < 1e-3, "no probe of log-probs could see that"
+    with pytest.raises(StaleWeightsError, match="does not hold the weights of version 1"):
+        publisher.publish(1)
 
 
 @pytest.mark.usefixtures("as_before")
 def test_a_push_that_keeps_the_old_linear_layers_is_caught(engine, lm, monkeypatch):
     """What vLLM's ``reload_weights`` does, without a word, where linears are packed (aarch64)."""
-    load, names = engine._load, engine._llm.collective_rpc("llm_gym_parameters")[0]
+    load = engine._load
 
     def load_the_rest(bucket):
         load([(name, weight) for name, weight in bucket if weight.ndim == 1 or "embed" in name])
-        return names
+        return list(engine._dtypes)
 
     monkeypatch.setattr(engine, "_load", load_the_rest)
     with pytest.raises(StaleWeightsError, match="nothing was trained on them"):

@@ -4,8 +4,7 @@ An episode's score is the undiscounted sum of its rewards. Each estimator turns 
 group into one number per episode and puts it on every token of the episode. An episode without
 sampled tokens took no decision: it is in no group and counts in no statistic.
 
-A group of one has nothing to compare with. ``rloo`` gives it 0. The others follow the common
-convention of a baseline of 0 (and a spread of 1), so its advantage is its score.
+A group of one, left over when the others failed, has nothing to compare with: its advantage is 0.
 
 Shapes: T sampled tokens of all episodes, E episodes, G groups.
 """
@@ -96,17 +95,12 @@ def grpo_passk(
     This is the leave-one-out gradient of the group's maximum, what pass@k measures.
 
     Args:
-        stream: Needs ``group_E`` with at least two episodes in each group.
+        stream: Needs ``group_E``.
         norm_by_std: Divide by the group's unbiased standard deviation.
         epsilon: Added to the standard deviation.
     """
     groups = _Groups(stream)
-    alone_E = groups.played_E & (groups.size_E < 2)
-    if bool(alone_E.any()):
-        raise StreamError(
-            "grpo_passk needs at least 2 episodes in every group, "
-            f"got 1 in the group of episode {int(alone_E.nonzero()[0])}"
-        )
+    groups.played_E &= groups.size_E > 1
     best_E, lead_E = groups.best_and_lead(stream.scores_E)
     if norm_by_std:
         lead_E = lead_E / (groups.std(stream.scores_E) + epsilon)
@@ -161,10 +155,13 @@ class _Groups:
         return zeros_G.index_add(0, self._group_E, played_E)[self._group_E]
 
     def baseline(self, scores_E: Tensor, weights_E: Tensor | None = None) -> Tensor:
-        """The (weighted) mean score of each episode's group; 0 for a group of one."""
+        """The (weighted) mean score of each episode's group.
+
+        One that is alone, because the others failed, is compared with itself: it teaches nothing.
+        """
         weights_E = torch.ones_like(scores_E) if weights_E is None else weights_E.to(scores_E)
         mean_E = self.sum(weights_E * scores_E) / self.sum(weights_E).clamp(min=1.0)
-        return torch.where(self.size_E > 1, mean_E, 0.0)
+        return torch.where(self.size_E > 1, mean_E, scores_E)
 
     def std(self, scores_E: Tensor) -> Tensor:
         """The unbiased standard deviation of each episode's group; 1 for a group of one."""

@@ -25,7 +25,11 @@ IMPORTANCE_CAP = 2.0
 
 @torch.no_grad()
 def importance_weights(
-    old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, *, cap: float = IMPORTANCE_CAP
+    old_log_prob_T: Tensor,
+    sampler_log_prob_T: Tensor,
+    *,
+    cap: float = IMPORTANCE_CAP,
+    checked: bool = False,
 ) -> Tensor:
     """min(exp(old - sampler), cap) per token, without a gradient.
 
@@ -33,29 +37,33 @@ def importance_weights(
         old_log_prob_T: From the trainer's own no-grad pass before the update.
         sampler_log_prob_T: Recorded by the engine when it sampled.
         cap: The largest weight.
+        checked: The sampler's are known to be numbers; looking would make a GPU wait.
 
     >>> importance_weights(torch.tensor([-1.0, -1.0]), torch.tensor([-1.0, -9.0]))
     tensor([1., 2.])
     """
     if not cap > 0.0:
         raise ConfigError(f"the importance cap must be above 0, got {cap}; None turns it off")
-    return _ratio(old_log_prob_T, sampler_log_prob_T).clamp(max=cap)
+    if not checked:
+        check_numbers(sampler_log_prob_T)
+    return _log_ratio(old_log_prob_T, sampler_log_prob_T).exp().clamp(max=cap)
 
 
 @torch.no_grad()
 def mismatch_metrics(
-    old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, *, cap: float = IMPORTANCE_CAP
+    old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, *, cap: float | None = IMPORTANCE_CAP
 ) -> dict[str, Tensor]:
     """How far the sampler is from the trainer, over a whole batch.
 
     ``mismatch/kl`` estimates KL(sampler || trainer) with k3, which is never negative and has
     little variance; ``mismatch/log_prob_*`` are absolute differences of log-probabilities;
-    ``mismatch/ess`` is the effective share of the tokens under the weights that are used.
+    ``mismatch/ess`` is the effective share of the tokens under the weights that are used: those of
+    ``cap``, or with None no weights at all.
     """
-    old_log_prob_T = at_least_float32(old_log_prob_T)
-    ratio_T = _ratio(old_log_prob_T, sampler_log_prob_T)
-    weights_T = ratio_T.clamp(max=cap)
-    log_ratio_T = _log_ratio(old_log_prob_T, sampler_log_prob_T)
+    check_numbers(sampler_log_prob_T)
+    log_ratio_T = _log_ratio(at_least_float32(old_log_prob_T), sampler_log_prob_T)
+    ratio_T = log_ratio_T.exp()
+    weights_T = torch.ones_like(ratio_T) if cap is None else ratio_T.clamp(max=cap)
     gap_T = log_ratio_T.abs()
     squares = masked_mean(weights_T.square())
     zero = ratio_T.new_zeros(())
@@ -65,15 +73,22 @@ def mismatch_metrics(
         "mismatch/log_prob_max": gap_T.max() if gap_T.numel() else zero,
         "mismatch/ratio_mean": masked_mean(ratio_T),
         "mismatch/ratio_max": ratio_T.max() if ratio_T.numel() else zero,
-        "mismatch/truncated": masked_mean((ratio_T > cap).to(ratio_T)),
+        "mismatch/truncated": masked_mean((ratio_T > (cap or torch.inf)).to(ratio_T)),
         "mismatch/ess": torch.where(
             squares > 0, masked_mean(weights_T).square() / squares.clamp(min=1e-30), zero
         ),
     }
 
 
-def _ratio(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor) -> Tensor:
-    return _log_ratio(old_log_prob_T, sampler_log_prob_T).exp()
+def check_numbers(sampler_log_prob_T: Tensor) -> None:
+    """Raise unless the sampler gave a number for every token."""
+    broken = int(sampler_log_prob_T.isnan().sum())
+    if broken:
+        raise StreamError(
+            f"the sampler's log-probs must be numbers, got {broken} of "
+            f"{sampler_log_prob_T.numel()} without a ratio; ask the engine for the log-prob of "
+            "every sampled token"
+        )
 
 
 def _log_ratio(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor) -> Tensor:
@@ -83,10 +98,4 @@ def _log_ratio(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor) -> Tensor:
             f"got {tuple(sampler_log_prob_T.shape)} for {tuple(old_log_prob_T.shape)}"
         )
     log_ratio_T = at_least_float32(old_log_prob_T) - at_least_float32(sampler_log_prob_T)
-    broken = int(log_ratio_T.isnan().sum())
-    if broken:
-        raise StreamError(
-            f"the sampler's log-probs must be numbers, got {broken} of {log_ratio_T.numel()} "
-            "without a ratio; ask the engine for the log-prob of every sampled token"
-        )
     return log_ratio_T.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)

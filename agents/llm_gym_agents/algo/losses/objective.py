@@ -25,11 +25,14 @@ from llm_gym_agents.algo.dtypes import at_least_float32
 from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.losses.clip_ppo import make_clip_ppo_loss
 from llm_gym_agents.algo.losses.kl import KL_KINDS, KLKind, k3_of_log_ratio, kl_estimate
+from llm_gym_agents.algo.losses.mismatch import importance_weights
 from llm_gym_agents.algo.losses.policy_loss import PolicyInputs, get_policy_loss
 from llm_gym_agents.algo.losses.ratio import bound_negative
 from llm_gym_agents.algo.losses.value_loss import check_value_clip, value_loss
 
 Metrics = dict[str, Tensor]
+SEEN = "log_prob_T"
+"""Among the metrics of a batch that is read on-policy: its log-probs, one per token."""
 
 
 class TokenObjective(nn.Module):
@@ -38,6 +41,7 @@ class TokenObjective(nn.Module):
     A batch is a TensorDict (of batch size ``[]`` or ``[T]``) with what the trunk reads and:
 
     - ``token`` [T], ``old_log_prob`` [T]: from before the update, by the trainer's own pass;
+      without them this very pass is the old one, and ``sampler_log_prob`` [T] may be there;
     - ``advantage`` [T, 1] and ``loss_weight`` [T];
     - with a critic ``value_target`` [T, 1] and ``value`` [T, 1] from before the update;
     - ``importance_weight`` [T] if the sampler's log-probs differ (see ``importance_weights``);
@@ -54,6 +58,7 @@ class TokenObjective(nn.Module):
         entropy_coef: Weight of the entropy bonus.
         kl_coef: Weight of the KL to the reference.
         kl_kind: Its estimate. The default has the gradient of the true KL.
+        importance_cap: Largest weight of a token, for a batch that is read on-policy.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class TokenObjective(nn.Module):
         entropy_coef: float = 0.0,
         kl_coef: float = 0.0,
         kl_kind: KLKind = "k3+",
+        importance_cap: float | None = None,
     ) -> None:
         super().__init__()
         check_value_clip(cliprange_value)
@@ -79,6 +85,7 @@ class TokenObjective(nn.Module):
         self.policy_settings = {**self.spec.settings, **given}
         self.trunk, self.critic = trunk, critic
         self.cliprange_value, self.value_coef = cliprange_value, value_coef
+        self.importance_cap = importance_cap
         self.entropy_coef, self.kl_coef, self.kl_kind = entropy_coef, kl_coef, kl_kind
         self._clip_ppo = None
         if policy_loss == "ppo":
@@ -104,6 +111,8 @@ class TokenObjective(nn.Module):
                 micro-batches add up to means over the step. None takes the tokens of ``batch``.
         """
         data = self.trunk(batch.clone(recurse=False))
+        if "old_log_prob" not in data:
+            self._on_policy(data)
         if self.critic is not None:
             data["new_value"] = self.critic(data.clone(recurse=False))["value"]
         terms, metrics_T = self._all_terms(data)
@@ -123,7 +132,21 @@ class TokenObjective(nn.Module):
         metrics = {name: term.detach() for name, term in losses.items()}
         share = 1.0 / max(tokens or weights_T.numel(), 1)
         metrics |= {name: values_T.sum() * share for name, values_T in metrics_T.items()}
+        if "old_log_prob" not in batch:
+            metrics[SEEN] = data["old_log_prob"]
         return loss, metrics
+
+    def _on_policy(self, data: TensorDictBase) -> None:
+        """Take the old log-probs from the pass itself: nothing has moved since they were sampled.
+
+        ``sampler_log_prob``, if the batch has it, then gives the importance weights.
+        """
+        old_T = data["token_log_prob"].detach()
+        data["old_log_prob"] = old_T
+        if "sampler_log_prob" in data and self.importance_cap is not None:
+            data["importance_weight"] = importance_weights(
+                old_T, data["sampler_log_prob"], cap=self.importance_cap, checked=True
+            )
 
     def _all_terms(self, data: TensorDictBase) -> tuple[dict[str, Tensor], Metrics]:
         if self._clip_ppo is None:

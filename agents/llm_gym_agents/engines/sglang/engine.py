@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from llm_gym.endpoint.http_json import HTTPError
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import (
     Completion,
@@ -253,6 +254,24 @@ class SGLangEngine(Engine):
             raise EngineError(f"SGLang did not take the weights: {answer.get('message')}")
         self._server.ask("flush_cache")
         self.version = version
+
+    def weight_marks(self) -> dict[str, str] | None:
+        """Return the server's own hash of each of its weights; None from one that has none.
+
+        How it hashes is its own affair, so a mark tells that a weight has changed, not into what:
+        one of three fused projections that stays behind alone is left to the probe.
+        """
+        self._need_open()
+        try:
+            answer = self._server.http.post("/weights_checker", {"action": "checksum"}, 600.0)
+        except HTTPError as error:
+            if error.status in (404, 405):  # an older SGLang
+                return None
+            raise EngineError(f"SGLang cannot say which weights it has: {error}") from error
+        return {
+            name: " ".join(str(rank["checksums"].get(name)) for rank in answer["ranks"])
+            for name in answer["ranks"][0]["checksums"]
+        }
 
     # --- life and death ------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError
@@ -29,6 +30,7 @@ from llm_gym_agents.engines.transformers.decode import Decoder
 from llm_gym_agents.engines.transformers.scoring import score
 from llm_gym_agents.engines.transformers.self_check import check_decoding
 from llm_gym_agents.engines.transformers.weights import fingerprint, load_in_place
+from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
 
@@ -201,6 +203,23 @@ class TransformersEngine(Engine):
         load_in_place(self.model, named_tensors)
         self.version = version
         self._forget()
+
+    def weight_dtype(self, name: str) -> torch.dtype | None:
+        """Return the type of the model's own weight; None for a name that it does not have."""
+        found = self._named().get(name)
+        return None if found is None else found.dtype
+
+    def weight_sums(self) -> list[dict[str, WeightSum]]:
+        """Return the sums of the weights that are sampled with."""
+        return [weight_sums(self._named().items())]
+
+    def _named(self) -> dict[str, Tensor]:
+        return dict(self.model.named_parameters())
+
+    def sleep(self) -> None:
+        """Free the cache while a trainer works; it is built again with the next reply."""
+        if not self.running:
+            self.free_cache()
 
     def free_cache(self) -> None:
         """Give the memory of keys and values back, for a trainer on the same GPU."""

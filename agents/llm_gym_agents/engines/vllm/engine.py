@@ -29,6 +29,7 @@ from llm_gym_agents.engines.replies import Row, StopStrings
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm import waiting
 from llm_gym_agents.engines.weight_push import buckets, send
+from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.load import load_generation_config
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
@@ -131,6 +132,10 @@ class VLLMEngine(Engine):
         own = AutoConfig.from_pretrained(self.path, trust_remote_code=trust_remote_code)
         owners = (own, load_generation_config(self.path), self.tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
+        types = self._ask("collective_rpc", "llm_gym_parameters")[0]
+        self._dtypes = {name: getattr(torch, type[6:]) for name, type in types.items()}
+        packed = self._ask("collective_rpc", "llm_gym_packed")[0]
+        self.packed_weights = {**type(self).packed_weights, **packed}
         if self.separate:
             vllm_runtime.watch(self._llm, self._look)
         if not self._direct:
@@ -297,11 +302,21 @@ class VLLMEngine(Engine):
         reached: set[str] = set()
         for bucket in buckets(named_tensors):
             reached.update(self._load(bucket) if self._direct else send(bucket, self._load))
-        wanted = self._ask("collective_rpc", "llm_gym_parameters")[0]
-        if missing := sorted(set(wanted) - reached):
+        if missing := sorted(set(self._dtypes) - reached):
             raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")
         self._forget()
         self.version = version
+
+    def weight_dtype(self, name: str) -> torch.dtype:
+        """Return the type of a weight; a few models keep some wider than the rest."""
+        found: torch.dtype = self._dtypes.get(name, self.dtype)
+        return found
+
+    def weight_sums(self) -> list[dict[str, WeightSum]]:
+        """Return the sums of the parameters in use, computed in each of vLLM's workers."""
+        self._need_open()
+        said = self._ask("collective_rpc", "llm_gym_sums")
+        return [{name: WeightSum(*each) for name, each in shard.items()} for shard in said]
 
     def _load(self, bucket: Any) -> list[str]:
         written: list[list[str]] = self._ask("collective_rpc", "llm_gym_load", args=(bucket,))

@@ -1,4 +1,4 @@
-"""What of ours runs inside vLLM's workers: putting new weights into the model.
+"""What of ours runs inside vLLM's workers: putting new weights into the model, and reading them.
 
 vLLM imports this module by name in the process of each worker, before it builds the model.
 """
@@ -19,6 +19,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from llm_gym_agents.engines.vllm.runtime import keep_weights_in_place
+from llm_gym_agents.engines.weight_sums import weight_sums
 
 _LOOK_EVERY_S = 1.0
 if "vllm" in sys.modules:  # else somebody is only looking
@@ -37,10 +38,21 @@ class WorkerSide:
             torch.cuda.synchronize()  # the sender frees its buffer when this returns
         return sorted(written)
 
-    def llm_gym_parameters(self) -> list[str]:
-        """Return the names of all that a push has to reach."""
+    def llm_gym_parameters(self) -> dict[str, str]:
+        """Return the names of all that a push has to reach, and the type of each."""
         model = self.model_runner.model  # type: ignore[attr-defined]
-        return [name for name, _ in model.named_parameters()]
+        return {name: str(weight.dtype) for name, weight in model.named_parameters()}
+
+    def llm_gym_packed(self) -> dict[str, list[str]]:
+        """Return which layers the model keeps as one, and what they are made of."""
+        model = self.model_runner.model  # type: ignore[attr-defined]
+        packed = getattr(model, "packed_modules_mapping", {})
+        return {name: list(parts) for name, parts in packed.items()}
+
+    def llm_gym_sums(self) -> dict[str, tuple[int, ...]]:
+        """Return the sums of the parameters that the model computes with."""
+        model = self.model_runner.model  # type: ignore[attr-defined]
+        return {name: tuple(each) for name, each in weight_sums(model.named_parameters()).items()}
 
     def llm_gym_follow(self, owner: int) -> None:
         """End, and with it all of vLLM, when the process that started it is gone."""

@@ -9,6 +9,7 @@ What SGLang 0.5 does not know is refused here too, so that a wrong name cannot p
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
@@ -37,6 +38,10 @@ class FixedSampler:
 
     def load(self, folder: str) -> None:
         """Nothing to load into."""
+
+    def marks(self) -> dict[str, str]:
+        """Return a hash of each weight, made as only this server makes it."""
+        return {}
 
 
 class TinySampler(FixedSampler):
@@ -84,6 +89,19 @@ class TinySampler(FixedSampler):
         with self.lock:
             self.model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False)
 
+    def marks(self) -> dict[str, str]:
+        import torch
+
+        own, kept = dict(self.model.named_parameters()), {}
+        for name, weight in own.items():  # SGLang keeps these three as one
+            if "q_proj" in name:
+                parts = [own[name.replace("q_proj", each)] for each in ("k_proj", "v_proj")]
+                name, weight = name.replace("q_proj", "qkv_proj"), torch.cat([weight, *parts])
+            if ("k_proj" not in name and "v_proj" not in name) or "qkv_proj" in name:
+                data = weight.detach().numpy().tobytes()
+                kept[name] = hashlib.sha256(data).hexdigest()[:16]
+        return kept
+
 
 class StandIn(ThreadingHTTPServer):
     """Serves at ``url`` until ``close``.
@@ -108,6 +126,8 @@ class StandIn(ThreadingHTTPServer):
         """Says that it has taken new weights, and has not: a stale push."""
         self.refuses: dict[str, str] = {}
         """Paths that are answered with 400 and a sentence."""
+        self.lacks: set[str] = set()
+        """Paths that this version of the server does not have."""
         self.dead = False
         self.aborts = 0
         self._changed = threading.Condition()
@@ -185,11 +205,12 @@ class _Handler(BaseHTTPRequestHandler):
             "/server_info": lambda body: {**server.sampler.about, "version": "0.5"},
             "/update_weights_from_disk": self._update,
             "/flush_cache": lambda body: "Cache flushed.",
+            "/weights_checker": self._marks,
             "/abort_request": lambda body: server.abort(),
         }
         if self.path in server.refuses:
             self._say(400, {"success": False, "message": server.refuses[self.path]})
-        elif self.path not in known:
+        elif self.path not in known or self.path in server.lacks:
             self._say(404, {"detail": "Not Found"})
         else:
             answer = known[self.path](body)
@@ -228,6 +249,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.deaf:
             self.server.sampler.load(body["model_path"])
         return {"success": True, "message": "Succeeded", "num_paused_requests": 0}
+
+    def _marks(self, body: Any) -> Any:
+        assert body == {"action": "checksum"}
+        ranks = [{"checksums": self.server.sampler.marks(), "per_gpu_checksum": ""}]
+        return {"success": True, "message": "", "ranks": ranks}
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""

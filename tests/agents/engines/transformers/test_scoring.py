@@ -46,7 +46,7 @@ def test_the_head_never_sees_more_than_a_chunk(monkeypatch):
     rows = []
     logits = head.Head.logits
     monkeypatch.setattr(head.Head, "logits", lambda self, x: rows.append(len(x)) or logits(self, x))
-    monkeypatch.setattr(head, "CHUNK_ELEMENTS", 10 * VOCABULARY)
+    monkeypatch.setitem(head.CHUNK_BYTES, "cpu", 40 * VOCABULARY)
     monkeypatch.setattr(scoring, "GROUP_TOKENS", 128)
     for found, expected in zip(engine.score(given), wanted, strict=True):
         assert found == pytest.approx(expected, abs=1e-5)

@@ -1,0 +1,171 @@
+"""Will it fit? What training takes of a GPU's memory, worked out before anything is loaded.
+
+Two moments count. While the trainer learns, the engine sleeps and the card holds weights,
+gradients, optimizer state and activations. While the engine plays, gradients and activations are
+gone, and the card holds weights and optimizer state beside the engine's weights and its keys and
+values. An engine that cannot sleep is there in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llm_gym.errors import ConfigError
+
+GIB = 2**30
+OVERHEAD = 3 * GIB
+"""CUDA's own, kernels, and what an allocator cannot use."""
+ENGINE_OVERHEAD = 6 * GIB
+"""The same of vLLM: what it computes in, and its CUDA graphs."""
+_PER_TOKEN_PER_CHANNEL = 34.0
+"""Bytes of activations that a layer keeps for each token and channel besides its MLP, in bfloat16:
+norms, q, k, v, attention and residuals. Measured; see benchmarks/train_gpu.py."""
+_PER_TOKEN_PER_MLP = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What the size of a model depends on."""
+
+    parameters: int
+    hidden: int
+    layers: int
+    mlp: int
+    vocabulary: int
+    kv_width: int
+    """Numbers of a key, or a value, of one token in one layer."""
+
+    @classmethod
+    def of(cls, config: Any) -> Shape:
+        """Return the shape of a transformers config; nothing is allocated."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            made = AutoModelForCausalLM.from_config(config)
+        heads = config.num_attention_heads
+        head = getattr(config, "head_dim", None) or config.hidden_size // heads
+        groups = getattr(config, "num_key_value_heads", None) or heads
+        mlp = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        return cls(
+            parameters=sum(weight.numel() for weight in made.parameters()),
+            hidden=config.hidden_size,
+            layers=config.num_hidden_layers,
+            mlp=mlp,
+            vocabulary=config.vocab_size,
+            kv_width=groups * head,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Bytes that a run takes on one card."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    reference: int
+    activations: int
+    engine: int
+    """The engine's weights and cache; 0 without one of its own on this card."""
+    engine_sleeps: bool = True
+
+    @property
+    def resident(self) -> int:
+        """What the trainer holds all the time."""
+        return self.weights + self.optimizer + self.reference
+
+    @property
+    def learning(self) -> int:
+        """The most that is held while the trainer learns."""
+        awake = 0 if self.engine_sleeps else self.engine
+        return self.resident + self.gradients + self.activations + awake + OVERHEAD
+
+    @property
+    def playing(self) -> int:
+        """The most that is held while the engine plays."""
+        overhead = OVERHEAD + (ENGINE_OVERHEAD if self.engine else 0)
+        return self.resident + self.engine + overhead
+
+    def check(self, total: int) -> None:
+        """Raise one sentence with the numbers unless the run fits into ``total`` bytes."""
+        worst, doing = max((self.learning, "learning"), (self.playing, "playing"))
+        if worst <= total:
+            return
+        parts = {
+            "weights": self.weights,
+            "optimizer": self.optimizer,
+            "reference": self.reference,
+            "gradients": self.gradients if doing == "learning" else 0,
+            "activations": self.activations if doing == "learning" else 0,
+            "engine": self.engine if doing == "playing" or not self.engine_sleeps else 0,
+        }
+        named = ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts.items() if size)
+        raise ConfigError(
+            f"{doing} needs {worst / GIB:.1f} GiB on a card with {total / GIB:.1f} ({named}, in "
+            "GiB); set model.lora_rank, model.gradient_checkpointing, "
+            "training.optimizer='adamw_8bit' or fewer training.micro_batch_tokens"
+        )
+
+
+def plan(
+    shape: Shape,
+    *,
+    micro_batch_tokens: int,
+    lora_rank: int = 0,
+    kept_bytes: int = 4,
+    optimizer_bytes: float = 8.0,
+    checkpointing: bool = False,
+    has_reference: bool = False,
+    engine_tokens: int = 0,
+    engine_bytes: int = 2,
+    engine_sleeps: bool = True,
+) -> Plan:
+    """Return what training a model of ``shape`` takes.
+
+    Args:
+        shape: Of the model.
+        micro_batch_tokens: Tokens of one forward pass.
+        lora_rank: Of adapters on every linear layer; 0 trains all weights.
+        kept_bytes: Of a frozen weight; what is trained has 4.
+        optimizer_bytes: Of optimizer state on the card, for each number that is trained.
+        checkpointing: Whether activations are computed again.
+        has_reference: Whether a KL penalty needs a copy of the policy (with LoRA it never does).
+        engine_tokens: Tokens whose keys and values the engine holds; 0 for no engine of its own.
+        engine_bytes: Of a number in the engine.
+        engine_sleeps: Whether the engine frees its memory while the trainer learns.
+    """
+    width = shape.hidden * 8 + shape.kv_width * 4 + shape.mlp * 3  # of a layer's linear maps
+    trained = lora_rank * width * shape.layers if lora_rank else shape.parameters
+    frozen = shape.parameters if lora_rank else 0
+    layer = micro_batch_tokens * (
+        _PER_TOKEN_PER_CHANNEL * shape.hidden + _PER_TOKEN_PER_MLP * shape.mlp
+    )
+    boundary = 2 * micro_batch_tokens * shape.hidden
+    layers = layer + boundary * shape.layers if checkpointing else layer * shape.layers
+    head = 2 * (1 << 28) + 6 * shape.vocabulary * shape.hidden  # chunks; a cast copy, its gradient
+    cache = engine_tokens * shape.layers * 2 * shape.kv_width * engine_bytes
+    return Plan(
+        weights=4 * trained + kept_bytes * frozen,
+        gradients=4 * trained,
+        optimizer=int(optimizer_bytes * trained),
+        reference=2 * shape.parameters if has_reference and not lora_rank else 0,
+        activations=int(layers + head),
+        engine=shape.parameters * engine_bytes + cache if engine_tokens else 0,
+        engine_sleeps=engine_sleeps,
+    )
+
+
+def engine_share(made: Plan, *, used: int, total: int) -> float:
+    """Return the share of a card that vLLM is to be told.
+
+    It counts what everybody holds on the card, the trainer included, so what is ``used`` when it
+    starts is part of it.
+
+    >>> made = Plan(weights=0, gradients=0, optimizer=0, reference=0, activations=0, engine=8 * GIB)
+    >>> engine_share(made, used=6 * GIB, total=80 * GIB)
+    0.25
+    """
+    wanted = used + made.engine + ENGINE_OVERHEAD
+    return round(min(0.95, wanted / total), 3)

@@ -1,0 +1,81 @@
+"""Optimizers: AdamW, or a library's that needs less of a GPU's memory."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.engines.base import MissingExtraError
+from llm_gym_agents.learn.model import PolicyValueModel
+
+BYTES_OF_STATE = {"adamw": 8.0, "adamw_8bit": 2.1, "adamw_paged": 0.0}
+"""What each keeps on a GPU for every number that is trained."""
+
+
+def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Return the optimizer; policy and critic are groups of their own.
+
+    The critic may have a learning rate of its own, and its gradients are clipped by themselves.
+    """
+    policy, critic = trained(model.lm), list(critic_parameters(model))
+    value_rate = config.value_learning_rate or config.learning_rate
+    groups: list[dict[str, Any]] = [
+        {"params": policy, "lr": config.learning_rate, "base_lr": config.learning_rate}
+    ]
+    if critic:
+        groups.append({"params": critic, "lr": value_rate, "base_lr": value_rate})
+    betas = (config.adam_beta1, config.adam_beta2)
+    settings: dict[str, Any] = {"betas": betas, "weight_decay": config.weight_decay}
+    if config.optimizer != "adamw":
+        made: torch.optim.Optimizer = _bitsandbytes(config.optimizer, model.device)(
+            groups, **settings
+        )
+        return made
+    # One kernel for all weights instead of a dozen for each; a CPU computes as it always has.
+    if model.device.type == "cuda":
+        settings["fused"] = True
+    return torch.optim.AdamW(groups, **settings)
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of ``module`` that have gradients."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def critic_parameters(model: PolicyValueModel) -> Iterator[nn.Parameter]:
+    """Yield what is trained of the critic and is not the policy's."""
+    own = {id(parameter) for parameter in model.lm.parameters()}
+    return (parameter for parameter in trained(model) if id(parameter) not in own)
+
+
+def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Tensor]:
+    """Scale each group's gradients down to a norm of ``largest``; return the norms before that.
+
+    Each by itself: a critic that is far off must not take the policy's step away.
+    """
+    return [nn.utils.clip_grad_norm_(group["params"], largest) for group in optimizer.param_groups]
+
+
+def _bitsandbytes(name: str, device: torch.device) -> Any:
+    """Return an optimizer of bitsandbytes; this is the one door to it."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise MissingExtraError(
+            f"training.optimizer='{name}' needs bitsandbytes. Install it with: "
+            'pip install "llm-gym[gpu]"'
+        )
+    if device.type != "cuda":
+        raise ConfigError(
+            f"training.optimizer='{name}' needs a GPU, got a model on {device.type}; use 'adamw'"
+        )
+    import bitsandbytes
+
+    return {
+        "adamw_8bit": bitsandbytes.optim.AdamW8bit,
+        "adamw_paged": bitsandbytes.optim.PagedAdamW32bit,
+    }[name]

@@ -1,0 +1,123 @@
+"""What fits on a card is known before anything is loaded, with numbers known in advance."""
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents import build
+from llm_gym_agents.build import load_lm, run_plan
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.memory_plan import (
+    ENGINE_OVERHEAD,
+    GIB,
+    OVERHEAD,
+    Shape,
+    engine_share,
+    plan,
+)
+from tests.agents.tiny import save_tiny
+
+SEVEN = Shape(
+    parameters=7_000_000_000, hidden=3584, layers=28, mlp=18944, vocabulary=152_064, kv_width=512
+)
+H200 = 140 * GIB
+
+
+def test_the_shape_of_a_model_is_read_without_making_it():
+    config = LlamaConfig(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=128, vocab_size=100, tie_word_embeddings=False,
+    )  # fmt: skip
+    attention, mlp = 64 * 64 * 2 + 2 * 64 * 32, 3 * 64 * 128
+    parameters = 2 * 100 * 64 + 3 * (attention + mlp + 2 * 64) + 64
+    assert Shape.of(config) == Shape(
+        parameters=parameters, hidden=64, layers=3, mlp=128, vocabulary=100, kv_width=32
+    )
+
+
+def test_all_weights_take_sixteen_bytes_each_besides_activations():
+    made = plan(SEVEN, micro_batch_tokens=1)
+    assert made.weights + made.gradients + made.optimizer == 16 * SEVEN.parameters
+    assert made.resident == 12 * SEVEN.parameters
+    assert plan(SEVEN, micro_batch_tokens=1, optimizer_bytes=0).resident == 4 * SEVEN.parameters
+
+
+def test_with_adapters_the_base_is_kept_once_and_a_reference_never():
+    made = plan(SEVEN, micro_batch_tokens=1, lora_rank=16, kept_bytes=2, has_reference=True)
+    assert made.reference == 0
+    assert 2 * SEVEN.parameters < made.resident < 2.5 * SEVEN.parameters
+    assert plan(SEVEN, micro_batch_tokens=1, has_reference=True).reference == 2 * SEVEN.parameters
+
+
+def test_checkpointing_keeps_two_bytes_a_channel_of_each_layer():
+    one = plan(SEVEN, micro_batch_tokens=8192, checkpointing=True).activations
+    two = plan(SEVEN, micro_batch_tokens=16384, checkpointing=True).activations
+    deep = Shape(**{**vars(SEVEN), "layers": 56}) if hasattr(SEVEN, "__dict__") else SEVEN
+    deeper = plan(deep, micro_batch_tokens=8192, checkpointing=True).activations
+    assert one < two < 2 * one
+    assert deeper - one == 2 * 8192 * 3584 * 28
+
+
+def test_what_cannot_fit_is_refused_in_a_sentence_with_the_numbers():
+    made = plan(SEVEN, micro_batch_tokens=16384)
+    with pytest.raises(ConfigError) as found:
+        made.check(H200)
+    said = str(found.value)
+    assert said.startswith("learning needs ")
+    assert "on a card with 140.0 (weights 26.1, optimizer 52.2, gradients 26.1" in said
+    assert "model.lora_rank" in said
+    plan(SEVEN, micro_batch_tokens=8192, lora_rank=16, kept_bytes=2, checkpointing=True).check(H200)
+
+
+def test_an_engine_beside_the_trainer_counts_where_it_is_awake():
+    asleep = plan(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
+    awake = plan(SEVEN, micro_batch_tokens=1, engine_tokens=1000, engine_sleeps=False)
+    cache = 1000 * 28 * 2 * 512 * 2
+    assert asleep.engine == 2 * SEVEN.parameters + cache
+    assert awake.learning - asleep.learning == asleep.engine
+    assert asleep.playing == asleep.resident + asleep.engine + OVERHEAD + ENGINE_OVERHEAD
+
+
+def test_vllm_is_told_a_share_that_counts_what_is_there_already():
+    made = plan(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
+    wanted = 30 * GIB + made.engine + ENGINE_OVERHEAD
+    assert engine_share(made, used=30 * GIB, total=H200) == round(wanted / H200, 3)
+    assert engine_share(made, used=139 * GIB, total=H200) == 0.95
+
+
+def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
+    path = save_tiny(tmp_path)
+    config = ConfigStore()
+    config.model.device = "cuda"
+    monkeypatch.setattr(build, "_total_memory", lambda device: GIB)
+    monkeypatch.setattr(build, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded"))
+    with pytest.raises(ConfigError, match=r"needs \d+\.\d GiB on a card with 1\.0"):
+        load_lm(config, path)
+
+
+def test_the_plan_of_a_run_heeds_its_settings(tmp_path):
+    from transformers import AutoConfig
+
+    own = AutoConfig.from_pretrained(save_tiny(tmp_path))
+    config = ConfigStore()
+    plain = run_plan(config, own)
+    assert plain.engine == 0
+    config.inference.backend = "vllm"
+    assert run_plan(config, own).engine > 0
+    assert run_plan(config, own).engine_sleeps
+    config.inference.engine = {"sleeps": False}
+    assert not run_plan(config, own).engine_sleeps
+    config.training.optimizer = "adamw_paged"
+    assert run_plan(config, own).optimizer == 0
+    config.model.gradient_checkpointing = True
+    assert run_plan(config, own).activations < plain.activations
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for what a CPU lacks")
+def test_an_optimizer_that_needs_a_gpu_says_so():
+    pytest.importorskip("bitsandbytes")
+    from llm_gym_agents.learn.optimizer import _bitsandbytes
+
+    with pytest.raises(ConfigError, match="needs a GPU, got a model on cpu"):
+        _bitsandbytes("adamw_8bit", torch.device("cpu"))

@@ -1,0 +1,125 @@
+"""What an update reads and holds: once where once is enough, and nothing afterwards."""
+
+import copy
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.batch.pack import Packer
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.ppo import PPO
+from tests.agents.learn.test_ppo import data, gradients, training
+from tests.agents.tiny import tiny_model
+
+
+def make(lm, **settings):
+    model = PolicyValueModel(lm, critic="none")
+    return PPO(model, training(adv_estimator="grpo", group_size=2, **settings))
+
+
+def passes(ppo):
+    calls = []
+    ppo.model.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    return calls
+
+
+@pytest.mark.parametrize("policy_loss", ["ppo", "gspo", "cispo", "gpg"])
+@pytest.mark.parametrize("cap", [2.0, None])
+def test_a_batch_that_is_read_once_needs_no_scoring_and_has_the_same_gradient(policy_loss, cap):
+    lm = tiny_model()
+    once = make(copy.deepcopy(lm), policy_loss=policy_loss, importance_cap=cap)
+    scored = make(copy.deepcopy(lm), policy_loss=policy_loss, importance_cap=cap)
+    scored._reads_once = lambda episodes: False
+    read, both = passes(once), passes(scored)
+    found, expected = gradients(once, data()), gradients(scored, data())
+    assert read == [True]
+    assert both == [False, True]
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_its_metrics_are_the_same_too():
+    lm = tiny_model()
+    once, scored = make(copy.deepcopy(lm)), make(copy.deepcopy(lm))
+    scored._reads_once = lambda episodes: False
+    one, other = once.update(data()), scored.update(data())
+    assert one.keys() == other.keys()
+    for name, value in other.items():
+        if not name.startswith("time/"):
+            assert one[name] == pytest.approx(value, abs=1e-5), name
+    for name, tensor in scored.trained.items():
+        torch.testing.assert_close(once.trained[name], tensor, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"ppo_epochs": 2}, {"mini_batch_size": 2}])
+def test_a_batch_that_is_read_again_is_scored_first(settings):
+    ppo = make(tiny_model(), **settings)
+    read = passes(ppo)
+    ppo.update(data())
+    assert read[0] is False
+
+
+def test_no_gradient_is_held_after_an_update():
+    ppo = make(tiny_model())
+    ppo.update(data())
+    assert all(weight.grad is None for weight in ppo.model.parameters())
+
+
+def test_a_critic_that_is_far_off_leaves_the_policy_its_step():
+    norms = {}
+    for scale in (1.0, 100.0):
+        model = PolicyValueModel(tiny_model(), critic="separate")
+        ppo, own = PPO(model, training(max_grad_norm=0.05)), data()
+        own.reward_T = own.reward_T * scale
+        found = gradients(ppo, own)
+        policy = [gradient for name, gradient in found.items() if name.startswith("lm.")]
+        norms[scale] = float(torch.stack([each.norm() for each in policy]).norm())
+    assert norms[100.0] == pytest.approx(norms[1.0], rel=0.05)
+
+
+# --- packs --------------------------------------------------------------------------------------
+
+
+def test_packs_are_about_the_same_size():
+    packer = Packer(data())
+    costs = packer.ids_E.tolist()
+    budget = sum(costs) - min(costs) + 1  # greedily: nearly all in the first, one in the second
+    sizes = [pack.ids_S.numel() for pack in packer.within(range(4), budget)]
+    assert len(sizes) == 2
+    assert max(sizes) < budget - min(costs)
+
+
+def test_an_episode_that_is_too_long_is_read_in_pieces_with_the_same_gradient():
+    lm = tiny_model()
+    whole = gradients(make(copy.deepcopy(lm), loss_agg="seq-mean-token-mean"), data(history=False))
+    longest = int(data(history=False).sequence_lengths_Q.max())
+    cut = make(copy.deepcopy(lm), loss_agg="seq-mean-token-mean", micro_batch_tokens=longest)
+    read = passes(cut)
+    found = gradients(cut, data(history=False))
+    assert len(read) > 4, "more passes than episodes"
+    for name, gradient in whole.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
+    model = PolicyValueModel(tiny_model())
+    torch.nn.init.normal_(model.value_head.weight)
+    one = PPO(model, training()).score(Packer(data(history=False)))
+    longest = int(data(history=False).sequence_lengths_Q.max())
+    other = PPO(model, training(micro_batch_tokens=longest)).score(Packer(data(history=False)))
+    torch.testing.assert_close(one.bootstrap_E, other.bootstrap_E)
+    torch.testing.assert_close(one.value_T, other.value_T)
+
+
+def test_a_sequence_that_fits_no_pack_is_refused_in_a_sentence():
+    ppo = make(tiny_model(), micro_batch_tokens=5)
+    with pytest.raises(ConfigError, match=r"must fit into training.micro_batch_tokens=5, got one"):
+        ppo.update(data())
+
+
+def test_a_loss_that_needs_whole_episodes_refuses_to_cut_one():
+    longest = int(data(history=False).sequence_lengths_Q.max())
+    ppo = make(tiny_model(), policy_loss="gspo", micro_batch_tokens=longest)
+    with pytest.raises(ConfigError, match="an episode must fit"):
+        ppo.update(data(history=False))

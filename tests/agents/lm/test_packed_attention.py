@@ -1,0 +1,68 @@
+"""Packed attention: what its kernels are given, and what autocast makes of it."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from llm_gym_agents.lm import packed_attention as module
+from llm_gym_agents.lm.packed_attention import Packing, _varlen, packed, packed_attention
+from tests.agents.tiny import tiny_model
+
+LENGTHS = torch.tensor([3, 5, 2])
+
+
+def read(lm, ids, lengths, dtype=None):
+    packing = Packing.of(lengths)
+    trunk = lm.base_model
+    with packed(trunk, packing), torch.autocast("cpu", dtype, enabled=dtype is not None):
+        return trunk(
+            input_ids=ids[None], position_ids=packing.position_S[None], use_cache=False
+        ).last_hidden_state[0]
+
+
+def test_keys_and_values_go_to_the_variable_length_kernel_as_they_are(monkeypatch):
+    given = {}
+
+    def varlen_attn(query, key, value, *places, **settings):
+        given.update(settings, key=key, value=value, places=places)
+        return query
+
+    fake = SimpleNamespace(varlen_attn=varlen_attn)
+    monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", fake)
+    query, key, value = torch.randn(10, 8, 4), torch.randn(10, 2, 4), torch.randn(10, 2, 4)
+    _varlen(query, key, value, Packing.of(LENGTHS), None, None)
+    assert given["enable_gqa"] is True
+    assert given["key"].equal(key)
+    assert given["value"].equal(value), "no head is repeated"
+    starts, also, longest, _ = given["places"]
+    assert starts.tolist() == also.tolist() == [0, 3, 8, 10]
+    assert starts.dtype == torch.int32
+    assert longest == 5
+    _varlen(query, query, query, Packing.of(LENGTHS), None, None)
+    assert given["enable_gqa"] is False
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
+def test_under_autocast_attention_computes_in_its_type(monkeypatch):
+    seen = []
+
+    def noting(module_, query, key, value, *args, **kwargs):
+        found = packed_attention(module_, query, key, value, *args, **kwargs)
+        seen.append(found[0].dtype)
+        return found
+
+    monkeypatch.setitem(module.AttentionInterface._global_mapping, module.NAME, noting)
+    lm, ids = tiny_model(), torch.arange(10)
+    narrow = read(lm, ids, LENGTHS, torch.bfloat16)
+    assert set(seen) == {torch.bfloat16}
+    wide = read(lm, ids, LENGTHS)
+    assert seen[-1] == torch.float32
+    assert 0 < (narrow - wide).abs().mean() < 0.05 * wide.abs().mean()
+
+
+def test_lengths_on_the_cpu_place_ids_elsewhere():
+    here = Packing.of(LENGTHS, torch.device("cpu"))
+    assert here.slot_S.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]
+    assert (here.rows, here.longest) == (3, 5)
