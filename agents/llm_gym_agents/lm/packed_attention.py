@@ -12,6 +12,8 @@ Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one he
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -166,6 +168,18 @@ def _window_mask(longest: int, window: int, device: torch.device) -> Tensor:
     return (back >= 0) & (back < window)
 
 
+@functools.cache
+def _says_grouped() -> bool:
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "enable_gqa" in inspect.signature(varlen_attn).parameters
+
+
+def _grouped(grouped: bool) -> dict[str, bool]:
+    """Return how the kernel is told of fewer key heads; before torch 2.12 it sees for itself."""
+    return {"enable_gqa": grouped} if _says_grouped() else {}
+
+
 def _varlen(
     query_SHD: Tensor,
     key_SHD: Tensor,
@@ -186,7 +200,7 @@ def _varlen(
         packing.longest,
         scale=scaling,
         window_size=(-1 if window is None else window - 1, 0),
-        enable_gqa=query_SHD.shape[1] != key_SHD.shape[1],
+        **_grouped(query_SHD.shape[1] != key_SHD.shape[1]),
     )
     return out_SHD
 
