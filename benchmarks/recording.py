@@ -75,9 +75,9 @@ def measure(episodes: int, iterations: int) -> dict[str, Any]:
         trainer.recorder = counted = Counted(Path(folder), episodes)
         iterate = trainer._iterate
 
-        def timed(total: int) -> dict[str, float]:
+        def timed() -> dict[str, float]:
             start = process_time()
-            row = iterate(total)
+            row = iterate()
             counted.wait()
             seconds.append(process_time() - start)
             return row

@@ -227,7 +227,7 @@ def phases(iterations: int) -> dict[str, float]:
         watch(trainer.learner.ppo, "update", "update")
         watch(trainer.learner.ppo, "score", "of which scoring")
         watch(trainer.learner.ppo, "_step", "of which steps")
-        watch(trainer, "_publish", "publish")
+        watch(trainer.publisher, "publish", "publish")
         start = perf_counter()
         rows = trainer.fit()
         spent["everything"] = perf_counter() - start

@@ -182,9 +182,7 @@ def test_a_curriculum_moves_the_difficulty(tmp_path):
 def test_groups_share_their_seed_and_episodes_never_repeat(tmp_path):
     config = small(tmp_path, training={"adv_estimator": "grpo", "group_size": 2})
     trainer = PPOTrainer(config, Odd)
-    first = trainer._tasks()
-    trainer.iteration = 1
-    second = trainer._tasks()
+    first, second = (trainer.schedule.tasks(iteration, 0.0) for iteration in range(2))
     trainer.cleanup()
     assert trainer.learner.model.value_head is None
     assert [task.group for task in first + second] == [0, 0, 1, 1, 2, 2, 3, 3]
