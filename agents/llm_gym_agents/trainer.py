@@ -221,7 +221,8 @@ class PPOTrainer:
         self.elapsed_s += end - start
         row = episode_metrics(rollout) | rewards | learned | published
         row["episode/failed"] = 1.0 - len(rollout.episodes) / len(everything.episodes)
-        row |= watch.metrics(self.learner.model, data, learned, updated - played)
+        read = data.ids_S.numel()
+        row |= watch.metrics(self.learner.model, read, learned, updated - played)
         if self.config.environment.curriculum:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
@@ -229,7 +230,7 @@ class PPOTrainer:
             "time/collect_s": played - start,
             "time/update_s": end - played,
             "time/collect_tokens_per_s": data.tokens / (played - start),
-            "time/update_tokens_per_s": data.ids_S.numel() / (updated - played),
+            "time/update_tokens_per_s": read / (updated - played),
             metrics.TOKENS_PER_SECOND: data.tokens / (end - start),
             metrics.ELAPSED: self.elapsed_s,
         }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from llm_gym_agents.batch.rollout_data import RolloutData
-
 PEAK_FLOPS = {
     "H200": 989e12,
     "H100": 989e12,
@@ -28,11 +26,11 @@ class DeviceWatch:
     def metrics(
         self,
         model: torch.nn.Module,
-        data: RolloutData,
+        tokens: int,
         learned: dict[str, float],
         seconds: float,
     ) -> dict[str, float]:
-        """Return the peak of memory, and the MFU of an update that took ``seconds``."""
+        """Return the peak of memory, and the MFU of an update that read ``tokens`` in ``seconds``."""
         if self._device.type != "cuda":
             return {}
         found = {
@@ -42,7 +40,7 @@ class DeviceWatch:
         name = torch.cuda.get_device_name(self._device)
         peak = next((speed for card, speed in PEAK_FLOPS.items() if card in name), None)
         if peak is not None:
-            flops = update_flops(model, data.ids_S.numel(), learned)
+            flops = update_flops(model, tokens, learned)
             found["gpu/mfu"] = flops / seconds / peak
         return found
 
