@@ -25,7 +25,8 @@ class AsTextEnv(gym.Env[str, str]):
         Those of the environment, in words.
 
     Rewards:
-        The environment's own. An unusable text has none, less ``penalty``.
+        The environment's own. An unusable text earns nothing, costs what the fallback that is
+        played for it costs, and ``penalty``.
 
     Episode end:
         The environment's own; ``AsText`` says what unusable texts do.
@@ -33,7 +34,7 @@ class AsTextEnv(gym.Env[str, str]):
     Info:
         The environment's own, and the common keys where they are free: ``move``,
         ``valid_action``, ``success`` (where it can be known), ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``.
+        ``turn``, ``invalid_actions``, ``fallback``.
 
     Args:
         env_id: A registered id; ``module:id`` imports the module first.

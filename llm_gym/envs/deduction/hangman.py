@@ -56,7 +56,7 @@ class HangmanEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; levels in order.
     """
 
     max_turns: int

@@ -81,7 +81,7 @@ class WordleEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; levels in order.
     """
 
     max_turns: int

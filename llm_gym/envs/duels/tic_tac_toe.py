@@ -36,7 +36,7 @@ class TicTacToeEnv(Duel):
 
     Rewards:
         1 for a line of one's own, otherwise 0: a draw is no win. With ``shaping``, the potential
-        is the chance that best play wins from here, on the scale where it is 0 at the start.
+        is the chance that best play wins from here.
 
     Episode end:
         Terminates with a line of the player's (won) or the opponent's (lost), on a full board
@@ -53,7 +53,7 @@ class TicTacToeEnv(Duel):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; shaping by the chance itself.
     """
 
     place, places, full, line = "square", 9, FULL, "three in a row"

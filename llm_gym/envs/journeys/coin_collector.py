@@ -39,8 +39,8 @@ class CoinCollectorEnv(WorldEnv):
         ``style="terse"`` says the same in few words.
 
     Rewards:
-        1 for taking the coin, otherwise 0. With ``shaping``, the potential is the share of the
-        shortest way that has been gone.
+        1 for taking the coin, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest way.
 
     Episode end:
         Terminates when the coin is taken (won) and after ``max_turns`` turns (lost).
@@ -59,7 +59,7 @@ class CoinCollectorEnv(WorldEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; shaping by ``progress``.
     """
 
     def __init__(

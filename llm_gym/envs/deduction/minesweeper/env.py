@@ -79,7 +79,7 @@ class MinesweeperEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; levels in order.
     """
 
     max_turns: int

@@ -64,7 +64,7 @@ class CookingWorldEnv(WorldEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; houses fit into ``max_turns``, shaping by ``progress``.
     """
 
     _world: Kitchen

@@ -67,7 +67,7 @@ class FrozenLakeEnv(TextEnv):
 
     Rewards:
         1 for reaching the goal, otherwise 0. With ``shaping``, the potential is the
-        share of the shortest way over ice that has been gone.
+        ``progress`` along the shortest way over ice.
 
     Episode end:
         Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
@@ -88,7 +88,7 @@ class FrozenLakeEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; shaping by ``progress``.
     """
 
     max_turns: int

@@ -69,8 +69,8 @@ class MazeEnv(TextEnv):
         its middle; what is outside of the maze is shown as wall.
 
     Rewards:
-        1 for reaching the exit, otherwise 0. With ``shaping``, the potential is the share
-        of the shortest way that has been gone.
+        1 for reaching the exit, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest way.
 
     Episode end:
         Terminates at the exit (won) and after ``max_turns`` moves (lost).
@@ -90,7 +90,7 @@ class MazeEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; shaping by ``progress``.
     """
 
     max_turns: int

@@ -68,7 +68,7 @@ class TextGameEnv(WorldEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; worlds fit into ``max_turns``, shaping by ``progress``.
     """
 
     _quest: Quest

@@ -74,8 +74,8 @@ class FifteenPuzzleEnv(TextEnv):
         The board, with underscores for the gap, and the turns left.
 
     Rewards:
-        1 for the solved board, otherwise 0. With ``shaping``, the potential is the share of the
-        steps that all tiles together were away from their places.
+        1 for the solved board, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` of all tiles together to their places.
 
     Episode end:
         Terminates on the solved board (won) and after ``max_turns`` moves (lost).
@@ -93,7 +93,7 @@ class FifteenPuzzleEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; shaping by ``progress``.
     """
 
     max_turns: int

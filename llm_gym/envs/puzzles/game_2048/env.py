@@ -108,7 +108,7 @@ class Game2048Env(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; levels in order.
     """
 
     max_turns: int

@@ -105,7 +105,7 @@ class SudokuEnv(TextEnv):
         **common: See ``TextEnv``.
 
     Version history:
-        v0: First release.
+        v0: First release; harder at difficulty 0.
     """
 
     max_turns: int

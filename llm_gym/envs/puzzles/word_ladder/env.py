@@ -42,8 +42,8 @@ class WordLadderEnv(TextEnv):
         step leads to.
 
     Rewards:
-        1 for reaching the target, otherwise 0. With ``shaping``, the potential is the share of
-        the shortest ladder that has been climbed.
+        1 for reaching the target, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest ladder.
 
     Episode end:
         Terminates at the target (won) and after ``max_turns`` steps (lost).
