@@ -16,6 +16,7 @@ from llm_gym.tools.builtin.bm25 import BM25, words
 from llm_gym.tools.builtin.calculator import CalculatorTool, calculate
 from llm_gym.tools.builtin.search import SearchTool
 from llm_gym.tools.builtin.sql import Database, SqlTool
+from llm_gym.tools.builtin.sql_process import sql_process
 from tests.work import ends_at_all, steps_of
 
 # --- calculator --------------------------------------------------------------------------
@@ -206,7 +207,7 @@ def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(
     sql.close()
     with pytest.raises(ToolError, match="at most 20"):
         sql.execute(query=f"{query} SELECT * FROM t39")
-    assert sql.database._connection is None, "nobody asked SQLite"
+    assert sql.database._key not in sql_process()._known, "nobody asked SQLite"
 
 
 def test_the_limits_are_settings():

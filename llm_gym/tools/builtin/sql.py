@@ -1,30 +1,22 @@
 """``sql``: reads a database, and nothing but reads.
 
 A query is stopped after a number of steps of SQLite's machine, not of seconds: the same query
-has the same answer on every machine.
+has the same answer on every machine. It runs in a process of its own (``sql_process``), whose
+memory and processor time are bounded, since some use up both before their first step.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 from llm_gym.errors import ConfigError
+from llm_gym.tools.builtin.sql_process import sql_process
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
 
 MAX_QUERY_CHARS = 5000
-_STEPS_AT_ONCE = 1000
-_ALLOWED = {
-    sqlite3.SQLITE_SELECT,
-    sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,
-    sqlite3.SQLITE_RECURSIVE,
-}
-# Functions that reach files or memory, or give every call another result.
-_FORBIDDEN = {"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit", "random"}
-_FORBIDDEN |= {"randomblob"}
 # Each name in WITH is expanded wherever it is used, before the first step: a query of a dozen
 # lines can double a dozen times. Every use needs one of these.
 _USES = re.compile(r",|\b(?:from|join|in)\b", re.IGNORECASE)
@@ -38,7 +30,8 @@ class Database:
     It is opened at the first question, and opened again in a process it was pickled into.
 
     Args:
-        source: Path of an SQLite file, or SQL that makes a database in memory.
+        source: Path of an SQLite file, or SQL that makes a database in memory: tables, rows,
+            indices and views. Such a script reaches no file and no other database.
         max_steps: Steps of SQLite's machine per query.
         max_value_chars: Longest text that a query may make or read.
 
@@ -51,7 +44,8 @@ class Database:
         self, source: str, *, max_steps: int = 2_000_000, max_value_chars: int = 1000
     ) -> None:
         self.source, self.max_steps, self.max_value_chars = source, max_steps, max_value_chars
-        self._connection: sqlite3.Connection | None = None
+        named = f"{max_value_chars} {source}".encode("utf-8", "surrogatepass")
+        self._key = hashlib.blake2b(named, digest_size=16).hexdigest()
 
     def query(self, sql: str, max_rows: int = 1000) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and up to ``max_rows`` rows.
@@ -64,78 +58,45 @@ class Database:
             raise ToolError(
                 f"A query with WITH has at most {_MAX_USES} commas, FROM, JOIN and IN together."
             )
-        connection = self._opened()
-        steps = 0
-
-        def stop() -> bool:
-            nonlocal steps
-            steps += _STEPS_AT_ONCE
-            return steps > self.max_steps
-
-        connection.set_progress_handler(stop, _STEPS_AT_ONCE)
-        try:
-            cursor = connection.execute(sql)
-            rows = cursor.fetchmany(max_rows)
-            columns = [column[0] for column in cursor.description or ()]
-            cursor.close()
-        except (sqlite3.Error, sqlite3.Warning, ValueError, UnicodeError) as error:
-            raise ToolError(_reason(error)) from error
-        if not columns:  # an empty statement, or one that does nothing here
+        request = {"key": self._key, "sql": sql, "max_rows": max_rows, "max_steps": self.max_steps}
+        answer = sql_process().ask(request, self._how())
+        if "error" in answer:
+            raise ToolError(_reason(answer["error"], answer.get("made", True)))
+        if not answer["columns"]:  # an empty statement, or one that does nothing here
             raise ToolError("Use one SELECT.")
-        return columns, rows
+        return answer["columns"], [tuple(map(_cell, row)) for row in answer["rows"]]
 
     def close(self) -> None:
         """Close the connection; the next question opens it again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        sql_process().forget(self._key)
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            if _is_file(self.source):
-                uri = f"{Path(self.source).resolve().as_uri()}?mode=ro"
-                connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
-            else:
-                connection = sqlite3.connect(":memory:", check_same_thread=False)
-                connection.executescript(self.source)
-            connection.execute("PRAGMA query_only = ON")
-            # Reads the schema now, whose statements may be longer than a value.
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self.max_value_chars)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100)
-            connection.set_authorizer(_authorize)
-            self._connection = connection
-        return self._connection
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_connection": None}
-
-    def __del__(self) -> None:
-        self.close()
+    def _how(self) -> dict[str, Any]:
+        file = _is_file(self.source)
+        source = f"{Path(self.source).resolve().as_uri()}?mode=ro" if file else self.source
+        return {"source": source, "file": file, "max_value_chars": self.max_value_chars}
 
 
 def _is_file(source: str) -> bool:
     return "\n" not in source and ";" not in source
 
 
-def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    if action not in _ALLOWED:
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN:
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
+def _cell(value: Any) -> Any:
+    return bytes.fromhex(value["x"]) if isinstance(value, dict) else value
 
 
-def _reason(error: Exception) -> str:
-    text = str(error)
+def _reason(text: str, made: bool) -> str:
+    if not made:
+        return f"The database cannot be made: {text}."
     if "interrupted" in text:
         return "The query takes too long."
+    if "out of memory" in text:
+        return "The query needs too much memory."
     if "not authorized" in text or "prohibited" in text or "readonly" in text:
         return "The database is read-only: use one SELECT."
     if "one statement" in text:
         return "Give one statement at a time."
+    if "user-defined function raised" in text:
+        return "The database knows no present time: give dates."
     return f"SQL error: {text}."
 
 

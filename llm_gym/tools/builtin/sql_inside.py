@@ -1,0 +1,207 @@
+"""The process that SQL runs in: a script of its own, with nothing but the standard library.
+
+A query can use up memory and time before its first step is counted, inside SQLite, where nothing
+in Python can stop it. So it runs here, under limits that the kernel keeps, and what it kills is
+this process and nobody's training run. Requests come over standard input, each as its length and
+JSON; so do the answers, over standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sqlite3
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+MEMORY_BYTES = 256 << 20
+CPU_S = 2.0
+MAX_ANSWER_CHARS = 1_000_000
+_OPEN = 64  # databases that are kept open
+_STEPS_AT_ONCE = 1000
+_SCRIPT_STEPS = 50_000_000  # of SQLite's machine, to make a database
+_LONGEST_PATTERN, _DEEPEST = 100, 200
+
+_READS = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
+# What a script that makes a database may do besides: no file, no setting, no other database.
+_MAKES = {
+    getattr(sqlite3, f"SQLITE_{name}")
+    for name in (
+        "ALTER_TABLE ANALYZE CREATE_INDEX CREATE_TABLE CREATE_TEMP_INDEX CREATE_TEMP_TABLE "
+        "CREATE_TEMP_TRIGGER CREATE_TEMP_VIEW CREATE_TRIGGER CREATE_VIEW DELETE DROP_INDEX "
+        "DROP_TABLE DROP_TEMP_INDEX DROP_TEMP_TABLE DROP_TEMP_TRIGGER DROP_TEMP_VIEW "
+        "DROP_TRIGGER DROP_VIEW INSERT REINDEX SAVEPOINT TRANSACTION UPDATE"
+    ).split()
+}
+_MODULES = {"fts3", "fts4", "fts5", "rtree"}
+# Functions that reach files or memory, or give every call another result.
+_FORBIDDEN = {
+    "load_extension", "fts3_tokenizer", "writefile", "readfile", "edit", "random", "randomblob",
+    "current_date", "current_time", "current_timestamp", "sqlite_version", "sqlite_source_id",
+}  # fmt: skip
+_CLOCKS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime", "timediff")
+_NOW = {"now", "subsec", "subsecond"}
+
+
+def _authorize(making: bool) -> Callable[..., int]:
+    allowed = _READS | _MAKES if making else _READS
+
+    def judge(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN:
+            return sqlite3.SQLITE_DENY
+        if making and action == sqlite3.SQLITE_CREATE_VTABLE:
+            return sqlite3.SQLITE_OK if (second or "").lower() in _MODULES else sqlite3.SQLITE_DENY
+        if making and action == sqlite3.SQLITE_PRAGMA and not second:  # full-text search asks
+            return sqlite3.SQLITE_OK if first == "data_version" else sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY
+
+    return judge
+
+
+def _stop_clocks(connection: sqlite3.Connection) -> None:
+    """Have the functions of dates work on every date but today's."""
+    plain = sqlite3.connect(":memory:")
+
+    def stopped(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            # It is the first argument that may be "now", or the second, after a format.
+            dates = arguments[1:2] if name == "strftime" else arguments[:2]
+            if not dates or any(_means_now(value) for value in dates):
+                raise ValueError("there is no now")
+            marks = ", ".join("?" * len(arguments))
+            return plain.execute(f"SELECT {name}({marks})", arguments).fetchone()[0]
+
+        return call
+
+    for name in _CLOCKS:
+        connection.create_function(name, -1, stopped(name), deterministic=True)
+
+
+def _means_now(value: Any) -> bool:
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return isinstance(text, str) and text.partition("\0")[0].strip().lower() in _NOW
+
+
+def _opened(request: dict[str, Any]) -> sqlite3.Connection:
+    """Return a new connection to what ``request`` names; its script runs under an authorizer."""
+    if request["file"]:
+        connection = sqlite3.connect(request["source"], uri=True, isolation_level=None)
+        connection.execute("PRAGMA cell_size_check = ON")
+    else:
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA temp_store = MEMORY")  # this process can write no file
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, _DEEPEST)
+    _stop_clocks(connection)
+    if not request["file"]:
+        connection.set_authorizer(_authorize(making=True))
+        _count(connection, _SCRIPT_STEPS)
+        connection.executescript(request["source"])
+        connection.set_authorizer(None)
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+    connection.execute("PRAGMA query_only = ON")
+    # Reads the schema now, whose statements may be longer than a value.
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, request["max_value_chars"])
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
+    connection.set_authorizer(_authorize(making=False))
+    return connection
+
+
+def _count(connection: sqlite3.Connection, most: int) -> None:
+    steps = 0
+
+    def stop() -> bool:
+        nonlocal steps
+        steps += _STEPS_AT_ONCE
+        return steps > most
+
+    connection.set_progress_handler(stop, _STEPS_AT_ONCE)
+
+
+def _answer(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, Any]:
+    _count(connection, request["max_steps"])
+    cursor = connection.execute(request["sql"])
+    try:
+        columns = [column[0] for column in cursor.description or ()]
+        rows, size = [], sum(map(len, columns))
+        while len(rows) < request["max_rows"] and (row := cursor.fetchone()) is not None:
+            cells = [{"x": cell.hex()} if isinstance(cell, bytes) else cell for cell in row]
+            size += sum(8 + (len(cell) if isinstance(cell, str | bytes) else 0) for cell in row)
+            if size > MAX_ANSWER_CHARS:
+                return {"error": f"the result has more than {MAX_ANSWER_CHARS} characters"}
+            rows.append(cells)
+    finally:
+        cursor.close()
+    return {"columns": columns, "rows": rows}
+
+
+class Desk:
+    """Answers requests about the databases that it keeps open."""
+
+    def __init__(self) -> None:
+        self.open: OrderedDict[str, sqlite3.Connection] = OrderedDict()
+
+    def close(self, key: str) -> None:
+        connection = self.open.pop(key, None)
+        if connection is not None:
+            connection.close()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        key = request["key"]
+        if "sql" not in request:
+            self.close(key)
+            return {}
+        if key not in self.open and "source" not in request:
+            return {"unknown": True}
+        try:
+            if key not in self.open:
+                if len(self.open) >= _OPEN:
+                    self.close(next(iter(self.open)))
+                self.open[key] = _opened(request)
+            self.open.move_to_end(key)
+            return _answer(self.open[key], request)
+        except MemoryError:
+            self.close(key)
+            return {"error": "out of memory"}
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+            made = key in self.open
+            return {"error": str(error) or type(error).__name__, "made": made}
+
+
+def main() -> None:
+    """Set the limits that the kernel keeps, then answer until there are no more requests."""
+    limits = {
+        resource.RLIMIT_AS: MEMORY_BYTES,
+        resource.RLIMIT_FSIZE: 0,  # whatever a script finds to say, no file gets a byte
+        resource.RLIMIT_CORE: 0,
+    }
+    for name, value in limits.items():
+        resource.setrlimit(name, (value, value))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the parent
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    desk, requests, answers = Desk(), sys.stdin.buffer, sys.stdout.buffer
+    while len(head := requests.read(4)) == 4:
+        body = requests.read(struct.unpack(">I", head)[0])
+        # Processor time, so that a busy machine stops no query that a free one answers.
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)
+        answer = desk.answer(json.loads(body))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        data = json.dumps(answer).encode()
+        answers.write(struct.pack(">I", len(data)) + data)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
