@@ -57,7 +57,7 @@ def test_a_script_may_make_tables_rows_views_indices_and_full_text_search():
 def test_a_short_query_that_grows_inside_sqlite_costs_this_process_nothing():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     database = Database(SCRIPT)
-    with pytest.raises(ToolError, match="too much memory|too long"):
+    with pytest.raises(ToolError, match=r"too much memory|too long"):
         database.query(doubled(9))
     assert database.query("SELECT sum(n) FROM t")[1] == [(3,)]
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

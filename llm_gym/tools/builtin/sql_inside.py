@@ -36,12 +36,13 @@ _READS = {
 _MAKES = {
     getattr(sqlite3, f"SQLITE_{name}")
     for name in (
-        "ALTER_TABLE ANALYZE CREATE_INDEX CREATE_TABLE CREATE_TEMP_INDEX CREATE_TEMP_TABLE "
-        "CREATE_TEMP_TRIGGER CREATE_TEMP_VIEW CREATE_TRIGGER CREATE_VIEW DELETE DROP_INDEX "
-        "DROP_TABLE DROP_TEMP_INDEX DROP_TEMP_TABLE DROP_TEMP_TRIGGER DROP_TEMP_VIEW "
-        "DROP_TRIGGER DROP_VIEW INSERT REINDEX SAVEPOINT TRANSACTION UPDATE"
-    ).split()
-}
+        "ALTER_TABLE", "ANALYZE", "CREATE_INDEX", "CREATE_TABLE", "CREATE_TEMP_INDEX",
+        "CREATE_TEMP_TABLE", "CREATE_TEMP_TRIGGER", "CREATE_TEMP_VIEW", "CREATE_TRIGGER",
+        "CREATE_VIEW", "DELETE", "DROP_INDEX", "DROP_TABLE", "DROP_TEMP_INDEX", "DROP_TEMP_TABLE",
+        "DROP_TEMP_TRIGGER", "DROP_TEMP_VIEW", "DROP_TRIGGER", "DROP_VIEW", "INSERT", "REINDEX",
+        "SAVEPOINT", "TRANSACTION", "UPDATE",
+    )
+}  # fmt: skip
 _MODULES = {"fts3", "fts4", "fts5", "rtree"}
 # Functions that reach files or memory, or give every call another result.
 _FORBIDDEN = {
@@ -60,7 +61,7 @@ def _authorize(making: bool) -> Callable[..., int]:
             return sqlite3.SQLITE_DENY
         if making and action == sqlite3.SQLITE_CREATE_VTABLE:
             return sqlite3.SQLITE_OK if (second or "").lower() in _MODULES else sqlite3.SQLITE_DENY
-        if making and action == sqlite3.SQLITE_PRAGMA and not second:  # full-text search asks
+        if action == sqlite3.SQLITE_PRAGMA and not second:  # full-text search asks for this
             return sqlite3.SQLITE_OK if first == "data_version" else sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY
 
