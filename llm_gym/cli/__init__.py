@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
 from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay
+from llm_gym.cli.shown import shown
 from llm_gym.errors import ConfigError, LLMGymError
 
 GROUP = "llm_gym.commands"
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except LLMGymError as error:
-        sys.stderr.write(f"llm-gym: {error}\n")
+        sys.stderr.write(f"llm-gym: {shown(str(error), keep=chr(10))}\n")
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130

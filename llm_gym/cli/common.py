@@ -60,7 +60,10 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
 
 def import_modules(options: argparse.Namespace) -> None:
     """Import what ``--import`` names, and load the plugins; a broken one is reported."""
-    sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
+    named = [*options.modules, getattr(options, "env", "") or ""]
+    if any(":" in name or name in options.modules for name in named):
+        # Like ``python -m``: modules beside the user are found, when the user names some.
+        sys.path.insert(0, "")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet in our output
     for module in options.modules:
         _import(module)

@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from llm_gym.cli.shown import shown
 from llm_gym.episodes import read_episodes
 from llm_gym.episodes.replay import rebuild, replay
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.errors import ConfigError, LLMGymError, RecordError
 
 HELP = "play saved episodes again and report any difference"
 
@@ -28,12 +29,15 @@ def run(options: argparse.Namespace) -> int:
     """Print every difference; return 1 if there was one, 2 if an episode could not be played."""
     if not options.file.is_file():
         raise ConfigError(f"cannot read {options.file}: there is no such file")
-    sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
+    if options.trust:
+        sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
     same = different = failed = 0
-    for number, episode in enumerate(read_episodes(options.file, torn="skip"), 1):
+    bad: list[RecordError] = []
+    episodes = read_episodes(options.file, torn="skip", on_bad=bad.append)
+    for number, episode in enumerate(episodes, 1):
         if options.limit is not None and number > options.limit:
             break
-        name = f"episode {number} ({episode.env_id}, seed {episode.seed})"
+        name = f"episode {number} ({episode.env_id!s:.100}, seed {episode.seed!r:.40})"
         try:
             env = rebuild(episode, trust=options.trust)
             try:
@@ -48,6 +52,9 @@ def run(options: argparse.Namespace) -> int:
         different += bool(difference)
         if difference:
             _say(f"{name} differs: {difference}")
+    for error in bad:
+        _say(f"{error}; skipped")
+    failed += len(bad)
     if not same + different + failed:
         raise ConfigError(f"{options.file} holds no episodes")
     _say(f"{same} the same, {different} different, {failed} not played")
@@ -55,4 +62,4 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
+    sys.stdout.write(shown(text) + "\n")

@@ -8,11 +8,12 @@ compression and keeps everything before a broken end readable.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,10 +25,15 @@ from llm_gym.errors import ConfigError, RecordError
 _log = logging.getLogger(__name__)
 _MARK = b'{"schema":'  # how every record begins
 _BLOCK = 1 << 16
+MAX_RECORD_BYTES = 64 << 20
+"""Longest record that is read: a small ``.gz`` can hold a line that fills the memory."""
 
 
 def read_episodes(
-    path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise"
+    path: str | os.PathLike[str],
+    *,
+    torn: Literal["raise", "skip"] = "raise",
+    on_bad: Callable[[RecordError], object] | None = None,
 ) -> Iterator[Trajectory]:
     """Yield the episodes in ``path``, one at a time.
 
@@ -37,42 +43,56 @@ def read_episodes(
         path: A ``.jsonl`` or ``.jsonl.gz`` file.
         torn: What to do with a last line that was only half written: ``raise``, or ``skip``
             it and say so in the log. Every other bad line raises.
+        on_bad: Is told about each line that is no record, which is then passed over.
     """
     if torn not in ("raise", "skip"):
         raise ConfigError(f"torn must be 'raise' or 'skip', got {torn!r}")
-    return _read(Path(path), skip_torn=torn == "skip")
+    return _read(Path(path), torn == "skip", on_bad)
 
 
-def _read(path: Path, skip_torn: bool) -> Iterator[Trajectory]:
-    number = 0
+def _read(
+    path: Path, skip_torn: bool, on_bad: Callable[[RecordError], object] | None
+) -> Iterator[Trajectory]:
+    for where, line in _lines(path, skip_torn):
+        try:
+            episode = Trajectory.from_json(line.decode())
+        except (RecordError, UnicodeDecodeError) as error:
+            if not line.endswith(b"\n") and not _is_json(line):
+                _torn(where, skip_torn, error)
+                return
+            bad = RecordError(f"{where}: {error}")
+            if on_bad is None:
+                raise bad from error
+            on_bad(bad)
+        else:
+            yield episode
+
+
+def _lines(path: Path, skip_torn: bool) -> Iterator[tuple[str, bytes]]:
+    """Yield each line that is not blank, with the words that name it."""
     with _open(path) as file:
-        while True:
-            number += 1
+        for number in itertools.count(1):
             where = f"{path}, line {number}"
-            cut = f"{where}: the record is cut off; its writer was killed in the middle of it"
             try:
-                line = file.readline()
+                line = file.readline(MAX_RECORD_BYTES + 1)
             except EOFError as error:
-                if skip_torn:
-                    _log.warning("%s; skipped", cut)
-                    return
-                raise RecordError(f'{cut}; pass torn="skip" to read the rest') from error
+                _torn(where, skip_torn, error)
+                return
             except (gzip.BadGzipFile, zlib.error) as error:
                 raise RecordError(f"{where}: the gzip data is damaged: {error}") from error
+            if len(line) > MAX_RECORD_BYTES:
+                raise RecordError(f"{where}: a record has at most {MAX_RECORD_BYTES >> 20} MiB")
             if not line:
                 return
-            if not line.strip():
-                continue
-            try:
-                episode = Trajectory.from_json(line.decode())
-            except (RecordError, UnicodeDecodeError) as error:
-                if line.endswith(b"\n") or _is_json(line):
-                    raise RecordError(f"{where}: {error}") from error
-                if not skip_torn:
-                    raise RecordError(f'{cut}; pass torn="skip" to read the rest') from error
-                _log.warning("%s; skipped", cut)
-                return
-            yield episode
+            if line.strip():
+                yield where, line
+
+
+def _torn(where: str, skip: bool, error: Exception) -> None:
+    cut = f"{where}: the record is cut off; its writer was killed in the middle of it"
+    if not skip:
+        raise RecordError(f'{cut}; pass torn="skip" to read the rest') from error
+    _log.warning("%s; skipped", cut)
 
 
 def write_episodes(path: str | os.PathLike[str], episodes: Iterable[Trajectory]) -> int:

@@ -9,34 +9,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.episodes.allowed import refusal
 from llm_gym.episodes.describe import begin, describe_env
 from llm_gym.episodes.record import ENV_REWARDS, Trajectory
 from llm_gym.episodes.writer import add_turn, open_record
 from llm_gym.errors import RecordError
 
 _MAX_SHOWN = 100
-# A file of episodes may come from anyone, and a spec names code to import and run. These are the
-# wrappers that do nothing but what a text environment may do anyway.
-_HARMLESS = frozenset(
-    {
-        "gymnasium.wrappers.common:OrderEnforcing",
-        "gymnasium.wrappers.common:PassiveEnvChecker",
-        "gymnasium.wrappers.common:TimeLimit",
-        "llm_gym.as_text.wrapper:AsText",
-        "llm_gym.wrappers.limits:EpisodeLimits",
-        "llm_gym.wrappers.max_invalid:MaxInvalid",
-        "llm_gym.wrappers.token_budget:TokenBudget",
-        "llm_gym.wrappers.tool_use:ToolUse",
-        "llm_gym.wrappers.transcript:TranscriptObservation",
-    }
-)
+_MAX_SEED = 2**63
 
 
 def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
@@ -51,14 +37,15 @@ def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
         raise RecordError("the record has no spec of its environment")
     try:
         spec = EnvSpec.from_json(json.dumps(episode.env_spec))
-    except (TypeError, ValueError, KeyError) as error:
-        raise RecordError(f"its environment cannot be rebuilt: {error}") from error
-    if not trust and (why := _untrusted(spec)):
+    except (TypeError, ValueError, KeyError, AttributeError, gym.error.Error) as error:
+        raise RecordError(f"its environment cannot be rebuilt: {error!s:.300}") from error
+    if not trust and (why := refusal(spec)):
         raise RecordError(f"{why}; if you trust the file, pass --trust")
     try:
         return gym.make(spec)
-    except (gym.error.Error, TypeError, ValueError, ImportError, AttributeError) as error:
-        raise RecordError(f"its environment cannot be rebuilt: {error}") from error
+    except Exception as error:  # of whatever kind: the settings are a stranger's
+        what = f"{type(error).__name__}: {error!s:.300}"
+        raise RecordError(f"its environment cannot be rebuilt: {what}") from error
 
 
 def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
@@ -78,6 +65,17 @@ def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
         raise RecordError("the record has no seed, so nothing says which episode it is")
     if any(info.get("tool_call") for info in episode.infos):
         raise RecordError("some turns were played by tools outside the environment")
+    if not 0 <= episode.seed < _MAX_SEED:
+        raise RecordError(f"seed must be from 0 on and below 2**63, got {episode.seed!r:.40}")
+    try:
+        return _play(env, episode)
+    except Exception as error:  # of whatever kind: options and actions are a stranger's
+        what = f"{type(error).__name__}: {error!s:.300}"
+        raise RecordError(f"the environment raised {what}") from error
+
+
+def _play(env: gym.Env[str, str], episode: Trajectory) -> str:
+    """Return the first difference between ``episode`` and what happens now, or nothing."""
     again = open_record(begin(env, episode.seed, episode.options), describe_env(env))
     if difference := _differs("instance", again.instance_id, episode.instance_id):
         return difference
@@ -137,33 +135,3 @@ def _differs(name: str, now: Any, then: Any) -> str:
         now, then = now[begin : begin + _MAX_SHOWN], then[begin : begin + _MAX_SHOWN]
         return f"the {name} differs from character {at} on: it is ...{now!r}, was ...{then!r}"
     return f"the {name} is {now!r:.100}, was {then!r:.100}"
-
-
-def _untrusted(spec: EnvSpec) -> str:
-    """Return what in ``spec`` is not known to be harmless, or nothing."""
-    known = gym.registry.get(spec.id)
-    vector = None if known is None else known.vector_entry_point
-    strange = spec.vector_entry_point not in (None, vector)
-    if known is None or known.entry_point != spec.entry_point or strange:
-        return f"{spec.id} is not registered, or as something else than {spec.entry_point}"
-    if setting := _risky(spec.kwargs):
-        return f"the setting {setting} may do anything"
-    for wrapper in spec.additional_wrappers:
-        if wrapper.entry_point not in _HARMLESS:
-            return f"the wrapper {wrapper.entry_point} may do anything"
-        if setting := _risky(wrapper.kwargs):
-            return f"the setting {setting} of {wrapper.name} may do anything"
-    return ""
-
-
-def _risky(settings: Any, name: str = "") -> str:
-    """Return the first setting that may name code, a server or a sandbox without walls."""
-    if isinstance(settings, str):
-        return f"{name}={settings!r:.60}" if ":" in settings else ""
-    if isinstance(settings, Mapping):
-        if found := settings.keys() & {"isolation", "mcp"}:
-            return str(min(found))
-        return next(filter(None, (_risky(value, str(key)) for key, value in settings.items())), "")
-    if isinstance(settings, list | tuple):
-        return next(filter(None, (_risky(value, name) for value in settings)), "")
-    return ""
