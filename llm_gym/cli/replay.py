@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
         different += bool(difference)
         if difference:
             _say(f"{name} differs: {difference}")
-    for error in bad:
-        _say(f"{error}; skipped")
+    for line in bad:
+        _say(f"{line}; skipped")
     failed += len(bad)
     if not same + different + failed:
         raise ConfigError(f"{options.file} holds no episodes")

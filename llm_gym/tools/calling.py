@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llm_gym.errors import ConfigError
 from llm_gym.parsing.base import ActionParser, Parsed, ToolCall
 from llm_gym.tools.registry import ToolRegistry
 
+MAX_DEPTH = 32
+"""Lists and objects inside each other that the arguments of a call may have."""
+MAX_VALUES = 10_000
+"""Values that the arguments of a call may have in all."""
 NO_CALLS_LEFT = "You have no tool calls left; answer without one."
 
 
@@ -26,7 +30,13 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary."""
-        return asdict(self)
+        # Not ``asdict``, which copies arguments of any depth by recursion.
+        return {
+            "name": self.name,
+            "arguments": self.arguments,
+            "success": self.success,
+            "result": self.result,
+        }
 
 
 class Ran(NamedTuple):
@@ -69,7 +79,8 @@ def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None
         tool = registry.tools.get(call.name)
         final = tool is not None and tool.final
         if allowed is not None and spent >= allowed and not final:
-            results.append(ToolResult(call.name, call.arguments, False, NO_CALLS_LEFT))
+            kept = {} if _excess(call.arguments) else call.arguments
+            results.append(ToolResult(call.name, kept, False, NO_CALLS_LEFT))
             break
         spent += not final
         results.append(_run(registry, call))
@@ -93,7 +104,25 @@ def check_budget(name: str, value: int | None) -> int | None:
     return value
 
 
+def _excess(arguments: dict[str, Any]) -> str:
+    """Return why ``arguments`` are more than anybody could handle, or nothing."""
+    waiting: list[tuple[Any, int]] = [(arguments, 1)]
+    values = 0
+    while waiting:
+        value, depth = waiting.pop()
+        inside = list(value.values()) if isinstance(value, dict) else value
+        values += len(inside)
+        if depth > MAX_DEPTH:
+            return f"its arguments may be nested at most {MAX_DEPTH} deep"
+        if values > MAX_VALUES:
+            return f"its arguments may have at most {MAX_VALUES} values"
+        waiting += [(item, depth + 1) for item in inside if isinstance(item, dict | list)]
+    return ""
+
+
 def _run(registry: ToolRegistry, call: ToolCall) -> ToolResult:
+    if why := _excess(call.arguments):  # let go of, so that no record has to hold them
+        return ToolResult(call.name, {}, False, f"{call.name} was not called: {why}.")
     arguments, problem = _bind(registry, call)
     if problem:
         return ToolResult(call.name, arguments, False, problem)

@@ -2,7 +2,8 @@
 
 ``fit`` answers a model, so it forgives what is unambiguous (``"5"`` or ``5.0`` where a whole
 number belongs) and says the rest in one sentence. It reads the keywords that ``@tool`` writes and
-the common ones that other people's tools bring; a keyword it does not know restricts nothing.
+the common ones that other people's tools bring; a keyword that it does not know, or that is not
+as the standard has it, restricts nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _MAX_DEPTH = 20
+_MAX_WORK = 50_000  # looks at a value: choices inside choices could take for ever
 _MAX_SHOWN = 60
+_MAX_REASONS = 5
+_MAX_PATH = 200
 _NAMES = {
     "string": "a string",
     "integer": "a whole number",
@@ -32,7 +36,14 @@ class Fit(NamedTuple):
     problem: str = ""
 
 
-def fit(value: Any, schema: Mapping[str, Any], name: str = "the value", depth: int = 0) -> Fit:
+class _Work:
+    """How often a value was looked at."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+
+def fit(value: Any, schema: Mapping[str, Any], name: str = "the value") -> Fit:
     """Return ``value`` as ``schema`` wants it, or what is wrong with it.
 
     >>> fit({"n": "5"}, {"type": "object", "properties": {"n": {"type": "integer"}}})
@@ -40,14 +51,21 @@ def fit(value: Any, schema: Mapping[str, Any], name: str = "the value", depth: i
     >>> fit(-1, {"type": "integer", "minimum": 0}, "count").problem
     'count must be at least 0, got -1'
     """
+    return _fit(value, schema, name, 0, _Work())
+
+
+def _fit(value: Any, schema: Mapping[str, Any], name: str, depth: int, work: _Work) -> Fit:
+    work.done += 1
     if depth > _MAX_DEPTH:
         return Fit(value, f"{name} is nested too deeply")
+    if work.done > _MAX_WORK:
+        return Fit(value, f"{name} has too many parts to check")
     for keyword in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(keyword), list) and choices:
-            return _fit_any(value, choices, name, depth)
+            return _fit_any(value, choices, name, depth, work)
     types = schema.get("type")
-    if types is not None:
-        types = [types] if isinstance(types, str) else list(types)
+    if isinstance(types, str | list) and types:
+        types = [types] if isinstance(types, str) else types
         value, matched = _as_type(value, types)
         if not matched:
             wanted = " or ".join(_NAMES.get(kind, str(kind)) for kind in types)
@@ -55,9 +73,9 @@ def fit(value: Any, schema: Mapping[str, Any], name: str = "the value", depth: i
     if problem := _not_allowed(value, schema, name) or _out_of_bounds(value, schema, name):
         return Fit(value, problem)
     if isinstance(value, dict):
-        return _fit_object(value, schema, name, depth)
+        return _fit_object(value, schema, name, depth, work)
     if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
-        return _fit_list(value, items, name, depth)
+        return _fit_list(value, items, name, depth, work)
     return Fit(value)
 
 
@@ -76,21 +94,26 @@ def show(value: Any) -> str:
     return text if len(text) <= 2 * _MAX_SHOWN else f"{text[: 2 * _MAX_SHOWN]}..."
 
 
-def _fit_any(value: Any, choices: list[Any], name: str, depth: int) -> Fit:
-    tried = [fit(value, one, name, depth + 1) for one in choices if isinstance(one, Mapping)]
+def _fit_any(value: Any, choices: list[Any], name: str, depth: int, work: _Work) -> Fit:
+    kinds = [one for one in choices if isinstance(one, Mapping)]
+    tried = [_fit(value, one, name, depth + 1, work) for one in kinds]
     # A value that one of them takes as it is wins over one that another would convert.
     good = [found for found in tried if not found.problem]
     exact = [found for found in good if _same(found.value, value)]
     if exact or good or not tried:
         return (exact or good or [Fit(value)])[0]
     reasons = dict.fromkeys(found.problem for found in tried)
-    return Fit(value, "; or ".join(reasons))
+    return Fit(value, "; or ".join(list(reasons)[:_MAX_REASONS]))
 
 
-def _fit_object(value: dict[str, Any], schema: Mapping[str, Any], name: str, depth: int) -> Fit:
-    properties = schema.get("properties", {})
-    for key in schema.get("required", ()):
-        if key not in value:
+def _fit_object(
+    value: dict[str, Any], schema: Mapping[str, Any], name: str, depth: int, work: _Work
+) -> Fit:
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    for key in required if isinstance(required, list | tuple) else ():
+        if isinstance(key, str) and key not in value:
             return Fit(value, f"{_inside(name, key)} is missing")
     rest = schema.get("additionalProperties", True)
     fitted = {}
@@ -99,19 +122,20 @@ def _fit_object(value: dict[str, Any], schema: Mapping[str, Any], name: str, dep
         if wanted is False:
             known = ", ".join(properties) or "none"
             return Fit(value, f"{_inside(name, str(key)[:_MAX_SHOWN])} is unknown; known: {known}")
-        found = fit(
-            item, wanted if isinstance(wanted, Mapping) else {}, _inside(name, key), depth + 1
-        )
+        kind = wanted if isinstance(wanted, Mapping) else {}
+        found = _fit(item, kind, _inside(name, key), depth + 1, work)
         if found.problem:
             return Fit(value, found.problem)
         fitted[key] = found.value
     return Fit(fitted)
 
 
-def _fit_list(value: list[Any], items: Mapping[str, Any], name: str, depth: int) -> Fit:
+def _fit_list(
+    value: list[Any], items: Mapping[str, Any], name: str, depth: int, work: _Work
+) -> Fit:
     fitted = []
     for at, item in enumerate(value):
-        found = fit(item, items, f"{name}[{at}]", depth + 1)
+        found = _fit(item, items, f"{name}[{at}]", depth + 1, work)
         if found.problem:
             return Fit(value, found.problem)
         fitted.append(found.value)
@@ -119,7 +143,7 @@ def _fit_list(value: list[Any], items: Mapping[str, Any], name: str, depth: int)
 
 
 def _inside(name: str, key: str) -> str:
-    return key if name in ("", "the value") else f"{name}.{key}"
+    return key if name in ("", "the value") else f"{name}.{key}"[-_MAX_PATH:]
 
 
 def _is_type(value: Any, kind: str) -> bool:
@@ -134,7 +158,7 @@ def _is_type(value: Any, kind: str) -> bool:
     if kind == "null":
         return value is None
     kinds: dict[str, type] = {"string": str, "array": list, "object": dict}
-    return isinstance(value, kinds[kind]) if kind in kinds else True
+    return isinstance(value, kinds[kind]) if isinstance(kind, str) and kind in kinds else True
 
 
 def _as_type(value: Any, types: list[str]) -> tuple[Any, bool]:
@@ -159,7 +183,7 @@ def _same(value: Any, other: Any) -> bool:
 
 def _not_allowed(value: Any, schema: Mapping[str, Any], name: str) -> str:
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if allowed is None or any(_same(value, item) for item in allowed):
+    if not isinstance(allowed, list | tuple) or any(_same(value, item) for item in allowed):
         return ""
     listed = ", ".join(show(item) for item in allowed)
     return f"{name} must be {'one of ' * (len(allowed) > 1)}{listed}, got {show(value)}"
@@ -168,16 +192,25 @@ def _not_allowed(value: Any, schema: Mapping[str, Any], name: str) -> str:
 def _out_of_bounds(value: Any, schema: Mapping[str, Any], name: str) -> str:
     if isinstance(value, str | list):
         unit, size = ("characters" if isinstance(value, str) else "items"), len(value)
-        low, high = (
-            ("minLength", "maxLength") if isinstance(value, str) else ("minItems", "maxItems")
-        )
-        if size < schema.get(low, 0):
-            return f"{name} must have at least {schema[low]} {unit}, got {size}"
-        if size > schema.get(high, math.inf):
-            return f"{name} must have at most {schema[high]} {unit}, got {size}"
+        low, high = _bounds(schema, "Length" if isinstance(value, str) else "Items")
+        if size < low:
+            return f"{name} must have at least {low:g} {unit}, got {size}"
+        if size > high:
+            return f"{name} must have at most {high:g} {unit}, got {size}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if value < schema.get("minimum", -math.inf):
-            return f"{name} must be at least {schema['minimum']}, got {show(value)}"
-        if value > schema.get("maximum", math.inf):
-            return f"{name} must be at most {schema['maximum']}, got {show(value)}"
+        low, high = _bounds(schema, "imum")
+        if value < low:
+            return f"{name} must be at least {low}, got {show(value)}"
+        if value > high:
+            return f"{name} must be at most {high}, got {show(value)}"
     return ""
+
+
+def _bounds(schema: Mapping[str, Any], of: str) -> tuple[float, float]:
+    """Return the bounds that ``min...`` and ``max...`` set; what is no number sets none."""
+    low: Any = schema.get(f"min{of}")
+    high: Any = schema.get(f"max{of}")
+    return (
+        low if _is_type(low, "number") else -math.inf,
+        high if _is_type(high, "number") else math.inf,
+    )

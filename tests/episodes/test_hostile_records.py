@@ -101,7 +101,7 @@ def test_what_is_on_the_list_plays_as_before():
     for env_id, settings in (
         (GAME, {"low": 1, "high": 50}),
         ("llm_gym/TextToSQL-v0", {}),
-        ("llm_gym/AsText-v0", {"env_id": "Taxi-v3"}),
+        ("llm_gym/AsText-v0", {"env_id": "CartPole-v1"}),
         ("llm_gym/Dataset-v0", {"dataset": [{"prompt": "1 + 1?", "answer": "2"}] * 20}),
     ):
         episode = played(env_id, **settings)

@@ -136,7 +136,8 @@ def _answer(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str
     cursor = connection.execute(request["sql"])
     try:
         columns = [column[0] for column in cursor.description or ()]
-        rows, size = [], sum(map(len, columns))
+        rows: list[list[Any]] = []
+        size = sum(map(len, columns))
         while len(rows) < request["max_rows"] and (row := cursor.fetchone()) is not None:
             cells = [{"x": cell.hex()} if isinstance(cell, bytes) else cell for cell in row]
             size += sum(8 + (len(cell) if isinstance(cell, str | bytes) else 0) for cell in row)
