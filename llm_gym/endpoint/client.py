@@ -32,6 +32,8 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = 300
+_LONGEST_FINISH = 100
+_MOST_TOKENS = 10**9
 
 
 class Reply(NamedTuple):
@@ -191,10 +193,25 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
         text = "" if content is None else str(content)
         usage = answer.get("usage") or {}
         counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    except (TypeError, KeyError, IndexError, AttributeError):
-        raise HTTPError(f"the answer holds no reply: {hide(str(answer))[:_SHOWN]}") from None
-    tokens_in, tokens_out = (count if isinstance(count, int) else None for count in counts)
-    return Reply(hide(text).strip(), tokens_in, tokens_out, str(choice.get("finish_reason")))
+        finish = choice.get("finish_reason")
+    except (TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        raise HTTPError(f"the answer holds no reply: {hide(_brief(answer))[:_SHOWN]}") from None
+    tokens_in, tokens_out = map(_count, counts)
+    end = hide(finish)[:_LONGEST_FINISH] if isinstance(finish, str) else str(None)
+    return Reply(hide(text).strip(), tokens_in, tokens_out, end)
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens, or None where it cannot be one."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= _MOST_TOKENS else None
+
+
+def _brief(value: Any) -> str:
+    try:
+        return str(value)
+    except (RecursionError, ValueError):  # nested too deeply, or thousands of digits
+        return type(value).__name__
 
 
 def _message(body: str, hide: Callable[[str], str]) -> str:
@@ -205,7 +222,7 @@ def _message(body: str, hide: Callable[[str], str]) -> str:
         said = said.get("message") or said if isinstance(said, dict) else said
     except (ValueError, RecursionError, AttributeError):
         said = body
-    return " ".join(hide(str(said)).split())[:_SHOWN] or "and nothing else"
+    return " ".join(hide(_brief(said)).split())[:_SHOWN] or "and nothing else"
 
 
 def _check(max_tokens: int, temperature: float, top_p: float, timeout: float) -> None:

@@ -1,25 +1,36 @@
 """JSON over HTTP with the standard library, from any number of threads.
 
-Each thread keeps its own connection open, so a request costs one round trip.
+Each thread keeps its own connection open, so a request costs one round trip. The server is a
+stranger: an answer has a deadline as a whole, however it trickles in, and a size; and whatever is
+wrong with it is an ``HTTPError``.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import math
 import socket
 import threading
+
+# A deadline has to read the clock, which lint bans because it makes episodes differ.
+import time  # noqa: TID251
 import urllib.parse
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from llm_gym.errors import ConfigError
 
 CONNECT_S = 30.0
 """Seconds until a connection must be made; an answer may take as long as the caller says."""
+MAX_BODY_BYTES = 64 << 20
+"""Largest answer that is read."""
 _SHOWN = 300
+_CHUNK = 1 << 16
 
 
 class HTTPError(Exception):
@@ -29,6 +40,37 @@ class HTTPError(Exception):
     """What the server answered, if it did."""
     body: str = ""
     headers: Mapping[str, str] = {}
+
+
+class _Reader(io.RawIOBase):
+    """Reads from a socket until a deadline, and no more than an answer may have."""
+
+    def __init__(self, plug: socket.socket, deadline: float) -> None:
+        self._plug, self._deadline, self._left = plug, deadline, MAX_BODY_BYTES + _CHUNK
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError("timed out")
+        self._plug.settimeout(None if seconds == math.inf else seconds)
+        count = self._plug.recv_into(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise http.client.HTTPException(f"more than {MAX_BODY_BYTES >> 20} MiB")
+        return count
+
+
+class _Timed:
+    """A socket, as far as ``http.client`` reads an answer from it."""
+
+    def __init__(self, plug: socket.socket, deadline: float) -> None:
+        self._plug, self._deadline = plug, deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self._plug, self._deadline))
 
 
 class JsonHTTP:
@@ -88,21 +130,25 @@ class JsonHTTP:
 
     def _send(self, method: str, path: str, body: bytes | None, timeout: float | None) -> Any:
         kept: http.client.HTTPConnection | None = getattr(self._threads, "kept", None)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
             if kept is not None and kept.sock is not None:
                 try:
-                    return self._round_trip(kept, method, path, body, timeout)
+                    return self._round_trip(kept, method, path, body, deadline)
                 except (http.client.RemoteDisconnected, ConnectionError):
                     self.hang_up()  # a server may close what has been idle; once more, afresh
             kept = self._threads.kept = self._connect(timeout)
-            return self._round_trip(kept, method, path, body, timeout)
+            return self._round_trip(kept, method, path, body, deadline)
         except KeyboardInterrupt:  # half an exchange: nobody could use this connection again
             self.hang_up()
             raise
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.hang_up()
-            what = self._hide(str(error)) or type(error).__name__
-            raise HTTPError(f"{self.url}{path}: {what}") from error
+        except (OSError, http.client.HTTPException, ValueError, ArithmeticError) as error:
+            what = self._hide(str(error))[:_SHOWN] or type(error).__name__
+        except RecursionError:
+            what = "the answer is nested too deeply"
+        self.hang_up()
+        # Not "from" what was caught: it may quote the server, and the server our key.
+        raise HTTPError(f"{self.url}{path}: {what}") from None
 
     def _connect(self, timeout: float | None) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
@@ -122,21 +168,44 @@ class JsonHTTP:
         method: str,
         path: str,
         body: bytes | None,
-        timeout: float | None,
+        deadline: float,
     ) -> Any:
-        connection.sock.settimeout(timeout)
+        seconds = max(deadline - time.monotonic(), 0.001)
+        connection.sock.settimeout(None if seconds == math.inf else seconds)
+        respond: Any = partial(_response, deadline)
+        connection.response_class = respond
         headers = {"Content-Type": "application/json"} if body is not None else {}
         target = self._path + path + (f"?{self._query}" if self._query else "")
         connection.request(method, target, body, {**headers, **self._headers()})
         answer = connection.getresponse()
-        text = self._hide(answer.read().decode("utf-8", "replace"))
+        text = self._hide(_body(answer).decode("utf-8", "replace"))
         if not 200 <= answer.status < 300:
             error = HTTPError(f"{self.url}{path} answered {answer.status}: {text[:_SHOWN]}")
             error.status, error.body = answer.status, text
             error.headers = {name.lower(): value for name, value in answer.getheaders()}
             raise error
+        # A key that is hidden here may be written out by JSON: the caller hides it again.
         is_json = "json" in (answer.headers.get("content-type") or "")
         return json.loads(text) if is_json and text else text
+
+
+def _response(deadline: float, plug: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+    timed: Any = _Timed(plug, deadline)
+    return http.client.HTTPResponse(timed, *args, **kwargs)
+
+
+def _body(answer: http.client.HTTPResponse) -> bytes:
+    """Return what an answer holds, whatever length it claims to have."""
+    parts: list[bytes] = []
+    size = 0
+    while part := answer.read(_CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise http.client.HTTPException(f"more than {MAX_BODY_BYTES >> 20} MiB")
+    if answer.length:
+        raise http.client.IncompleteRead(b"", answer.length)
+    return b"".join(parts)
 
 
 def split_url(url: str) -> tuple[urllib.parse.SplitResult, int | None]:

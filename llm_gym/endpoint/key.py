@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import os
 import re
 import urllib.parse
@@ -30,9 +30,7 @@ class Key:
         secret = secret.strip()
         if not re.fullmatch(r"[!-~]+", secret):  # the error of http.client would show it
             raise ConfigError(f"the key in {origin} must be of ASCII letters, digits and signs")
-        written = (secret, json.dumps(secret)[1:-1], secret.replace("/", "\\/"))
-        forms = {*written, urllib.parse.quote(secret, safe="")}
-        pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+        pattern = _pattern(secret)
         secretive = len(secret) >= _SHORTEST
         # Closures, so that the key is in no attribute that something may print or save.
         self.headers: Callable[[], dict[str, str]] = lambda: {"Authorization": f"Bearer {secret}"}
@@ -45,6 +43,40 @@ class Key:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key is not pickled; read it from the environment on the other side")
+
+
+def _pattern(secret: str) -> re.Pattern[str]:
+    """Return what finds ``secret`` however its signs are escaped, also in base64."""
+    spelled = "".join(map(_sign, secret))
+    coded = (_in_base64(secret.encode(), shift) for shift in range(3))
+    return re.compile("|".join([spelled, *(re.escape(form) for form in coded)]))
+
+
+def _sign(sign: str) -> str:
+    r"""Return a pattern for a sign as it is, or as JSON, Python, a URL, C or HTML may write it.
+
+    >>> written = ["a", "\\u0061", "\\\\u0061", "\\x61", "%61", "&#97;", "&#x61;", "\\141"]
+    >>> all(re.fullmatch(_sign("a"), form) for form in written)
+    True
+    """
+    code = ord(sign)
+    low = f"(?i:{code:02x})"
+    forms = [
+        rf"\\*{re.escape(sign)}",  # \/ and \" are that in JSON
+        rf"\\+u\{{?00{low}\}}?",
+        rf"\\+x{low}",
+        rf"\\+0?{code:o}",
+        rf"%(?:25)*{low}",
+        rf"&(?:amp;)*#0*{code};",
+        rf"&(?:amp;)*#[xX]0*{low};",
+    ]
+    return f"(?:{'|'.join(forms)})"
+
+
+def _in_base64(secret: bytes, shift: int) -> str:
+    """Return the part of the base64 of ``secret`` that what stands around it does not change."""
+    text = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
+    return text[4 if shift else 0 : len(text) - 1]
 
 
 def find_key(url: str, name: str | None = None) -> Key | None:

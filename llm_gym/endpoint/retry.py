@@ -68,7 +68,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         then, now = parsedate_to_datetime(told), parsedate_to_datetime(headers.get("date", ""))
         return max(0.0, (then - now).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, IndexError, AttributeError):
         return None
 
 

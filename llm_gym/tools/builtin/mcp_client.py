@@ -1,6 +1,8 @@
 """Tools of MCP servers, through the official client: the one door to the package ``mcp``.
 
-The client is asynchronous and a tool is not, so each server has a thread with an event loop.
+The client is asynchronous and a tool is not, so each server has a thread with an event loop. A
+server is a program of somebody's: to connect has a deadline as a whole, lists have a length, and
+the program ends with us, however we end.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from types import TracebackType
 from typing import Any
 
 from llm_gym.errors import ConfigError
+from llm_gym.guard import guarded
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
 
 _START_S = 30.0
+_END_S = 10.0
+_MAX_PAGES = 100
+_MAX_TOOLS = 1000
 
 
 class McpServer:
@@ -29,6 +35,7 @@ class McpServer:
         url: Address of a server that speaks streamable HTTP, instead of a command.
         environment: Variables for the program, besides the few that the client passes on.
         timeout: Seconds a call may take.
+        start_s: Seconds until the server must have listed its tools.
 
     Example::
 
@@ -43,12 +50,16 @@ class McpServer:
         url: str | None = None,
         environment: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT,
+        start_s: float = _START_S,
     ) -> None:
         if (command is None) == (url is None):
             raise ConfigError("McpServer takes a command or a url: give one of them")
         self.command, self.url = list(command or ()), url
         self.environment, self.timeout = dict(environment or {}), timeout
         check_timeout(timeout)
+        self.start_s = start_s
+        if not 0.0 < start_s < float("inf"):
+            raise ConfigError(f"start_s must be a number of seconds above 0, got {start_s!r}")
         _import_mcp()
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
@@ -56,11 +67,13 @@ class McpServer:
         self._thread = threading.Thread(target=self._live, name="mcp", daemon=True)
         self._thread.start()
         try:
-            self._session, listed = self._ready.result(_START_S)
+            # The loop keeps the deadline; this one is for a loop that cannot.
+            self._session, listed = self._ready.result(start_s + _END_S)
+            self.tools = [McpTool(self, row) for row in listed]
         except Exception as error:
             self.close()
-            raise ConfigError(f"cannot connect to the MCP server {self}: {error}") from error
-        self.tools = [McpTool(self, row) for row in listed]
+            why = _reason(error, start_s)
+            raise ConfigError(f"cannot connect to the MCP server {self}: {why}") from error
 
     def __str__(self) -> str:
         return self.url or " ".join(self.command)
@@ -86,7 +99,7 @@ class McpServer:
         """End the connection, and the program if there is one."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._closing.set)
-            self._thread.join(_START_S)
+            self._thread.join(_END_S)
 
     def __enter__(self) -> McpServer:
         return self
@@ -112,16 +125,18 @@ class McpServer:
     async def _connect_and_wait(self) -> None:
         mcp = _import_mcp()
         async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(self._transport())
-            session = await stack.enter_async_context(mcp.ClientSession(*streams[:2]))
-            await session.initialize()
-            self._ready.set_result((session, await _all_tools(session)))
+            async with asyncio.timeout(self.start_s):
+                streams = await stack.enter_async_context(self._transport())
+                session = await stack.enter_async_context(mcp.ClientSession(*streams[:2]))
+                await session.initialize()
+                tools = await _all_tools(session)
+            self._ready.set_result((session, tools))
             await self._closing.wait()
 
     def _transport(self) -> Any:
         mcp = _import_mcp()
         if self.url is None:
-            program, *arguments = self.command
+            program, *arguments = guarded(self.command)
             return mcp.stdio_client(
                 mcp.StdioServerParameters(
                     command=program, args=arguments, env=self.environment or None
@@ -173,11 +188,24 @@ async def _all_tools(session: Any) -> list[dict[str, Any]]:
     types: Any = import_module("mcp.types")
     listed = (await session.list_tools()).model_dump(by_alias=True)
     tools: list[dict[str, Any]] = listed["tools"]
-    while cursor := listed.get("nextCursor"):
+    for _ in range(_MAX_PAGES):
+        if not (cursor := listed.get("nextCursor")):
+            return tools
+        if len(tools) > _MAX_TOOLS:
+            break
         page = types.PaginatedRequestParams(cursor=cursor)
         listed = (await session.list_tools(params=page)).model_dump(by_alias=True)
         tools += listed["tools"]
-    return tools
+    raise ConfigError(f"it lists more than {_MAX_PAGES} pages or {_MAX_TOOLS} tools")
+
+
+def _reason(error: BaseException, start_s: float) -> str:
+    """Return in words why there is no connection; groups of errors are looked into."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError | concurrent.futures.CancelledError):
+        return f"it did not answer within {start_s:g} s"
+    return " ".join(f"{error!s:.300}".split()) or type(error).__name__
 
 
 def _as_text(part: Mapping[str, Any]) -> str:

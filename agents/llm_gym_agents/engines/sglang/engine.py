@@ -194,18 +194,23 @@ class SGLangEngine(Engine):
     def _completion(self, request: Request, answer: Any) -> Completion:
         if isinstance(answer, Exception):
             self._fail(answer)
+        try:
+            return self._read(request, answer)
+        except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError):
+            self._fail(f"its answer is no reply: {answer!r:.200}")
+
+    def _read(self, request: Request, answer: Any) -> Completion:
         about = answer["meta_info"]
         finish = about["finish_reason"]["type"]
         if finish not in _FINISH:
-            self._fail(f"it ended a reply with {finish!r}: {about['finish_reason'].get('message')}")
+            said = about["finish_reason"].get("message")
+            self._fail(f"it ended a reply with {finish!r:.100}: {said!s:.300}")
         pairs = about["output_token_logprobs"]
-        return Completion(
-            [int(id) for _, id, *_ in pairs],
-            [float(log_prob) for log_prob, *_ in pairs],
-            _FINISH[finish],
-            self.version,
-            request.key,
-        )
+        ids = [int(id) for _, id, *_ in pairs]
+        if ids and not 0 <= min(ids) <= max(ids) < int(self._config.vocab_size):
+            raise ValueError("these are no token ids")
+        log_probs = [float(log_prob) for log_prob, *_ in pairs]
+        return Completion(ids, log_probs, _FINISH[finish], self.version, request.key)
 
     # --- scoring -------------------------------------------------------------------------
 
@@ -250,8 +255,8 @@ class SGLangEngine(Engine):
             save_file(tensors, f"{place}/model.safetensors")
             self._config.save_pretrained(place)
             answer = self._server.ask("update_weights_from_disk", model_path=place, timeout=600.0)
-        if not answer.get("success"):
-            raise EngineError(f"SGLang did not take the weights: {answer.get('message')}")
+        if not isinstance(answer, dict) or not answer.get("success"):
+            raise EngineError(f"SGLang did not take the weights: {answer!r:.300}")
         self._server.ask("flush_cache")
         self.version = version
 
@@ -299,4 +304,5 @@ def _dtype(said: str, config: Any) -> torch.dtype:
     if said == "auto":
         own = config.dtype or torch.float32
         return torch.float16 if own == torch.float32 else own
-    return getattr(torch, said, torch.float32)
+    found = getattr(torch, said, None)
+    return found if isinstance(found, torch.dtype) else torch.float32

@@ -14,6 +14,8 @@ from typing import Any
 from llm_gym.endpoint.http_json import JsonHTTP
 
 _Call = tuple[int, Any]
+CALL_S = 3600.0
+"""Seconds until an answer must be there as a whole, however long the queue of the server."""
 
 
 class Calls:
@@ -81,7 +83,7 @@ def _work(
         sent.add(name)  # before it is asked whether it is wanted, so that nothing slips past a drop
         try:
             if name in wanted:
-                answers.put((name, http.post(path, body)))
+                answers.put((name, http.post(path, body, CALL_S)))
         except Exception as error:  # noqa: BLE001 - whoever takes the answer has to know
             answers.put((name, error))
         finally:

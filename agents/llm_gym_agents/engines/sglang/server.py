@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
+from llm_gym.guard import guarded
 from llm_gym_agents.engines.base import EngineError, MissingExtraError
 
 START_S = 600.0
@@ -75,8 +76,9 @@ class SGLangServer:
         command += ["--host", "127.0.0.1", "--port", str(port), "--skip-server-warmup"]
         command += arguments
         # A session of its own, so that the schedulers that it starts end with it.
+        # And under guard, so that all of them end with us, however we end.
         self._process = subprocess.Popen(
-            command, stdout=self._log, stderr=self._log, start_new_session=True
+            guarded(command), stdout=self._log, stderr=self._log, start_new_session=True
         )
         # Whoever forgets to close us, or fails before, must not leave a GPU occupied.
         self._end = weakref.finalize(self, _end, self._process, self._log)
@@ -128,9 +130,11 @@ class SGLangServer:
     def about(self) -> dict[str, Any]:
         """Return what the server says about its model and settings."""
         try:
-            found: dict[str, Any] = self.http.get("/server_info", 30.0)
+            found = self.http.get("/server_info", 30.0)
         except HTTPError as error:
             raise EngineError(f"SGLang does not say what it serves: {error}") from error
+        if not isinstance(found, dict):
+            raise EngineError(f"SGLang does not say what it serves, but {found!r:.100}")
         return found
 
     def close(self) -> None:

@@ -1,0 +1,67 @@
+"""Whatever a server answers is a reply or one error of ours, in time, without our key in it."""
+
+import base64
+import html
+import traceback
+import urllib.parse
+
+import pytest
+
+from benchmarks.hostile.replies import REPLIES, HostileServer
+from llm_gym.endpoint import http_json
+from llm_gym.endpoint.client import ChatClient
+from llm_gym.endpoint.errors import ContextFullError, EndpointError
+from llm_gym.endpoint.key import HIDDEN
+from llm_gym.endpoint.retry import Backoff
+
+KEY = "sk-Very/Secret_0123456789"
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = HostileServer()
+    yield server
+    server.close()
+
+
+def unescaped(text: str) -> str:
+    """Return ``text`` with every escape in it undone, twice."""
+    for _ in range(2):
+        text = html.unescape(urllib.parse.unquote(text))
+        text = text.encode("latin-1", "backslashreplace").decode("unicode_escape", "replace")
+    return text
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_an_answer_is_a_reply_or_one_error(server, name, monkeypatch, caplog):
+    monkeypatch.setenv("LLM_GYM_API_KEY", KEY)
+    monkeypatch.setattr(http_json, "MAX_BODY_BYTES", 4 << 20)
+    server.reply = REPLIES[name]
+    client = ChatClient(
+        server.url, "m", timeout=0.3, backoff=Backoff(tries=2), pause=lambda seconds: False
+    )
+    try:
+        reply = client.reply([{"role": "user", "content": "Guess."}])
+        said = f"{reply!r} {reply.finish} {reply.text}"
+    except (EndpointError, ContextFullError) as error:
+        said = "".join(traceback.format_exception(error)) + repr(error.args)
+    finally:
+        client.stop()
+    said += caplog.text
+    assert KEY not in said
+    assert KEY not in unescaped(said)
+    for shift in range(3):
+        coded = base64.b64encode(b"x" * shift + KEY.encode()).decode()
+        assert coded[4:-4] not in said
+
+
+def test_there_are_a_hundred():
+    assert len(REPLIES) >= 100
+
+
+def test_a_key_that_json_escapes_is_hidden_where_it_is_recorded(server, monkeypatch):
+    monkeypatch.setenv("LLM_GYM_API_KEY", KEY)
+    server.reply = REPLIES["the key (json) as the finish"]
+    client = ChatClient(server.url, "m", timeout=5)
+    assert client.reply([{"role": "user", "content": "Guess."}]).finish == HIDDEN
+    client.stop()

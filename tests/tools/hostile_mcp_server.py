@@ -1,0 +1,54 @@
+"""An MCP server with bad manners, by its first argument; its second is a file for its process."""
+
+import json
+import os
+import sys
+import time
+
+from mcp_server import answer  # beside this file
+
+
+def manners(kind, request):
+    """Return what to say instead of the truth, or None for the truth."""
+    method = request["method"]
+    if kind == "silent" and method == "initialize":
+        time.sleep(600)
+    if kind == "endless" and method == "tools/list":
+        return {"tools": [], "nextCursor": "more"}
+    if kind == "many" and method == "tools/list":
+        tool = {"name": "t", "inputSchema": {"type": "object"}}
+        return {"tools": [tool] * 500, "nextCursor": "more"}
+    if kind == "schema" and method == "tools/list":
+        number = {"type": "integer", "minimum": "zero", "enum": 7}
+        schema = {"type": "object", "properties": {"n": number}}
+        return {"tools": [{"name": "odd", "inputSchema": schema}]}
+    if kind == "shapes" and method == "tools/list":
+        return {"tools": "none"}
+    if kind == "ends" and method == "tools/list":
+        os._exit(3)
+    return None
+
+
+def main():
+    kind, place = sys.argv[1:3]
+    with open(place, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    if kind == "deaf":
+        import signal
+
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.stdout.write('{"no": "protocol"}\n')
+        sys.stdout.flush()
+        time.sleep(600)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" not in request:
+            continue
+        result = manners(kind, request) or answer(request["method"], request.get("params") or {})
+        reply = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""MCP servers with bad manners: one error of ours, in time, and no process left."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from llm_gym.errors import ConfigError
+
+pytest.importorskip("mcp")
+
+from llm_gym.tools import ToolRegistry
+from llm_gym.tools.builtin.mcp_client import McpServer
+
+HERE = Path(__file__).parent
+SERVER = str(HERE / "hostile_mcp_server.py")
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids):
+    """Wait until the processes have ended; return those that have not."""
+    wait = threading.Event()
+    for _ in range(200):
+        left = [pid for pid in pids if is_running(pid)]
+        if not left or wait.wait(0.05):
+            return left
+    return left
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("silent", "did not answer within 1 s"),
+        ("deaf", "did not answer within 1 s"),
+        ("endless", "more than 100 pages"),
+        ("many", "or 1000 tools"),
+        ("shapes", ""),
+        ("ends", ""),
+    ],
+)
+def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
+    tmp_path, kind, why
+):
+    place = tmp_path / "pids"
+    with pytest.raises(ConfigError, match=f"cannot connect.*{why}"):
+        McpServer([sys.executable, SERVER, kind, str(place)], start_s=1.0 if why else 5.0)
+    pids = [int(line) for line in place.read_text().split()]
+    assert len(pids) == 1
+    assert gone(pids) == []
+
+
+def test_a_schema_that_is_none_restricts_nothing(tmp_path):
+    with McpServer([sys.executable, SERVER, "schema", str(tmp_path / "pids")], timeout=1) as server:
+        registry = ToolRegistry(server.tools)
+        assert registry.execute_tool("odd", n=5)[0] in (True, False)
+        assert "whole number" in registry.execute_tool("odd", n="x")[1]
+
+
+def test_a_program_that_is_not_there_is_a_sentence():
+    with pytest.raises(ConfigError, match="cannot connect"):
+        McpServer(["/nowhere/to/be/found"], start_s=5.0)
+
+
+def test_the_server_ends_with_us_even_when_we_are_killed(tmp_path):
+    place = tmp_path / "pids"
+    code = f"""
+import os, signal, sys, threading, time
+from llm_gym.tools.builtin.mcp_client import McpServer
+def end():
+    while not os.path.exists({str(place)!r}) or not os.path.getsize({str(place)!r}):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=end).start()
+McpServer([sys.executable, {SERVER!r}, "deaf", {str(place)!r}], start_s=60.0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parents[1], check=False)
+    assert done.returncode == -9
+    pids = [int(line) for line in place.read_text().split()]
+    assert len(pids) == 1
+    assert gone(pids) == []
+
+
+def test_the_guard_hands_on_streams_and_exit_status():
+    from llm_gym.guard import guarded
+
+    command = guarded([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
+    done = subprocess.run(command, input=b"hello\n", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (7, b"hello\n")
+    assert subprocess.run(guarded(["/nowhere"]), capture_output=True, check=False).returncode == 127
