@@ -19,7 +19,7 @@ import time  # noqa: TID251
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from llm_gym.sandbox.result import Result, SandboxError, cause_of_death
+from llm_gym.sandbox.result import NoCellError, Result, SandboxError, cause_of_death
 
 _CHUNK = 65536
 _LAST_WORD_BYTES = 16384
@@ -85,18 +85,21 @@ class Cell:
         self.once: bool = order["once"]
         self.output_chars = output_chars
         self.exit_code: int | None = None
-        self.out, self.err = _Stream(output_chars), _Stream(output_chars)
-        self.control, control = socket.socketpair()
-        self.leash, leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        inner = [control.detach(), leash.detach(), self.out.inner, self.err.inner]
-        try:
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as inside:
+            streams = []
+            for _ in range(2):
+                streams.append(_Stream(output_chars))
+                undo.callback(os.close, streams[-1].descriptor)
+                inside.callback(os.close, streams[-1].inner)
+            self.out, self.err = streams
+            self.control, control = map(undo.enter_context, socket.socketpair())
+            kind = socket.SOCK_SEQPACKET
+            self.leash, leash = map(undo.enter_context, socket.socketpair(socket.AF_UNIX, kind))
+            inner = [control.fileno(), leash.fileno(), self.out.inner, self.err.inner]
             socket.send_fds(door, [json.dumps(order).encode()], inner)
-        except OSError:
-            self.close()
-            raise
-        finally:
-            for descriptor in inner:
-                os.close(descriptor)
+            undo.pop_all()
+            control.close()
+            leash.close()
 
     def run(self, code: str, timeout: float) -> Result:
         """Run ``code``; it ends after ``timeout`` seconds at the latest."""
@@ -201,7 +204,8 @@ class Cell:
         except OSError:
             status = ""
         if not status.lstrip("-").isdigit():
-            raise SandboxError(f"the sandbox has failed: {status or 'its worker does not answer'}")
+            kind = NoCellError if status.startswith("no cell") else SandboxError
+            raise kind(f"the sandbox has failed: {status or 'its worker does not answer'}")
         self.exit_code = int(status)
 
     def _verdict(self, ending: Ending) -> tuple[int, str]:
@@ -211,9 +215,17 @@ class Cell:
             status = self.exit_code or 0
             return status, ending.error or cause_of_death(status)
         if "failed" in word:
-            return 1, f"no cell: {str(word['failed'])[:500]}"
+            return 1, f"no cell: {_plain(word['failed'])[:500]}"
         told, error = word.get("exit"), word.get("error")
-        return (told if isinstance(told, int) else 1), str(error or "")[:1000]
+        return (told if isinstance(told, int) else 1), _plain(error or "")[:1000]
+
+
+def _plain(said: Any) -> str:
+    """Return text that can be written anywhere: JSON may bring halves of characters."""
+    try:
+        return str(said).encode("utf-8", "replace").decode()
+    except (RecursionError, ValueError):
+        return type(said).__name__
 
 
 def _word(heard: bytearray) -> Mapping[str, Any] | None:

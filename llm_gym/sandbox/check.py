@@ -14,12 +14,13 @@ from string import Template
 from typing import NamedTuple
 
 from llm_gym.sandbox.attempts import REACH, READ, WRITE
+from llm_gym.sandbox.attempts_kernel import HOLD, NUMBERS, RIGHTS
 from llm_gym.sandbox.attempts_power import EXHAUST, GAIN
 from llm_gym.sandbox.sandbox import Sandbox
 
-ATTEMPTS = {**READ, **WRITE, **REACH, **GAIN, **EXHAUST}
+ATTEMPTS = {**READ, **WRITE, **REACH, **GAIN, **EXHAUST, **HOLD, **RIGHTS, **NUMBERS}
 """Code that tries to get out, by what it tries."""
-_LATE_S = 1.0  # seconds that the end of thousands of threads may take on a busy machine
+_LATE_S = 30.0  # generous: what does not end at all is what is looked for, not a busy machine
 
 
 class Finding(NamedTuple):

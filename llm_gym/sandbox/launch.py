@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -15,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym.sandbox.inside.cell import WALLED
-from llm_gym.sandbox.inside.namespaces import DEVICES, FOLDER
+from llm_gym.sandbox.inside.namespaces import DEVICES, FOLDER, NOBODY
 from llm_gym.sandbox.result import SandboxError
 
+_CAP_SYS_ADMIN = 21
 _START = 30.0  # seconds for a worker to start, preloaded packages included
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 # The inner half without llm_gym itself, which would bring numpy and Gymnasium along.
@@ -74,7 +77,9 @@ class Worker:
         self.owner, self.closed = os.getpid(), False
         paths = readable(read)
         walls = _walls(isolation, paths)
+        who = _who(isolation)
         self.folder = tempfile.mkdtemp(prefix="llm-gym-")
+        os.chmod(self.folder, 0o711)  # whoever the worker is, it builds its walls on this folder
         home = FOLDER if isolation in WALLED else self.folder
         self.door, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
@@ -87,8 +92,9 @@ class Worker:
             "path": _import_path(paths, read),
             "preload": [*PRELOAD, *preload],
             "subprocesses": subprocesses,
+            "threads": _threads_of(NOBODY if who else os.geteuid()),
         }
-        with inner:
+        try:
             self.process = subprocess.Popen(
                 [*walls, *_python(settings)],
                 env=_environment(home),
@@ -98,9 +104,19 @@ class Worker:
                 stderr=subprocess.PIPE,
                 pass_fds=(inner.fileno(), proc),
                 start_new_session=True,  # an interrupt at the terminal is not for the worker
+                **who,
             )
-        os.close(proc)
+        except OSError as error:
+            self.door.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise SandboxError(_cannot_start(error, who)) from error
+        finally:
+            inner.close()
+            os.close(proc)
         self.landlock = self._greet()
+        if isolation != "none":
+            # Nothing is written to it; a program that is killed could not clear it away.
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _greet(self) -> int:
         """Wait until the worker is ready; return its version of Landlock."""
@@ -129,6 +145,44 @@ class Worker:
         shutil.rmtree(self.folder, ignore_errors=True)
         last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
         return last[0] if last else ""
+
+
+def _who(isolation: str) -> dict[str, Any]:
+    """Return who a worker starts as: never as root, unless it can build walls first as root."""
+    if os.geteuid() != 0 or isolation == "none":
+        return {}
+    if isolation == "namespaces" and _may_mount():
+        return {}  # becomes nobody by itself, once the walls stand
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+def _may_mount() -> bool:
+    """Return whether this process has CAP_SYS_ADMIN, which a root in a container often lacks."""
+    with open("/proc/self/status") as file:
+        found = next((line for line in file if line.startswith("CapEff:")), "CapEff: 0")
+    return bool(int(found.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
+
+
+def _cannot_start(error: OSError, who: dict[str, Any]) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "no descriptors are left; raise the limit (ulimit -n)"
+    if not who or not isinstance(error, PermissionError):
+        return f"the worker cannot be started: {error}"
+    return (
+        f"root without CAP_SYS_ADMIN runs code as nobody, and cannot become nobody here ({error}); "
+        f"give it CAP_SETUID and a Python that everybody may read, not {sys.executable}, or run "
+        "as an ordinary user"
+    )
+
+
+def _threads_of(user: int) -> int:
+    """Return how many threads a user has: the limit on tasks counts them all."""
+    count = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{name}").st_uid == user:
+                count += len(os.listdir(f"/proc/{name}/task"))
+    return count
 
 
 def _import_path(paths: Sequence[str], more: Sequence[str]) -> list[str]:
@@ -170,8 +224,8 @@ def _walls(isolation: str, paths: Sequence[str]) -> list[str]:
     inner = str(Path(__file__).parent / "inside")
     for path in [*paths, inner]:
         command += ["--ro-bind", path, path]
-    for path in DEVICES:
-        command += ["--dev-bind-try", path, path]
+    for path in filter(os.path.exists, DEVICES):
+        command += ["--dev-bind", path, path, "--remount-ro", path]
     for path in ("/lib", "/lib64", "/bin"):
         if os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]

@@ -12,6 +12,10 @@ class SandboxError(LLMGymError, RuntimeError):
     """The sandbox itself cannot be had or has failed; never the fault of the code in it."""
 
 
+class NoCellError(SandboxError):
+    """There is no room for one more call or session; those that there are go on."""
+
+
 @dataclass(frozen=True)
 class Result:
     r"""What came of running some code.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import math
 import os
 import platform
@@ -21,10 +22,11 @@ from typing import Any
 from llm_gym.errors import ConfigError
 from llm_gym.sandbox.call import Cell
 from llm_gym.sandbox.launch import Worker
-from llm_gym.sandbox.result import Result, SandboxError
+from llm_gym.sandbox.result import NoCellError, Result, SandboxError
 
 ISOLATIONS = ("auto", "bubblewrap", "namespaces", "landlock", "none")
 MAX_CODE_CHARS = 1_000_000
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS}
 _MB = 1 << 20
 
 
@@ -74,6 +76,11 @@ class Sandbox:
             raise ConfigError(
                 f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}"
             )
+        if isolation == "landlock" and subprocesses:
+            raise ConfigError(
+                "isolation='landlock' has no way to end processes that detach: take "
+                "subprocesses=False, or another isolation"
+            )
         _check_timeout(timeout)
         least = {"memory_mb": 64, "disk_mb": 1, "files": 16, "tasks": 1, "output_chars": 1}
         given = {"memory_mb": memory_mb, "disk_mb": disk_mb, "files": files, "tasks": tasks}
@@ -98,6 +105,8 @@ class Sandbox:
         cell = self._cell(once=True, cpu_seconds=math.ceil(seconds) + 1)
         try:
             return cell.run(code, seconds)
+        except NoCellError:
+            raise  # one too many costs no other
         except SandboxError:
             self.close()  # what has failed once is not trusted again
             raise
@@ -141,8 +150,13 @@ class Sandbox:
         order = {"once": once, "limits": {**self._limits, "cpu_seconds": cpu_seconds}}
         try:
             return Cell(self._started().door, order, self.output_chars)
-        except OSError:  # the worker has died, killed by somebody outside: one more chance
-            self.close()
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # those that there are go on
+                raise NoCellError(
+                    f"no descriptor is left for one more call ({error.strerror}): a session holds "
+                    "four; close some, or raise the limit (ulimit -n)"
+                ) from error
+            self.close()  # the worker has died, killed by somebody outside: one more chance
             return Cell(self._started().door, order, self.output_chars)
 
     def _started(self) -> Worker:

@@ -13,6 +13,10 @@ WALLED = ("bubblewrap", "namespaces")
 """Ways of isolation in which a cell has namespaces of its own."""
 
 
+_OTHERS = 8  # cells at once that a limit for all of them leaves room for
+_SIGNALS = 256  # queued signals and timers, which are memory of the kernel
+
+
 class Site(NamedTuple):
     """Where cells are built: the same for all of one worker."""
 
@@ -23,6 +27,8 @@ class Site(NamedTuple):
     landlock: int
     rules: list[landlock.Rule]
     """What Landlock lets every cell do, its own folder excepted."""
+    threads: int = 0
+    """Threads that the user had when the worker started."""
 
 
 class Limits(NamedTuple):
@@ -45,7 +51,8 @@ def enter(site: Site, limits: Limits, control: int) -> None:
     walled = site.isolation in WALLED
     if walled:
         namespaces.enter_cell(site.proc, limits.disk_bytes, limits.files)
-    os.chdir(site.folder)
+    # Under Landlock alone nothing can be written: there is no folder to be in.
+    os.chdir("/" if site.isolation == "landlock" else site.folder)
     if site.isolation != "none":
         kernel.drop_capabilities()
         kernel.die_with_parent(signal.SIGKILL)
@@ -72,11 +79,14 @@ def _limit(site: Site, limits: Limits) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: _SIGNALS,
     }
     if limits.cpu_seconds:
         values[resource.RLIMIT_CPU] = limits.cpu_seconds
-    if site.isolation in WALLED:  # elsewhere all processes of the user would be counted
+    if site.isolation in WALLED:  # a user namespace counts its own
         values[resource.RLIMIT_NPROC] = limits.tasks
+    elif site.isolation == "landlock":  # here all threads of the user count, ours among them
+        values[resource.RLIMIT_NPROC] = site.threads + _OTHERS * limits.tasks
     for name, value in values.items():
         hard = resource.getrlimit(name)[1]
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -16,7 +16,7 @@ FOLDER = "/sandbox"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _LINKS = ("/lib", "/lib64", "/bin")  # where /usr has been merged, these are links into it
 _INSIDE_ID = 1000
-_NOBODY = 65534
+NOBODY = 65534
 _ALL = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWNS
@@ -35,13 +35,15 @@ def enter(empty: str, read: Iterable[str], proc: int) -> None:
         read: Real paths that may be read, and stay where they are.
         proc: Descriptor of ``/proc``, which the new root lacks.
     """
-    if os.geteuid() == 0 and _has_own_mounts():
+    if os.geteuid() == 0:
+        # Only a root that may mount comes here as root: any other has become nobody before.
+        kernel.unshare(kernel.CLONE_NEWNS)
         # The limit on processes does not bind the root user, and files of the interpreter may
         # be readable by root alone: build as root, then become somebody without rights.
         _build_root(empty, read)
         os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
         kernel.be_dumpable()
         _own_namespaces(_ALL, proc)
     else:
@@ -62,14 +64,6 @@ def enter_cell(proc: int, disk_bytes: int, files: int) -> None:
         f"size={disk_bytes},nr_inodes={files},mode=700",
     )
     os.chdir(FOLDER)
-
-
-def _has_own_mounts() -> bool:
-    try:
-        kernel.unshare(kernel.CLONE_NEWNS)
-    except PermissionError:
-        return False
-    return True
 
 
 def _own_namespaces(flags: int, proc: int) -> None:
@@ -98,6 +92,8 @@ def _build_root(empty: str, read: Iterable[str]) -> None:
     for path in DEVICES:
         if os.path.exists(path):
             _bind(path, empty)
+            # A device is written to all the same; its owner, mode and times are not.
+            kernel.make_read_only(empty + path)
     for path in _LINKS:
         if os.path.islink(path) and not os.path.lexists(empty + path):
             os.symlink(os.readlink(path), empty + path)

@@ -19,6 +19,8 @@ AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
 EPERM, ENOSYS = 0x00050000 | 1, 0x00050000 | 38
+PRETEND = 0x00050000
+"""Answers as if it had been done."""
 
 _LOAD, _RETURN = 0x20, 0x06
 _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY_BIT = 0x15, 0x25, 0x35, 0x45
@@ -30,8 +32,14 @@ _CLONE_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
 _AF_UNIX = 1
 _PRCTL = (15, 16, 0x53564D41)  # set and get the thread's name, name an area of memory
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a tty, bytes to read, flags
-# Duplicates, flags, locks and sizes of pipes; not F_SETOWN, which has signals sent to others.
-_FCNTL = (*range(8), 36, 37, 38, 1030, 1031, 1032)
+# Duplicates, flags, and the size of a pipe to read; not F_SETOWN, which has signals sent to others,
+# and not F_SETPIPE_SZ, which is memory of the kernel.
+_FCNTL = (*range(6), 36, 1030, 1032)
+# A lock on a file of the host would be in its way, and a million of them are memory of the kernel.
+# Nobody else has the files of a cell: it is told that it has the lock.
+_LOCKS = (6, 7, 37, 38)
+# Of a socket: not the size of its buffers (7, 8, 32, 33), which is memory of the kernel.
+_SOCKET_OPTIONS = (2, 9, 10, 13, 15, 16, 18, 19, 20, 21)
 
 Instruction = tuple[int, int, int, int]
 
@@ -83,7 +91,11 @@ def _guards(pid: int, subprocesses: bool) -> dict[str, bytes]:
         "prctl": _one_of(0, _PRCTL),
         "socketpair": _one_of(0, [_AF_UNIX]),
         "ioctl": _one_of(1, _IOCTL),
-        "fcntl": _one_of(1, _FCNTL),
+        "fcntl": _on_argument(
+            1, (_JUMP_EQUAL, _LOCKS, PRETEND), (_JUMP_EQUAL, _FCNTL, ALLOW), otherwise=EPERM
+        ),
+        "flock": _packed([_return(PRETEND)]),
+        "setsockopt": _one_of(2, _SOCKET_OPTIONS),
     }
 
 

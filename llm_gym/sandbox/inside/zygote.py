@@ -22,7 +22,7 @@ import socket
 import tempfile
 from typing import Any
 
-from llm_gym.sandbox.inside import cell, kernel, landlock, namespaces, runner, seccomp
+from llm_gym.sandbox.inside import cell, keeper, kernel, landlock, namespaces, runner, seccomp
 
 _SIGNALS = {b"k": signal.SIGKILL, b"s": signal.SIGSTOP, b"c": signal.SIGCONT}
 _ORDER_BYTES = 65536
@@ -33,12 +33,24 @@ _LEAST_LANDLOCK = 3  # earlier versions let a file be emptied
 class _Held:
     """A cell as the worker sees it."""
 
-    def __init__(self, pid: int, leash: socket.socket, folder: str | None) -> None:
+    def __init__(
+        self,
+        pid: int,
+        leash: socket.socket,
+        folder: str | None = None,
+        keeper: socket.socket | None = None,
+    ) -> None:
         self.pid, self.leash, self.folder, self.buried = pid, leash, folder, False
+        self.keeper = keeper
+        """Leads to the first process of a cell that may have many: see ``keeper``."""
         self.pidfd = os.pidfd_open(pid)
 
     def send(self, number: int, group: bool) -> None:
         if self.buried:
+            return
+        if self.keeper is not None and number in keeper.LETTERS:
+            with contextlib.suppress(OSError):
+                self.keeper.send(keeper.LETTERS[number])
             return
         with contextlib.suppress(ProcessLookupError):
             if group:  # without walls its children can be reached only as a group
@@ -50,6 +62,9 @@ class _Held:
         """Take leave of a cell that has ended, and tell the outside how."""
         self.buried = True
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self.keeper is not None:
+            status = keeper.heard(self.keeper, status)
+            self.keeper.close()
         with contextlib.suppress(OSError):
             self.leash.send(str(status).encode())
         os.close(self.pidfd)
@@ -85,6 +100,10 @@ class Zygote:
         message, descriptors, _, _ = socket.recv_fds(self.door, _ORDER_BYTES, 4)
         if not message:
             return False
+        if len(descriptors) < 4:  # there were not enough left: who asked sees its ends close
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return True
         order = json.loads(message)
         control, leash, out, err = descriptors
         held_leash = socket.socket(fileno=leash)
@@ -108,10 +127,22 @@ class Zygote:
         if site.isolation == "none":
             folder = tempfile.mkdtemp(dir=site.folder)
             site = site._replace(folder=folder)
+        # Where there may be more processes than one, the first is ours and keeps the others.
+        kept = self.walled and order["limits"]["subprocesses"]
+        ours, inner = socket.socketpair() if kept else (None, None)
         pid = os.fork()
         if pid == 0:
+            if inner is not None:
+                keeper.keep(inner, lambda: _become_cell(site, order, streams))
             _become_cell(site, order, streams)
-        held = _Held(pid, leash, folder)
+        if inner is not None:
+            inner.close()
+        try:
+            held = _Held(pid, leash, folder, ours)
+        except OSError:  # no descriptor is left to hold it with
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         self.by_leash[leash.fileno()] = self.by_pidfd[held.pidfd] = held
         self.poll.register(leash, select.POLLIN)
         self.poll.register(held.pidfd, select.POLLIN)
@@ -138,6 +169,8 @@ class Zygote:
         for held in list(self.by_pidfd.values()):
             held.send(signal.SIGKILL, group=not self.walled)
             held.bury()
+        if self.site.isolation == "none":  # whoever made the folder may have been killed
+            shutil.rmtree(self.site.folder, ignore_errors=True)
 
 
 def _become_cell(site: cell.Site, order: dict[str, Any], streams: tuple[int, int, int]) -> None:
@@ -174,7 +207,7 @@ def main(settings: dict[str, Any]) -> None:
     # Done once here, so that no cell has to.
     seccomp.program(
         site.machine,
-        1,
+        2 if settings["subprocesses"] else 1,
         metadata=site.isolation in cell.WALLED,
         subprocesses=settings["subprocesses"],
     )
@@ -199,7 +232,8 @@ def _build(settings: dict[str, Any]) -> cell.Site:
     if isolation != "none" and abi:
         execute = settings["subprocesses"]
         rules = landlock.rules(settings["read"], (), namespaces.DEVICES, execute)
-    return cell.Site(isolation, folder, settings["proc"], machine, abi, rules)
+    threads = settings["threads"]
+    return cell.Site(isolation, folder, settings["proc"], machine, abi, rules, threads)
 
 
 def _continue_as_child() -> None:
