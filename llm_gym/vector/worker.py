@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from multiprocessing.connection import Connection
@@ -16,6 +18,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from llm_gym.vector.local_rows import Failure, TextualEnv, build, close_all, run_jobs
 
+_F_SETSIG = 10  # Python 3.11 has no name for it
 CLOSE_SECONDS = 5.0
 """Time that environments get to close before their process is ended."""
 
@@ -29,11 +32,12 @@ def dumps(message: object) -> bytes:
         return bytes(cloudpickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
 
-def serve(pipe: Connection, position: Any, factories: bytes) -> None:
+def serve(pipe: Connection, lifeline: Connection, position: Any, factories: bytes) -> None:
     """Build environments, then do the jobs of each message until the pipe is closed.
 
     ``position`` is shared with the parent: the job at work, so that it can name a row that hangs.
     """
+    end_with(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and decides
     threading.Thread(target=_outlive, daemon=True).start()
     envs: dict[int, TextualEnv] = {}
@@ -101,8 +105,26 @@ def _sendable(
     return kept, failures
 
 
+def end_with(lifeline: Connection) -> None:
+    """Have the kernel kill this process when the other end of ``lifeline`` is gone.
+
+    Nothing is ever written to it, so the only news is that whoever held it has died. The kernel
+    does the killing, so that it works in the middle of C code that holds the interpreter's lock.
+    ``PR_SET_PDEATHSIG`` would do so too, but also when only the thread ends that started us.
+    """
+    f_setsig = getattr(fcntl, "F_SETSIG", _F_SETSIG) if sys.platform == "linux" else None
+    if f_setsig is None:
+        return
+    fcntl.fcntl(lifeline.fileno(), fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline.fileno(), f_setsig, signal.SIGKILL)
+    flags = fcntl.fcntl(lifeline.fileno(), fcntl.F_GETFL)
+    fcntl.fcntl(lifeline.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
+    if lifeline.poll():  # it was gone before we listened
+        os._exit(1)
+
+
 def _outlive() -> None:
-    # A parent that is killed cannot end a worker that hangs.
+    # A parent that is killed cannot end a worker that hangs; where the kernel does not, this does.
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

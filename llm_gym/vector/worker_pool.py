@@ -42,17 +42,18 @@ class Worker:
     def start(self) -> None:
         """Start the process, which answers once its environments are built."""
         self.pipe, theirs = _spawn.Pipe()
+        read, self.lifeline = _spawn.Pipe(duplex=False)
         self.position = _spawn.RawValue("l", _NOT_BEGUN)
         self.process = _spawn.Process(
             target=serve,
-            args=(theirs, self.position, self._factories),
+            args=(theirs, read, self.position, self._factories),
             name=f"llm_gym worker of rows {self.rows}",
             # Not a daemon: those may not have children, and tools often start some.
             daemon=False,
         )
         self._expect([(row, "build", None) for row in self.rows])
         self.alive = True
-        with theirs:
+        with theirs, read:
             self.process.start()
 
     def send(self, jobs: Sequence[Job], message: bytes) -> None:
@@ -90,6 +91,7 @@ class Worker:
                 if self.process.exitcode is None:
                     self.process.kill()
                     self.process.join()
+            self.lifeline.close()
             self.alive = False
 
 

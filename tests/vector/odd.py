@@ -1,6 +1,7 @@
 """An environment for tests of vector environments, and equality of what they return."""
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -57,6 +58,8 @@ class Odd(gym.Env):
             raise KeyError(rest)
         if command == "exit":
             os._exit(int(rest))
+        if command == "backtrack":  # in C, with the interpreter's lock, for hours
+            re.match("(a+)+b", "a" * 60)
         if command == "sleep":
             pause(float(rest))
         if command == "meet":

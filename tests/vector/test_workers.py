@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -382,6 +383,24 @@ def test_a_killed_program_takes_its_workers_along_even_one_that_hangs(tmp_path):
         pause(0.5)
         script.kill()
         wait_until_gone(pids, seconds=120)
+
+
+def test_a_worker_that_holds_the_interpreter_in_c_ends_with_a_killed_program(tmp_path):
+    with run_script(tmp_path, 'envs.step(["a", "backtrack"])') as script:
+        pids = [int(pid) for pid in script.stdout.readline().split()]
+        assert len(pids) == 2
+        pause(0.5)
+        script.kill()
+        wait_until_gone(pids, seconds=60)
+
+
+def test_workers_that_a_thread_started_outlive_the_thread(start):
+    made = []
+    thread = threading.Thread(target=lambda: made.append(start(Odd, 2, workers=1)))
+    thread.start()
+    thread.join()
+    made[0].reset(seed=0)
+    assert made[0].step(["a", "b"])[0] == ["a", "b"]
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
