@@ -56,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
+    except OSError as error:  # a disk that is full or read-only, a file that is not ours
+        sys.stderr.write(f"llm-gym: {shown(str(error))}\n")
+        return 2
 
 
 def _plays_served(arguments: Sequence[str]) -> bool:

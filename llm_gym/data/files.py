@@ -19,7 +19,7 @@ import weakref
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -29,6 +29,9 @@ from llm_gym.data.parquet import parquet_rows
 from llm_gym.errors import ConfigError, RecordError
 
 MAX_LINE_BYTES = 16 << 20
+MAX_COLUMNS = 10_000
+FREE_BYTES, MAX_RATIO = 64 << 20, 200
+"""A packed file may unpack to so many bytes, and so many times its own size on top."""
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
 
 
@@ -80,20 +83,24 @@ class JsonLines(Source):
 
     def scan(self) -> Iterator[Found]:
         place = 0
-        with self.path.open("rb") as file:
+        with self._open() as file:
             for number, line in enumerate(_lines(file, self), start=1):
                 if line.strip():
                     yield Found(place, number, self._decode(line, number))
                 place += len(line)
 
     def fetch(self, place: int) -> Any:
-        with self.path.open("rb") as file:
+        with self._open() as file:
             file.seek(place)
             line = file.readline(MAX_LINE_BYTES)
         return self._decode(line, None, place)
 
     def number(self, place: int) -> int:
-        return _line_number(self.path, place)
+        with self._open() as file:
+            return _line_number(file, place)
+
+    def _open(self) -> BinaryIO:
+        return self.path.open("rb")
 
     def where(self, number: int) -> str:
         return f"{self.name}, line {number}"
@@ -122,9 +129,16 @@ class Csv(Source):
         self._names: list[str] = header.data if header else []
         if not self._names:
             raise RecordError(f"{self.where(1)}: the file must begin with the names of its columns")
-        twice = [name for at, name in enumerate(self._names) if name in self._names[:at]]
-        if twice:
-            raise RecordError(f"{self.where(1)}: the column {twice[0]!r} is there twice")
+        if len(self._names) > MAX_COLUMNS:
+            raise RecordError(
+                f"{self.where(1)}: a table has at most {MAX_COLUMNS} columns, "
+                f"got {len(self._names)}"
+            )
+        seen: set[str] = set()
+        for name in self._names:
+            if name in seen:
+                raise RecordError(f"{self.where(1)}: the column {name!r:.100} is there twice")
+            seen.add(name)
 
     def scan(self) -> Iterator[Found]:
         with self.path.open("rb") as file:
@@ -140,7 +154,8 @@ class Csv(Source):
         raise RecordError(f"{self.name} has become shorter since it was opened")
 
     def number(self, place: int) -> int:
-        return _line_number(self.path, place)
+        with self.path.open("rb") as file:
+            return _line_number(file, place)
 
     def where(self, number: int) -> str:
         return f"{self.name}, line {number}"
@@ -190,13 +205,33 @@ class Copied(JsonLines):
     """
 
     def __init__(self, path: Path, rows: Iterable[bytes], unit: str, first: int) -> None:
+        most = FREE_BYTES + MAX_RATIO * path.stat().st_size
         handle, copy = tempfile.mkstemp(prefix="llm_gym-", suffix=".jsonl")
-        # A forked process has this object too, and must not take the file away from us.
-        weakref.finalize(self, _remove, copy, os.getpid())
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(rows)
+        with ExitStack() as undo:
+            undo.callback(_remove, copy, os.getpid())
+            with os.fdopen(handle, "wb") as file:
+                for block in rows:
+                    if file.tell() + len(block) > most:
+                        raise RecordError(
+                            f"{path}: it unpacks to more than {most >> 20} MiB, {MAX_RATIO} times "
+                            "its size; unpack it yourself if that is meant to be"
+                        )
+                    file.write(block)
+            if os.path.isdir("/proc/self/fd"):
+                # The name goes now and the file with its last reader: a program that is killed
+                # leaves nothing. A forked process has it too.
+                self._held = open(copy, "rb")  # noqa: SIM115 - held for as long as we live
+                weakref.finalize(self, self._held.close)
+            else:
+                weakref.finalize(self, _remove, copy, os.getpid())
+                undo.pop_all()
         super().__init__(Path(copy), str(path))
         self.origin, self._unit, self._first = str(path.absolute()), unit, first
+
+    def _open(self) -> BinaryIO:
+        if not hasattr(self, "_held"):
+            return super()._open()
+        return open(f"/proc/self/fd/{self._held.fileno()}", "rb")
 
     def where(self, number: int) -> str:
         return f"{self.name}, {self._unit} {number - 1 + self._first}"
@@ -335,12 +370,11 @@ def _lines(file: BinaryIO, source: Source) -> Iterator[bytes]:
         yield line
 
 
-def _line_number(path: Path, place: int) -> int:
+def _line_number(file: BinaryIO, place: int) -> int:
     number, left = 1, place
-    with path.open("rb") as file:
-        while left > 0 and (block := file.read(min(left, 1 << 20))):
-            number += block.count(b"\n")
-            left -= len(block)
+    while left > 0 and (block := file.read(min(left, 1 << 20))):
+        number += block.count(b"\n")
+        left -= len(block)
     return number
 
 

@@ -83,12 +83,18 @@ def _as_text(kwargs: Mapping[str, Any]) -> str:
     return _environment(inner, entry_point, own) or _settings(rest, "AsText")
 
 
-def _settings(kwargs: Mapping[str, Any], where: str) -> str:
+def risky_setting(kwargs: Mapping[str, Any]) -> str:
+    """Return the first setting that is not known to be harmless, or nothing."""
     for name, value in kwargs.items():
         judge = _SPECIAL.get(name, _plain)
         if not judge(value):
-            return f"the setting {name!s:.60} of {where} may do anything: {value!r:.60}"
+            return f"{name!s:.60}={value!r:.60}"
     return ""
+
+
+def _settings(kwargs: Mapping[str, Any], where: str) -> str:
+    found = risky_setting(kwargs)
+    return f"the setting {found} of {where} may do anything" if found else ""
 
 
 def _plain(value: Any, depth: int = 0) -> bool:

@@ -110,21 +110,39 @@ def run_jobs(
 
 
 def _step(env: TextualEnv, action: str) -> Any:
-    return env.step(action)
+    return _checked(env.step(action))
+
+
+def _checked(answer: Any) -> Any:
+    """Return what ``step`` gave, if it is what Gymnasium asks for; the row fails if not."""
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        raise TypeError(f"step must return 5 values, got {answer!r:.100}")
+    _, reward, _, _, info = answer
+    if isinstance(reward, str | bytes) or not hasattr(reward, "__float__"):
+        raise TypeError(f"the reward must be a number, got {reward!r:.100}")
+    _check_info(info)
+    return answer
+
+
+def _check_info(info: Any) -> None:
+    if not isinstance(info, dict):
+        raise TypeError(f"info must be a dictionary, got {info!r:.100}")
 
 
 def _step_and_reset(env: TextualEnv, action: str) -> Any:
-    answer = env.step(action)
+    answer = _checked(env.step(action))
     final_obs, reward, terminated, truncated, final_info = answer
     if not (terminated or truncated):
         return answer
     observation, info = env.reset()
+    _check_info(info)
     info = {"final_obs": final_obs, "final_info": final_info, **info}
     return observation, reward, terminated, truncated, info
 
 
 def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
     observation, info = env.reset(**arguments)
+    _check_info(info)
     return observation, 0.0, False, False, info
 
 

@@ -163,7 +163,8 @@ def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
     source = open_source(tmp_path / "a.jsonl.gz")
     copy = source.path
-    assert copy.exists()
+    assert copy.exists() or os.path.isdir("/proc/self/fd"), "its name is gone where it can be"
+    assert source.fetch(0) == {"a": 1}
     if hasattr(os, "fork"):
         code = f"""
 import os, sys
@@ -173,13 +174,57 @@ if os.fork() == 0:
     del source
     os._exit(0)
 os.wait()
-print(source.path.exists())
+print(source.fetch(0))
 """
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.stdout == "True\n", done.stderr
+        assert done.stdout == "{'a': 1}\n", done.stderr
     del source
     gc.collect()
     assert not copy.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
+
+
+def test_a_program_that_is_killed_leaves_no_copy(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
+    code = f"""
+import os, signal
+from llm_gym.data.files import open_source
+source = open_source({str(tmp_path / "a.jsonl.gz")!r})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_on_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n' * (8 << 20)))
+    unpacked = []
+    plain = files._unzip
+
+    def counted(path):
+        for block in plain(path):
+            unpacked.append(len(block))
+            yield block
+
+    monkeypatch.setattr(files, "_unzip", counted)
+    with pytest.raises(RecordError, match="unpacks to more than"):
+        open_source(tmp_path / "bomb.jsonl.gz")
+    assert sum(unpacked) < 40 << 20
+
+
+def test_a_header_of_very_many_columns_is_looked_at_once(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{at}" for at in range(files.MAX_COLUMNS)) + "\n")
+    source = open_source(path)
+    assert len(source._names) == files.MAX_COLUMNS
+    path.write_text(",".join(f"c{at}" for at in range(20_000)) + "\n")
+    with pytest.raises(RecordError, match="at most 10000 columns, got 20000"):
+        open_source(path)
+    path.write_text("a,b,a\n")
+    with pytest.raises(RecordError, match="'a' is there twice"):
+        open_source(path)
 
 
 # --- Parquet -----------------------------------------------------------------------------------

@@ -13,15 +13,18 @@ import gymnasium as gym
 from rich.console import Console
 
 from llm_gym.cli.common import add_imports, import_modules
+from llm_gym.cli.shown import shown
 from llm_gym.episodes import Trajectory, read_episodes
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.config import ConfigStore, parse_args
+from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
+from llm_gym_agents.run.lock import is_locked
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.plots import draw_curve
 from llm_gym_agents.run.progress import TrainingProgress
@@ -53,12 +56,20 @@ def resume(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="llm-gym resume", description=resume.__doc__)
     parser.add_argument("run", help="the folder of the run")
     add_imports(parser)
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run whatever code the folder names: of its model, its environment, its engine",
+    )
     options = parser.parse_args(argv)
     import_modules(options)
     folder = Path(options.run)
     latest = Checkpoints(folder / "checkpoints").latest()
     if latest is None:
-        raise ConfigError(f"{folder} has no checkpoint to go on from")
+        raise ConfigError(
+            f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
+            f"--checkpoint.output-dir {folder} begins it again"
+        )
     state = load_checkpoint(latest)
     if missing := state.parts["run"].values["handed_over"]:
         raise ConfigError(
@@ -66,6 +77,8 @@ def resume(argv: list[str]) -> int:
             "began it has; run that again with config.checkpoint.resume = True"
         )
     config = ConfigStore.load(folder / "config.json")
+    if not options.trust and (why := untrusted(config, options.modules)):
+        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
     config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
     if config.model.lora_rank:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
@@ -81,10 +94,13 @@ def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
     console, folder = Console(), config.checkpoint.output_dir
     config.check()
     if read_metrics(folder) and not config.checkpoint.resume:
-        raise ConfigError(
-            f"{folder} holds a run already; go on with it by 'llm-gym resume {folder}', or choose "
-            "another folder with --checkpoint.output-dir"
-        )
+        if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
+            raise ConfigError(
+                f"{folder} holds a run already; go on with it by 'llm-gym resume {folder}', or "
+                "choose another folder with --checkpoint.output-dir"
+            )
+        console.print(f"note: the run in {folder} ended before its first checkpoint; once more")
+        config.checkpoint.resume = True  # from nothing: its rows are let go of
     for sentence in config.without_effect():
         console.print(f"note: {sentence}", style="yellow")
     console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
@@ -101,6 +117,7 @@ def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
     settings, progress = trainer.config.training, TrainingProgress(console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     try:
+        trainer.lock_folder()
         before = _before(trainer)
         _say(console, f"before: {before}")
         with progress:
@@ -116,12 +133,24 @@ def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
         if trainer.checkpoints.latest() is not None:
             _say(console, f"stopped; go on with: llm-gym resume {trainer.folder}")
         raise
+    except OSError as error:
+        raise _stopped(trainer, error) from error
     finally:
         trainer.cleanup()
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
     return 0
+
+
+def _stopped(trainer: PPOTrainer, error: OSError) -> LLMGymError:
+    """Return what to say when the folder cannot be written to, and what is left."""
+    if isinstance(error, LLMGymError):
+        return error
+    kept = "nothing was trained yet"
+    if trainer.checkpoints.latest() is not None:
+        kept = f"what is there is whole; go on with: llm-gym resume {trainer.folder}"
+    return LLMGymError(f"the run in {trainer.folder} stopped: {error}; {kept}")
 
 
 def _before(trainer: PPOTrainer) -> Evaluation:
@@ -133,14 +162,15 @@ def _before(trainer: PPOTrainer) -> Evaluation:
 
 
 def _say(console: Console, text: str) -> None:
-    """Print text as it is; a console that is no terminal would cut its lines."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print text, of models too; a console that is no terminal would cut its lines."""
+    console.print(shown(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _unused(folder: Path) -> Path:
     """Return ``folder``, or the first of ``folder-2``, ``folder-3``, ... that holds no run."""
     names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    return next(place for place in itertools.chain([folder], names) if not read_metrics(place))
+    places = itertools.chain([folder], names)
+    return next(place for place in places if not read_metrics(place) and not is_locked(place))
 
 
 def _compare(console: Console, before: Evaluation, after: Evaluation, count: int = 3) -> None:

@@ -1,6 +1,8 @@
 """Configs in JSON and YAML files.
 
-PyYAML reads ``1e-5`` as text and forgets the first of two equal keys; both are mended here.
+PyYAML reads ``1e-5`` as text and forgets the first of two equal keys; both are mended here. A
+config may be a stranger's: it has a size and a depth, and no aliases, of which a few lines stand
+for gigabytes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.run.atomic import write_atomically
 
 _YAML = (".yaml", ".yml")
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 50
+_SHOWN = 300
 
 
 def write_config(data: dict[str, Any], path: Path) -> None:
@@ -32,13 +37,20 @@ def read_config(path: Path) -> Any:
     """Return what the file at ``path`` holds."""
     is_yaml = _suffix(path) in _YAML
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"a config has at most {MAX_BYTES >> 20} MiB")
+        text = data.decode("utf-8")
         if is_yaml:
             # Not ``yaml.load``'s loader but a subclass of the safe one.
             return yaml.load(text, _Loader) or {}
         return json.loads(text, object_pairs_hook=_no_twins)
+    except RecursionError:
+        raise ConfigError(f"cannot read {path}: it is nested too deeply") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+        why = " ".join(str(error)[:_SHOWN].split())
+        raise ConfigError(f"cannot read {path}: {why}") from error
 
 
 def _suffix(path: Path) -> str:
@@ -50,14 +62,26 @@ def _suffix(path: Path) -> str:
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"{twin!r} is there twice")
+        seen: set[str] = set()
+        twin = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ConfigError(f"{twin!r:.100} is there twice")
     return data
 
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with YAML 1.2's floats, which refuses a key that is there twice."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node, index: int) -> yaml.Node:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("a config may not have aliases (*name)")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.YAMLError(f"a config is nested at most {MAX_DEPTH} deep")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         _no_twins([(str(key.value), None) for key, _ in node.value])

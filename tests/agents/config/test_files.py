@@ -103,3 +103,25 @@ def test_settings_are_updated_from_a_dictionary_and_the_others_stay():
     before = config.training.learning_rate
     config.update({"training": {"gamma": 0.125}})
     assert (config.training.gamma, config.training.learning_rate) == (0.125, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("deep.json", '{"training": ' + "[" * 9000 + "]" * 9000 + "}", "nested too deeply"),
+        ("deep.yaml", "training: " + "[" * 3000 + "]" * 3000, "nested at most 50 deep"),
+        (
+            "bomb.yaml",
+            "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]",
+            "aliases",
+        ),
+        ("large.json", '{"training": "' + "x" * (1 << 20) + '"}', "at most 1 MiB"),
+        ("large.yaml", "# " + "x" * (1 << 20), "at most 1 MiB"),
+        ("odd.yaml", "training: &a {b: *a}", "aliases"),
+    ],
+)
+def test_a_config_of_a_stranger_is_refused_in_a_short_sentence(tmp_path, name, text, why):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=why) as caught:
+        ConfigStore.load(tmp_path / name)
+    assert len(str(caught.value)) < 500

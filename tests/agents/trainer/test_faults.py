@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from llm_gym.errors import LLMGymError
+from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents import (
     PPOTrainer,
 )
@@ -160,3 +160,80 @@ def test_a_checkpoint_without_a_reference_is_refused_where_one_is_needed(tmp_pat
         other.load_checkpoint(kept)
     other.cleanup()
     assert "needs a checkpoint that has one" in one_sentence(caught)
+
+
+class PaysInWords(Odd):
+    reward = "ten"
+
+
+class TellsNothing(Odd):
+    def step(self, action):
+        return "!", 1.0, True, False, None
+
+
+class BeginsWithNothing(Odd):
+    def reset(self, *, seed=None, options=None):
+        return "?", None
+
+
+class ReturnsFour(Odd):
+    def step(self, action):
+        return "!", 1.0, True, {}
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        (PaysInWords, "reward must be a number, got 'ten'"),
+        (TellsNothing, "info must be a dictionary, got None"),
+        (BeginsWithNothing, "info must be a dictionary, got None"),
+        (ReturnsFour, "step must return 5 values"),
+    ],
+)
+def test_an_environment_that_answers_nonsense_stops_the_run_in_a_sentence(
+    tmp_path, environment, says
+):
+    trainer = PPOTrainer(small(tmp_path), environment)
+    with pytest.raises(ConfigError, match=says):
+        trainer.fit()
+    trainer.cleanup()
+
+
+class BreaksDown(Odd):
+    """Works for twenty steps of all its copies together, and never again."""
+
+    steps = 0
+
+    def step(self, action):
+        BreaksDown.steps += 1
+        if BreaksDown.steps > 20:
+            raise RuntimeError("the disk of the server is full")
+        return super().step(action)
+
+
+def test_an_environment_that_has_broken_down_for_good_stops_the_run(tmp_path):
+    BreaksDown.steps = 0
+    trainer = PPOTrainer(small(tmp_path, training={"num_iters_per_epoch": 50}), BreaksDown)
+    with pytest.raises(ConfigError, match="the disk of the server is full"):
+        trainer.fit()
+    assert trainer.iteration < 10
+    trainer.cleanup()
+
+
+class BreaksMostly(Odd):
+    """Fails in three episodes of four."""
+
+    turn = 0
+
+    def step(self, action):
+        BreaksMostly.turn += 1
+        if BreaksMostly.turn % 4:
+            raise RuntimeError("out of patience")
+        return super().step(action)
+
+
+def test_a_run_that_loses_most_of_its_episodes_again_and_again_is_stopped(tmp_path):
+    trainer = PPOTrainer(small(tmp_path, training={"num_iters_per_epoch": 50}), BreaksMostly)
+    with pytest.raises(ConfigError, match="failed in 3 of 4 episodes of iteration 2"):
+        trainer.fit()
+    trainer.cleanup()

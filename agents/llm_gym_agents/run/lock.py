@@ -1,0 +1,65 @@
+"""``RunLock``: one process at a time writes to the folder of a run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from pathlib import Path
+
+from llm_gym.errors import ConfigError
+
+NAME = ".lock"
+
+
+class RunLock:
+    """Holds a folder until it is released or its process ends, however it ends.
+
+    The kernel keeps the lock, so there is none to clear away after a ``kill -9``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._let_go: weakref.finalize[..., RunLock] | None = None
+
+    def take(self) -> None:
+        """Take the lock, or raise ``ConfigError`` where somebody else has it."""
+        if self._let_go is not None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            who = os.pread(handle, 20, 0).decode("ascii", "replace").strip() or "another process"
+            os.close(handle)
+            raise ConfigError(
+                f"{self.folder} is being trained in by process {who}; wait for it, or choose "
+                "another folder with --checkpoint.output-dir"
+            ) from error
+        except OSError:  # a file system without locks: better a run than none
+            os.close(handle)
+            return
+        # Also when nobody says so: whoever forgets a trainer is done with its folder.
+        self._let_go = weakref.finalize(self, os.close, handle)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let go of the folder. Safe to call twice."""
+        if self._let_go is not None:
+            self._let_go()
+            self._let_go = None
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether somebody is training in ``folder`` at this moment."""
+    if not (folder / NAME).exists():
+        return False
+    lock = RunLock(folder)
+    try:
+        lock.take()
+    except ConfigError:
+        return True
+    lock.release()
+    return False

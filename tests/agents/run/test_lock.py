@@ -1,0 +1,60 @@
+"""One process at a time trains in a folder."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.run.lock import RunLock, is_locked
+from tests.agents.small_run import Odd, small
+
+
+def test_a_folder_is_held_by_one_and_free_again_when_let_go(tmp_path):
+    first, second = RunLock(tmp_path / "run"), RunLock(tmp_path / "run")
+    assert not is_locked(tmp_path / "run")
+    first.take()
+    first.take()
+    with pytest.raises(ConfigError, match=f"trained in by process {os.getpid()}"):
+        second.take()
+    assert is_locked(tmp_path / "run")
+    first.release()
+    first.release()
+    second.take()
+    second.release()
+
+
+def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
+    code = f"""
+import sys, time
+from pathlib import Path
+from llm_gym_agents.run.lock import RunLock
+RunLock.kept = RunLock(Path({str(tmp_path)!r}))
+RunLock.kept.take()
+print("held", flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(ConfigError, match=f"process {holder.pid}"):
+            RunLock(tmp_path).take()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    RunLock(tmp_path).take()
+
+
+def test_a_second_trainer_in_the_folder_of_a_first_changes_nothing(tmp_path):
+    first = PPOTrainer(small(tmp_path), Odd)
+    first.fit()
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    config = small(tmp_path, checkpoint={"resume": True})
+    second = PPOTrainer(config, Odd)
+    with pytest.raises(ConfigError, match="is being trained in"):
+        second.fit(num_epochs=2)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    first.cleanup()
+    second.fit(num_epochs=2)
+    second.cleanup()
