@@ -13,16 +13,32 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm test-packages lint types demo smoke golden scores bench bench-demo bench-gpu clean
+.PHONY: help test test-slow test-all test-vllm test-packages lint types demo smoke golden scores bench bench-demo bench-gpu harden lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(INSTALLED): pyproject.toml constraints.txt
+# requirements.lock has the hash of every file, for the Python and the machine that it names; torch
+# comes as builds with hashes of their own, so only its version is fixed. Elsewhere versions are.
+HERE := $(shell $(PYTHON) -c "import sys, platform as p; \
+    print('For: Python %d.%d, %s, %s' % (*sys.version_info[:2], sys.platform, p.machine()))")
+LOCKED := $(shell grep --quiet "$(HERE)" requirements.lock && echo yes)
+
+$(INSTALLED): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
+ifeq ($(LOCKED),yes)
+	$(BIN)/python -m pip install --quiet --no-deps "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
+else
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[train,lora,dev]"
+endif
 	@touch $@
+
+lock:  ## Write requirements.lock anew, for the Python and the machine that this is.
+	$(PYTHON) .ci/lock.py
 
 test: lint types  ## Install into .venv, then lint, type-check and test, in minutes.
 	$(PYTEST) -m "not slow"
@@ -100,6 +116,9 @@ bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. 
 bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/readme.py
+
+harden: $(INSTALLED)  ## Try to break it: hostile actions, files, servers, code; kills; full disks.
+	$(BIN)/python benchmarks/harden.py
 
 clean:  ## Remove what `make` created.
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache dist

@@ -79,7 +79,7 @@ class SearchTool(Tool):
 def _read(path: str) -> dict[str, str]:
     try:
         corpus = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"cannot read the corpus {path}: {error}") from error
     if not isinstance(corpus, dict) or not all(isinstance(text, str) for text in corpus.values()):
         raise ConfigError(f"the corpus {path} must be a JSON object of texts by title")
