@@ -13,7 +13,7 @@ from llm_gym.registry.suite import ENVS
 
 # None of them names a legal move: no small number, no direction, no letter or word of a game.
 _PIECES = (
-    "", " ", "\n\n", "\x00", "\x1b[2J", "\u202e", "\ud800", "\u2028", "\ufeff", "\\", '"', "'", "`",
+    "", " ", "\n\n", "\x00", "\x1b[J", "\u202e", "\ud800", "\u2028", "\ufeff", "\\", '"', "'", "`",
     "{", "}", "[", "]", "<", ">", "(((((", "-" * 50, "9" * 400, "-1e400", "NaN",
     "null", "undefined", '{"action":', '{"action": null}', "<action></action>", "<action>",
     "</think>", "<think>", "[[[[[", '{"a":' * 50, "%s%n", "${jndi}", "{x.__class__}",

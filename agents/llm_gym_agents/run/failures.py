@@ -21,7 +21,7 @@ class FailureWatch:
         episodes = rollout.all_episodes
         failed = sum(episode.stop_reason == StopReason.ERROR for episode in episodes)
         why = "; ".join(rollout.failures[-3:]) or "no prompt fits the context"
-        if not rollout.episodes or failed == len(episodes):
+        if not rollout.without_failed().episodes:
             raise ConfigError(f"no episode of iteration {iteration} could be played: {why}")
         self.bad = self.bad + 1 if 2 * failed > len(episodes) else 0
         if self.bad >= PATIENCE:
