@@ -148,6 +148,7 @@ def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
 
 def _begin(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
     beginning = begin(env, **arguments)
+    _check_info(beginning.info)
     return beginning.observation, 0.0, False, False, beginning
 
 
