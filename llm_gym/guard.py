@@ -44,6 +44,12 @@ def main(command: Sequence[str]) -> int:
     # What it has left behind would hold our streams open.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
+    if child.returncode < 0:  # it was killed: so are we, in the same way
+        number = -child.returncode
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
     return child.returncode & 255
 
 
