@@ -50,7 +50,6 @@ ENV_ID = "llm_gym/Echo-v0"
 EPISODES, PASSES, LEARNING_RATE, MAX_GRAD_NORM = 64, 4, 3e-3, 1.0
 GAMMA, LAM, CLIP, VALUE_COEF, ENTROPY_COEF = 1.0, 0.95, 0.2, 0.5, 0.01
 
-
 Episode = tuple[list[Turn], Trajectory]  # as ids read and sampled; as text with its rewards
 
 
@@ -166,7 +165,7 @@ def improve(loss: ClipPPOLoss, optimizer: torch.optim.Optimizer, data: TensorDic
         terms = loss(data)
         optimizer.zero_grad()
         (terms["loss_objective"] + terms["loss_critic"] + terms["loss_entropy"]).backward()
-        for group in optimizer.param_groups:  # a critic that is far off leaves the policy its step
+        for group in optimizer.param_groups:  # a critic far off leaves the policy its step
             nn.utils.clip_grad_norm_(group["params"], MAX_GRAD_NORM)
         optimizer.step()
 
@@ -177,9 +176,8 @@ def main(iterations: int = 25, seed: int = 0) -> list[float]:
     policy.texts = pool.texts  # handles of one are handles of the other
     pool.assign(())  # nothing is played until it is asked for
     model = PolicyAndValue(lm)
-    loss = make_loss(model)
     parts = [{"params": part.parameters()} for part in (model.lm, model.value_head)]
-    optimizer = torch.optim.AdamW(parts, lr=LEARNING_RATE, weight_decay=0.0)
+    loss, optimizer = make_loss(model), torch.optim.AdamW(parts, LEARNING_RATE, weight_decay=0.0)
     collector = Collector(
         pool, policy, frames_per_batch=EPISODES, total_frames=-1, use_buffers=False,
         trust_policy=True, auto_register_policy_transforms=False,

@@ -130,13 +130,13 @@ def test_reinforce_plus_plus() -> None:
 @pytest.mark.parametrize(
     ("name", "scores"),
     [
-        ("grpo", [0.707105, -0.707105, 0.5]),
-        ("dr_grpo", [0.375, -0.375, 0.5]),
-        # verl's two RLOOs disagree on a group of one: 0.5, and 0 as here.
+        ("grpo", [0.707105, -0.707105, 0.0]),
+        ("dr_grpo", [0.375, -0.375, 0.0]),
+        # verl gives a group of one its score, but for one of its two RLOOs: 0, as here.
         ("rloo", [0.75, -0.75, 0.0]),
-        ("opo", [0.1875, -0.5625, 0.5]),
-        ("gpg", [0.375, -0.375, 0.5]),
-        ("reinforce_plus_plus_baseline", [0.170941, -2.222231, 0.569803]),
+        ("opo", [0.1875, -0.5625, 0.0]),
+        ("gpg", [0.375, -0.375, 0.0]),
+        ("reinforce_plus_plus_baseline", [0.944911, -1.700840, -0.377964]),
     ],
 )
 def test_group_estimators(name: str, scores: list[float]) -> None:
@@ -147,9 +147,9 @@ def test_group_estimators(name: str, scores: list[float]) -> None:
 
 def test_the_grpo_function_of_the_documents() -> None:
     advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B)
-    assert_golden(advantages, [[0.707105] * 4, [-0.707105] * 4, [0.5] * 4], MASK_B)
+    assert_golden(advantages, [[0.707105] * 4, [-0.707105] * 4, [0.0] * 4], MASK_B)
     advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, norm_by_std=False)
-    assert_golden(advantages, [[0.375] * 4, [-0.375] * 4, [0.5] * 4], MASK_B)
+    assert_golden(advantages, [[0.375] * 4, [-0.375] * 4, [0.0] * 4], MASK_B)
 
 
 def test_remax() -> None:

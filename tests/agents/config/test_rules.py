@@ -74,6 +74,16 @@ def config_with(**changes):
             "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang",
         ),
         ({"ray__use_ray": True}, "ray.use_ray must be False, got True"),
+        ({"inference__top_p": 0.9}, "inference.top_p must be 1.0 to train, got 0.9"),
+        (
+            {"training__policy_loss": "gpg"},
+            "training.ppo_epochs must be 1 and training.mini_batch_size the batch_size of 32 for "
+            "the policy loss 'gpg', which limits no step, got 2 and 8",
+        ),
+        (
+            {"training__policy_loss": "gspo", "training__clip_ratio": 0.2},
+            "training.clip_ratio must be at most 0.01 for the policy loss 'gspo'",
+        ),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_each_other_are_refused(changes, sentence):
@@ -111,7 +121,8 @@ def test_every_estimator_can_be_chosen(name):
 
 @pytest.mark.parametrize("name", POLICY_LOSSES.names())
 def test_every_policy_loss_can_be_chosen(name):
-    config_with(training__policy_loss=name).check()
+    one_step = {"training__ppo_epochs": 1, "training__mini_batch_size": 32}
+    config_with(training__policy_loss=name, **one_step).check()
 
 
 def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
@@ -143,7 +154,8 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
             ["training.discount='token' has no effect with training.adv_estimator='gae_turn'"],
         ),
         (
-            {"training__policy_loss": "gpg", "training__clip_ratio": 0.1},
+            {"training__policy_loss": "gpg", "training__clip_ratio": 0.1,
+             "training__ppo_epochs": 1, "training__mini_batch_size": 32},
             ["training.clip_ratio=0.1 has no effect with training.policy_loss='gpg'"],
         ),
         (

@@ -55,16 +55,15 @@ SPLITS = settings(environment__env_id=GAME, environment__env_kwargs={"rules": "s
 
 EFFECTS = {
     "model.critic": Effect("separate"),
+    "model.compute_dtype": Effect("bfloat16"),
     "inference.num_envs": Effect(4, "rows"),
     "inference.max_tokens": Effect(1, "metrics"),
     "inference.temperature": Effect(0.5, "samples"),
-    "inference.top_p": Effect(0.1, "samples"),
-    "inference.top_k": Effect(1, "samples"),
-    "inference.min_p": Effect(0.9, "samples"),
     "inference.context": Effect("observation", "samples"),
     "inference.system_prompt": Effect("Say gold.", "samples"),
     "inference.multi_turn": Effect(False, "starts"),
     "inference.max_turns": Effect(1, "starts"),
+    "inference.turn_limit_is_cut": Effect(True, given=settings(inference__max_turns=1)),
     "training.num_epochs": Effect(2, "metrics"),
     "training.num_iters_per_epoch": Effect(3, "metrics"),
     "training.batch_size": Effect(4, "starts"),
@@ -73,7 +72,7 @@ EFFECTS = {
     ),
     "training.ppo_epochs": Effect(3),
     "training.mini_batch_size": Effect(2),
-    "training.micro_batch_tokens": Effect(1, "passes"),
+    "training.micro_batch_tokens": Effect(60, "passes"),
     "training.shuffle": Effect(False),
     "training.seed": Effect(5, "starts"),
     "training.adv_estimator": Effect("reinforce_plus_plus"),
@@ -171,6 +170,14 @@ ELSEWHERE = {
     "model.local_path": "test_a_model_is_loaded_from_where_the_config_says",
     "model.dtype": "test_weights_have_the_precision_that_was_asked_for",
     "model.device": "test_a_device_that_is_not_there_is_an_error",
+    "model.head": "test_a_kernel_or_an_optimizer_that_is_not_installed_is_an_error",
+    "training.optimizer": "test_a_kernel_or_an_optimizer_that_is_not_installed_is_an_error",
+    "training.reward_timeout": "test_limits_of_a_reward_function_reach_it",
+    "training.reward_retries": "test_limits_of_a_reward_function_reach_it",
+    "training.reward_concurrency": "test_limits_of_a_reward_function_reach_it",
+    "inference.top_p": "test_filters_are_refused_in_training",
+    "inference.top_k": "test_filters_are_refused_in_training",
+    "inference.min_p": "test_filters_are_refused_in_training",
     "model.trust_remote_code": "test_only_a_trusted_model_may_run_its_code",
     "model.lora_rank": "test_adapters_are_all_that_is_trained_and_alpha_scales_them",
     "model.lora_alpha": "test_adapters_are_all_that_is_trained_and_alpha_scales_them",
@@ -281,6 +288,47 @@ def test_a_backend_that_is_not_installed_is_an_error(backend, tmp_path, monkeypa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=f"needs {backend}"):
         built_engine({"inference.backend": backend}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("inference.top_p", 0.9), ("inference.top_k", 5), ("inference.min_p", 0.1)],
+)
+def test_filters_are_refused_in_training(name, value, tmp_path):
+    with pytest.raises(ConfigError, match=rf"{name} must be .* to train, got {value}"):
+        configured({name: value}, tmp_path).check()
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+@pytest.mark.parametrize(
+    ("name", "value", "package"),
+    [("model.head", "liger", "liger-kernel"), ("training.optimizer", "adamw_8bit", "bitsandbytes")],
+)
+def test_a_kernel_or_an_optimizer_that_is_not_installed_is_an_error(name, value, package, tmp_path):
+    if importlib.util.find_spec(package.replace("-", "_")):
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(LLMGymError, match=f"{name}='{value}' needs {package}"):
+        play({name: value}, tmp_path)
+
+
+def test_limits_of_a_reward_function_reach_it(tmp_path):
+    tries = []
+
+    def shy(episode):
+        """Fail at the first call of each episode."""
+        tries.append(episode.episode_id)
+        if tries.count(episode.episode_id) < 2:
+            raise RuntimeError("not yet")
+        return 1.0
+
+    given = settings(
+        training__reward_retries=1, training__reward_timeout=20.0, training__reward_concurrency=2
+    )
+    rows = play(given, tmp_path, shy).metrics
+    assert rows[0]["reward/mean"] == 1.0
+    assert len(tries) == 2 * len(set(tries))
+    with pytest.raises(LLMGymError, match="not yet"):
+        play({}, tmp_path / "again", lambda episode: (_ for _ in ()).throw(RuntimeError("not yet")))
 
 
 def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):

@@ -114,7 +114,7 @@ def test_checkpointed_layers_are_computed_again_and_give_the_same_gradient():
     plain = gradients(learner(copy.deepcopy(lm)).ppo, data())
     made = learner(copy.deepcopy(lm), gradient_checkpointing=True)
     calls = []
-    made.lm.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(1))
+    made.lm.model.layers[0].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
     found = gradients(made.ppo, data())
     assert len(calls) == 3, "one to score, one on the way there, one on the way back"
     for name, gradient in plain.items():

@@ -43,7 +43,7 @@ def loaded(fresh, weights):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_adapters_they_are_the_models_own(family):
     lm = tiny_model(family)
-    weights = served_weights(lm)
+    weights = list(served_weights(lm))
     own = dict(lm.named_parameters())
     assert [name for name, _ in weights] == list(own)
     for name, weight in weights:
@@ -59,7 +59,7 @@ def test_with_adapters_they_compute_what_the_adapted_model_does(wrap, tied):
     lm = adapted(copy.deepcopy(plain), wrap)
     wanted = logits(lm)
     assert (wanted - before).abs().max() > 0.1
-    weights = served_weights(lm)
+    weights = list(served_weights(lm))
     assert [name for name, _ in weights] == [name for name, _ in plain.named_parameters()]
     assert all(not weight.requires_grad for _, weight in weights)
     other = tiny_model(seed=7, tie_word_embeddings=tied)

@@ -84,9 +84,8 @@ def both():
 def updated_by_the_loop(lm, data):
     model = rl_loop.PolicyAndValue(copy.deepcopy(lm))
     known_critic(model)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=rl_loop.LEARNING_RATE, weight_decay=0.0, betas=(0.9, 0.999)
-    )
+    parts = [{"params": part.parameters()} for part in (model.lm, model.value_head)]
+    optimizer = torch.optim.AdamW(parts, lr=rl_loop.LEARNING_RATE, weight_decay=0.0)
     gradients = first_gradients(model, optimizer)
     data = data.clone()
     rl_loop.estimate(model, data)
