@@ -1,0 +1,135 @@
+"""What a run learns from, where its episodes end, and how it stops when it is told to."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.run.metrics import read_metrics
+from tests.agents.small_run import BreaksOnce, Odd, small
+from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+
+@pytest.fixture
+def train():
+    """Return a function that makes a trainer; it is cleaned up in the end."""
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(PPOTrainer(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for trainer in made:
+        trainer.cleanup()
+
+
+def learned(trainer):
+    """Return the batches that a trainer learns from, as they come."""
+    seen, update = [], trainer.learner.update
+
+    def watch(data, **kwargs):
+        seen.append(data)
+        return update(data, **kwargs)
+
+    trainer.learner.update = watch
+    return seen
+
+
+GROUPS = {"batch_size": 16, "mini_batch_size": 16, "group_size": 4, "adv_estimator": "grpo"}
+
+
+def test_an_episode_whose_environment_failed_is_no_lesson(tmp_path, train):
+    trainer = train(small(tmp_path, training=GROUPS), BreaksOnce)
+    seen = learned(trainer)
+    [row] = trainer.fit()
+    kept = len(seen[0].lengths_E)
+    assert 0 < kept < 16
+    assert row["episode/failed"] == pytest.approx(1 - kept / 16)
+    assert seen[0].reward_T.sum() == kept, "those that are left have won"
+    assert row["reward/mean"] == 1.0
+    assert row["group/no_spread"] == 1.0
+    assert row["reward/std"] == 0.0
+
+
+class Endless(Odd):
+    def step(self, action):
+        return "more", 0.1, False, False, {}
+
+
+@pytest.mark.parametrize(("multi_turn", "turns"), [(True, 2), (False, 1)])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_our_own_limit_is_an_ending_unless_asked_otherwise(
+    tmp_path, train, multi_turn, turns, is_cut
+):
+    inference = {"multi_turn": multi_turn, "max_turns": 2, "turn_limit_is_cut": is_cut}
+    trainer = train(small(tmp_path, inference=inference), Endless)
+    seen = learned(trainer)
+    trainer.fit()
+    [data] = seen
+    assert data.turn_ends_T.sum() == 4 * turns
+    assert data.terminated_E.tolist() == [not is_cut] * 4
+    assert ((data.bootstrap_E >= 0) == is_cut).all()
+
+
+def test_values_do_not_run_away_where_our_own_limit_ends_every_episode(tmp_path, train):
+    training = {"num_iters_per_epoch": 30, "learning_rate": 1e-2, "ppo_epochs": 2}
+    config = small(tmp_path, training=training, inference={"multi_turn": False})
+    rows = train(config, Endless).fit()
+    assert abs(rows[-1]["value/mean"]) < 0.5, "every return is 0.1"
+
+
+def test_replies_that_were_cut_are_counted(tmp_path, train):
+    [row] = train(small(tmp_path, inference={"max_tokens": 1}), Odd).fit()
+    assert row["episode/cut_replies"] > 0.9
+    for phase in ("collect", "update"):
+        assert row[f"time/{phase}_tokens_per_s"] > 0
+    assert {"time/score_s", "time/advantage_s", "time/train_s"} <= row.keys()
+
+
+def test_a_model_that_is_passed_in_goes_where_the_config_says(tmp_path, train):
+    config = small(tmp_path, model={"device": "cpu", "dtype": "bfloat16", "lora_rank": 2})
+    trainer = train(config, Odd, model=tiny_model(), tokenizer=tiny_tokenizer())
+    kinds = {name: weight.dtype for name, weight in trainer.learner.lm.named_parameters()}
+    assert {kind for name, kind in kinds.items() if "lora_" not in name} == {torch.bfloat16}
+
+
+# --- told to stop -------------------------------------------------------------------------------
+
+LONG = {"num_iters_per_epoch": 4, "num_epochs": 1}
+
+
+def weights(trainer):
+    return {name: weight.clone() for name, weight in trainer.learner.model.named_parameters()}
+
+
+@pytest.mark.parametrize("when", ["play", "update"])
+def test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights(tmp_path, train, when):
+    whole = train(small(tmp_path / "whole", training=LONG), Odd)
+    whole.fit()
+    stopped = train(small(tmp_path / "run", training=LONG), Odd)
+    owner, name = {"play": (stopped.sampler, "play"), "update": (stopped.learner, "update")}[when]
+    usual, calls = getattr(owner, name), []
+
+    def interrupted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return usual(*args, **kwargs)
+
+    setattr(owner, name, interrupted)
+    before = signal.getsignal(signal.SIGTERM)
+    stopped.fit()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert stopped.stopped
+    done = {"play": 1, "update": 2}[when]  # an update that has begun is finished
+    assert stopped.iteration == done == len(read_metrics(tmp_path / "run"))
+    config = small(tmp_path / "run", training=LONG, checkpoint={"resume": True})
+    again = train(config, Odd)
+    again.fit()
+    assert again.iteration == 4
+    assert not again.stopped
+    for key, weight in weights(whole).items():
+        assert weight.equal(weights(again)[key]), key
