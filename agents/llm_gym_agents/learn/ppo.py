@@ -10,11 +10,9 @@ Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack.
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -33,6 +31,7 @@ from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
+from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
 from llm_gym_agents.lm.head import Entropy
 
 Metrics = dict[str, float]
@@ -54,16 +53,6 @@ class NotFiniteError(LLMGymError, ArithmeticError):
         told = NotFiniteError(f"{self}; the batch is in {place}")
         told.batch = self.batch
         return told
-
-
-class Scores(NamedTuple):
-    """What the weights before the update say of a batch."""
-
-    log_prob_T: Tensor | None
-    """None where the one pass of the update gives them."""
-    value_T: Tensor | None
-    bootstrap_E: Tensor | None
-    ref_log_prob_T: Tensor | None
 
 
 class PPO:
@@ -120,7 +109,7 @@ class PPO:
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
         """
         packer = Packer(data.to("cpu"))
-        data, clock = packer.data, _Clock()
+        data, clock = packer.data, Clock()
         algo.check_numbers(data.sampler_log_prob_T)
         on_policy = self._reads_once(len(data.lengths_E)) and not critic_only
         scores = Scores(None, None, None, None)
@@ -142,7 +131,7 @@ class PPO:
         if scores.log_prob_T is None:
             scores = scores._replace(log_prob_T=self._seen_T.cpu())
         metrics |= self._mismatch(scores.log_prob_T, data)
-        self.trained = _trained(data, scores, advantages)
+        self.trained = trained_tokens(data, scores, advantages)
         clock.note("train")
         if self.config.use_kl_in_loss and not self.config.use_kl_in_reward:
             kl_metrics = {
@@ -150,7 +139,7 @@ class PPO:
                 "kl/coef": self.objective.kl_coef,
             }
             self.kl_control.update(metrics["policy/ref_kl"], n_steps=len(data.lengths_E))
-        return metrics | kl_metrics | _critic_metrics(scores, advantages) | clock.seconds
+        return metrics | kl_metrics | critic_metrics(scores, advantages) | clock.seconds
 
     def _reads_once(self, episodes: int) -> bool:
         """Whether one pass over the batch, as one step, is all: it then is the old policy's own.
@@ -328,33 +317,6 @@ class PPO:
             raise error
 
 
-class _Clock:
-    """Seconds of each part of an update."""
-
-    def __init__(self) -> None:
-        self.seconds: Metrics = {}
-        self._last = time.perf_counter()
-
-    def note(self, part: str) -> None:
-        """End a part, whose results are on the CPU by now."""
-        now = time.perf_counter()
-        self.seconds[f"time/{part}_s"] = now - self._last
-        self._last = now
-
-
-def _trained(data: RolloutData, scores: Scores, advantages: algo.Advantages) -> dict[str, Tensor]:
-    """Return what a record shows of each sampled token.
-
-    The ratio is that of the weights that are trained, before their update, to those that sampled.
-    """
-    assert scores.log_prob_T is not None
-    found = {
-        "ratios": (scores.log_prob_T - data.sampler_log_prob_T).exp(),
-        "advantages": advantages.advantages_T,
-    }
-    return found if scores.value_T is None else found | {"values": scores.value_T}
-
-
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
     device = pack.ids_S.device
     own = batch[pack.index_T]
@@ -406,16 +368,3 @@ def _critic(model: PolicyValueModel) -> TensorDictModule | None:
     if model.value_head is None:
         return None
     return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
-
-
-def _critic_metrics(scores: Scores, advantages: algo.Advantages) -> Metrics:
-    if scores.value_T is None:
-        return {}
-    target_T, error_T = advantages.returns_T, advantages.returns_T - scores.value_T
-    spread = float(target_T.var()) if len(target_T) > 1 else 0.0
-    explained = 1.0 - float(error_T.var()) / spread if spread > 0 else 0.0
-    return {
-        "value/explained_variance": explained,
-        "value/mean": float(scores.value_T.mean()),
-        "value/target_mean": float(target_T.mean()),
-    }

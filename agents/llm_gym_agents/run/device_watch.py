@@ -30,7 +30,7 @@ class DeviceWatch:
         learned: dict[str, float],
         seconds: float,
     ) -> dict[str, float]:
-        """Return the peak of memory, and the MFU of an update of ``tokens`` in ``seconds``."""
+        """Return the peak of memory, and the MFU of an update on ``tokens`` in ``seconds``."""
         if self._device.type != "cuda":
             return {}
         found = {
