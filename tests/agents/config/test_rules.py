@@ -163,6 +163,23 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
             ["training.dual_clip=None has no effect with training.policy_loss='cispo'"],
         ),
         (
+            {"training__ppo_epochs": 1, "training__kl_early_stop": 0.1},
+            ["training.kl_early_stop=0.1 has no effect with training.ppo_epochs=1"],
+        ),
+        (
+            {"environment__env_id": "llm_gym/Echo-v0", "environment__max_steps": 5},
+            ["environment.max_steps=5 has no effect with an environment that has rules of its own"],
+        ),
+        (
+            {"inference__turn_limit_is_cut": True},
+            ["inference.turn_limit_is_cut=True has no effect with inference.max_turns=None"],
+        ),
+        (
+            {"model__dtype": "bfloat16"},
+            ["model.dtype='bfloat16' has no effect with model.lora_rank=0: what is trained is kept "
+             "in float32"],
+        ),
+        (
             {"training__kl_coef": 0.5},
             ["training.kl_coef=0.5 has no effect with training.use_kl_in_reward=False and "
              "training.use_kl_in_loss=False"],
