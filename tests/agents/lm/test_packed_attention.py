@@ -25,8 +25,8 @@ def read(lm, ids, lengths, dtype=None):
 def test_keys_and_values_go_to_the_variable_length_kernel_as_they_are(monkeypatch):
     given = {}
 
-    def varlen_attn(query, key, value, *places, **settings):
-        given.update(settings, key=key, value=value, places=places)
+    def varlen_attn(query, key, value, *places, enable_gqa=False, **settings):
+        given.update(key=key, value=value, places=places, enable_gqa=enable_gqa)
         return query
 
     fake = SimpleNamespace(varlen_attn=varlen_attn)
