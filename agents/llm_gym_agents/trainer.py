@@ -20,7 +20,6 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
@@ -53,6 +52,8 @@ from llm_gym_agents.rollouts.tasks import greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.device_watch import DeviceWatch
+from llm_gym_agents.run.failures import FailureWatch
+from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.stop_signal import Stopped, StopSignal
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
@@ -134,6 +135,7 @@ class PPOTrainer:
             self.folder, config.checkpoint.record_every, config.checkpoint.record_episodes
         )
         self._owns_folder = config.checkpoint.resume
+        self._lock, self._failures = RunLock(self.folder), FailureWatch()
 
     # --- training ------------------------------------------------------------------------
 
@@ -150,6 +152,7 @@ class PPOTrainer:
         if num_iters_per_epoch is not None:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
+        self.lock_folder()
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         with self._open_log() as log, closing(self.recorder), StopSignal() as self._stop:
@@ -195,12 +198,8 @@ class PPOTrainer:
         tasks = self.schedule.tasks(self.iteration, self.curriculum.difficulty)
         with self._stop.may_stop_at_once():
             everything = self.sampler.play(tasks, self.publisher.version)
+        self._failures.look(self.iteration, everything)
         rollout = everything.without_failed()
-        if not rollout.episodes:
-            raise ConfigError(
-                f"no episode of iteration {self.iteration} could be played: "
-                f"{'; '.join(rollout.failures[-3:]) or 'no prompt fits the context'}"
-            )
         greedy_E = self._greedy_scores(rollout)
         # Settled before anything is packed: no tensor ever holds a reward that is not final.
         rewards = self._settle_rewards(rollout.episodes)
@@ -221,7 +220,8 @@ class PPOTrainer:
         self.elapsed_s += end - start
         row = episode_metrics(rollout) | rewards | learned | published
         row["episode/failed"] = 1.0 - len(rollout.episodes) / len(everything.episodes)
-        row |= watch.metrics(self.learner.model, data.ids_S.numel(), learned, updated - played)
+        read = data.ids_S.numel()
+        row |= watch.metrics(self.learner.model, read, learned, updated - played)
         if self.config.environment.curriculum:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
@@ -229,7 +229,7 @@ class PPOTrainer:
             "time/collect_s": played - start,
             "time/update_s": end - played,
             "time/collect_tokens_per_s": data.tokens / (played - start),
-            "time/update_tokens_per_s": data.ids_S.numel() / (updated - played),
+            "time/update_tokens_per_s": read / (updated - played),
             metrics.TOKENS_PER_SECOND: data.tokens / (end - start),
             metrics.ELAPSED: self.elapsed_s,
         }
@@ -348,9 +348,16 @@ class PPOTrainer:
         epoch = (int(row[metrics.ITERATION]) - 1) // self.config.training.num_iters_per_epoch
         return {"epoch": epoch, **named, **row}
 
+    def lock_folder(self) -> None:
+        """Keep other processes out of the run's folder until ``cleanup``. ``fit`` does it too."""
+        self._lock.take()
+
     def cleanup(self) -> None:
         """End environments and engine and free their memory. Safe to call twice."""
-        self.sampler.close()
+        try:
+            self.sampler.close()
+        finally:
+            self._lock.release()
 
 
 def create_trainer(
