@@ -196,7 +196,7 @@ def test_every_player_speaks_every_format(env, action_format):
 def test_the_rules_show_an_action_that_the_format_reads(env, action_format):
     game = gym.make(env.spec.id, action_format=action_format, rules="system").unwrapped
     shown = game._base_format.render(game.example_moves()[0])
-    assert shown in game.system_prompt
+    assert action_format == "raw" or shown in game.system_prompt
     assert game._base_format.parse(shown) == game.example_moves()[0]
 
 

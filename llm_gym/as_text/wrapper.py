@@ -22,6 +22,7 @@ from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
 from llm_gym.as_text.players import TextPlayers
 from llm_gym.as_text.settings import check_settings, numbers_in, path_of
+from llm_gym.as_text.speaking import BookSpeaker, read_by_function, read_on
 from llm_gym.as_text.verdicts import Success, load_success, payer
 from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.core.outcome import StopReason, stop_reason
@@ -43,7 +44,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     these. Actions are named and observations described by the environment's phrasebook, or else
     from its spaces, its spec and its docstring. Reward, flags and the keys of ``info`` that the
     environment sets are passed on untouched; to ``info`` are added, where they are free:
-    ``move``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
+    ``move``, ``reader``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
     ``reward_terms``, ``turn``, ``invalid_actions``, and ``fallback``, the move that was played
     for an unusable text.
 
@@ -68,7 +69,9 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             ``module:function``.
         weights: Of the parts of a reward that is a vector; the sum is the reward, and the vector
             is in ``info["reward_vector"]``.
-        action_format: How a move is written: plain, tag, boxed, json or react.
+        action_format: How a move is written: plain, tag, boxed, json, react or raw.
+        strict: Whether only a move written just as the format asks counts. By default the one
+            move that a reply plainly names is that move.
         rules: Where the rules go: into the first observation, or into ``system_prompt``, which
             is the default where a ``system_prompt`` is given.
         invalid: What an unusable text does: ``fallback`` says why and plays the fallback,
@@ -109,6 +112,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         success: str | Success | None = None,
         weights: Sequence[float] | None = None,
         action_format: str = "plain",
+        strict: bool = False,
         rules: Literal["observation", "system"] | None = None,
         invalid: Literal["fallback", "feedback", "terminate"] = "fallback",
         fallback: str | None = None,
@@ -126,6 +130,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             "success": success,
             "weights": weights,
             "action_format": action_format,
+            "strict": strict,
             "rules": rules,
             "invalid": invalid,
             "fallback": fallback,
@@ -140,7 +145,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         gym.Wrapper.__init__(self, env)
         kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
         self.book = kind(env, reads_actions=parse is None)
-        self._format = get_format(action_format)
+        self._format, self.strict, self._reader = get_format(action_format), strict, "format"
         self._own_describe = describe
         self.rules = rules or ("observation" if system_prompt is None else "system")
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
@@ -203,7 +208,13 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             try:
                 chosen = self._read(move)
             except Unusable as reason:
-                return self._answer(move, str(reason))
+                if self.strict:
+                    return self._answer(move, str(reason))
+                try:
+                    speaker = BookSpeaker(self.book, self._last_info, (self._told, self._state))
+                    move, chosen, self._reader = read_on(action, speaker, self._read)
+                except Unusable as closer:
+                    return self._answer(move, str(closer) or str(reason))
         text, reward, terminated, truncated, ours, info = self._play(chosen, move, True)
         return text, reward, terminated, truncated, {**ours, **info}
 
@@ -211,29 +222,17 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _read(self, move: str | None) -> Any:
         if move is None:
-            raise Unusable(f"I found no move in your reply. {self._how()}")
+            raise Unusable(f"I found no move in your reply. {self._how()}".rstrip())
         if len(move) > self._longest_move:
             raise Unusable(f"A move has at most {self._longest_move} characters.")
         if self._own_parse is None:
             chosen = self.book.parse(move)
         else:
-            chosen = self._read_by_function(self._own_parse, move)
+            chosen = read_by_function(self._own_parse, self.env.action_space, move)
         if self.masked == "refuse":
             legal, reader = self.book.legal_moves(self._last_info), self.book.reader
             if legal is not None and reader is not None and reader.write(chosen) not in legal:
                 raise Unusable(f"That is not possible now. Legal moves: {', '.join(legal)}.")
-        return chosen
-
-    def _read_by_function(self, parse: Callable[[str], Any], move: str) -> Any:
-        try:
-            chosen = parse(move)
-            usable = chosen is not None and self.env.action_space.contains(chosen)
-        except Unusable:
-            raise
-        except Exception as error:  # it reads what a model wrote, and may trip over anything
-            raise Unusable(f"I cannot use that move: {clip(str(error), 200)}") from error
-        if not usable:
-            raise Unusable("I cannot use that move.")
         return chosen
 
     def _play(self, chosen: Any, move: str | None, valid: bool) -> _Played:
@@ -318,8 +317,10 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return clip(text, self.max_observation_chars), reward, terminated, cut, info
 
     def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+        reader, self._reader = self._reader, "format"
         return {
             "move": move,
+            "reader": reader,
             "valid_action": valid,
             "success": False,
             "stop_reason": self._stop,
@@ -385,10 +386,10 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             parts.append(f"After {self.max_invalid} unusable replies the episode is cut.")
         if self.penalty:
             parts.append(f"Each unusable reply costs {self.penalty:g} points.")
-        return f"{' '.join(filter(None, parts))}\n{self._how()}"
+        return f"{' '.join(filter(None, parts))}\n{self._how()}".rstrip("\n")
 
     def _how(self) -> str:
-        return self._format.how.format(self._format.render(self.book.example_moves()[0]))
+        return self._format.tell(self.book.example_moves()[0])
 
 
 SETTINGS: Mapping[str, Any] = {

@@ -1,9 +1,10 @@
-r"""How a model writes a move: one game, five action formats.
+r"""How a model writes a move: one game, six action formats.
 
 A *move* is the game's own language (``go north``); an *action* is what a model writes
 (``<think>...</think>\n<action>go north</action>``). A format turns one into the other, says how
-in the rules, and gives the regex for constrained decoding. Every parser is linear in the length
-of the text and answers ``None`` where it finds no move: model text never raises.
+in the rules, and gives the regex for constrained decoding. Its parser finds what was written as
+asked; ``llm_gym.core.reading`` understands the rest. Every parser is linear in the length of the
+text and answers ``None`` where it finds no move: model text never raises.
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ def parse_plain(text: str) -> str | None:
     """
     text = text.strip()
     return (text.rpartition("\n")[2].strip() if "\n" in text else text) or None
+
+
+def parse_raw(text: str) -> str | None:
+    r"""Return the whole reply: for tool callers, and for templates that say how to answer.
+
+    >>> parse_raw(" python: x = 1\nprint(x)\n")
+    'python: x = 1\nprint(x)'
+    """
+    return text.strip() or None
 
 
 def parse_tag(text: str) -> str | None:
@@ -125,16 +135,26 @@ class ActionFormat(NamedTuple):
     parse: Callable[[str], str | None]
     """Finds the move in a text whose reasoning has been dropped."""
     how: str
-    """How to answer, for the rules, with ``{}`` where an example action goes."""
+    """How to answer, for the rules, with ``{}`` where an example goes and ``{what}`` for a move."""
     prefix: str = ""
     suffix: str = ""
     prefix_pattern: str = ""
     """Regex of the prefix where it is not literal."""
     escape: Callable[[str], str] = _as_is
+    mark: str = ""
+    """What every action in this format has, and once; empty where it has nothing of the kind."""
 
     def render(self, move: str) -> str:
         """Return ``move`` written as an action."""
         return f"{self.prefix}{self.escape(move)}{self.suffix}"
+
+    def tell(self, move: str, what: str = "move") -> str:
+        r"""Return how to answer, with ``move`` as the example of what the rules call ``what``.
+
+        >>> get_format("tag").tell("7", "guess")
+        'Write your guess between action tags.\nExample of the form: <action>7</action>'
+        """
+        return self.how.format(self.render(move), what=what)
 
     def pattern(self, moves: Iterable[str] | str) -> str:
         """Return a regex of the actions for ``moves``: a list, or a regex of its own."""
@@ -147,26 +167,46 @@ class ActionFormat(NamedTuple):
 FORMATS: dict[str, ActionFormat] = {
     form.name: form
     for form in (
-        ActionFormat("plain", parse_plain, "Answer with your move alone on the last line: {}"),
         ActionFormat(
-            "tag", parse_tag, "Answer with your move in tags: {}", "<action>", "</action>"
+            "plain",
+            parse_plain,
+            "Write your {what} on the last line of your reply, and nothing else on that line.\n"
+            "Example of the form: {}",
         ),
-        ActionFormat("boxed", parse_boxed, "Answer with your move in a box: {}", r"\boxed{", "}"),
+        ActionFormat(
+            "tag",
+            parse_tag,
+            "Write your {what} between action tags.\nExample of the form: {}",
+            "<action>",
+            "</action>",
+            mark="<action>",
+        ),
+        ActionFormat(
+            "boxed",
+            parse_boxed,
+            "Write your {what} in a LaTeX box.\nExample of the form: {}",
+            r"\boxed{",
+            "}",
+            mark=r"\boxed{",
+        ),
         ActionFormat(
             "json",
             parse_json,
-            "Answer with your move in a JSON object: {}",
+            "Write your {what} as a JSON object.\nExample of the form: {}",
             '{"action": "',
             '"}',
             escape=_json_escape,
+            mark='"action"',
         ),
         ActionFormat(
             "react",
             parse_react,
-            "Answer with a thought, then your move:\n{}",
+            "Write your thought on one line and your {what} on the next.\nExample of the form:\n{}",
             "Thought: here is why.\nAction: ",
             prefix_pattern=r"Thought: [^\n]{1,400}\nAction: ",
+            mark="Action:",
         ),
+        ActionFormat("raw", parse_raw, ""),
     )
 }
 

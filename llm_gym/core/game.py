@@ -10,12 +10,13 @@ into actions, rewards, flags and ``info``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome
+from llm_gym.core.reading.finders import find_pattern, find_phrases
 
 
 class Game(ABC):
@@ -26,6 +27,10 @@ class Game(ABC):
     max_observation_chars: int = 8192
     max_move_chars: int = 1000
     """Longer moves are answered as unusable, which bounds what ``apply`` has to read."""
+    move_name: str = "move"
+    """What the rules call a move: "guess", "answer"."""
+    free_text: bool = False
+    """True where a move may hold any text, which is then not searched for doubts and questions."""
     has_splits: bool = True
     """False for a game with too few instances (under 100) to keep some of them unseen."""
     no_difficulty: str = ""
@@ -85,6 +90,31 @@ class Game(ABC):
     def reveal(self) -> str:
         """Return what a player who ran out of turns is told about the solution."""
         return ""
+
+    # --- optional: reading ---------------------------------------------------------------
+
+    def named_moves(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield start, end and move for every move that a sentence of a reply names.
+
+        Called only for a reply that is not simply a move. By default the moves of
+        ``legal_moves``, word for word, or what matches ``move_pattern``.
+        """
+        moves = self.legal_moves()
+        if moves is not None:
+            yield from find_phrases(text, moves)
+        elif not self.free_text and (pattern := self.move_pattern()):
+            yield from find_pattern(text, pattern)
+
+    def marked_move(self, label: str, text: str) -> str:
+        """Return the move that ``text`` is where a reply marks it as its action, answer, ...
+
+        ``label`` is the mark, empty for the last line. Empty where it is not to be taken whole.
+        """
+        return text
+
+    def is_understood(self, move: str) -> bool:
+        """Return whether a move that was refused is one all the same, so that nothing else is."""
+        return False
 
     # --- optional: players ---------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.core.game import Game
 from llm_gym.core.outcome import Outcome, StopReason, reject
 from llm_gym.core.players import Players
+from llm_gym.core.reading.reader import has_marker, readings
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
@@ -28,6 +29,7 @@ _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
 # The info of most turns: filling in a copy is faster than building it.
 _INFO = {
     "move": None,
+    "reader": "format",
     "valid_action": True,
     "success": False,
     "stop_reason": _PLAYING,
@@ -44,6 +46,7 @@ class CommonArgs(TypedDict, total=False):
     """Arguments that every text environment takes; ``TextEnv`` documents them."""
 
     action_format: str
+    strict: bool
     rules: Literal["observation", "system"]
     invalid: Literal["feedback", "terminate"]
     penalty: float
@@ -61,7 +64,9 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
     and implements ``Game``.
 
     Args:
-        action_format: How a move is written: plain, tag, boxed, json or react.
+        action_format: How a move is written: plain, tag, boxed, json, react or raw.
+        strict: Whether only a move written just as the format asks counts. By default the one
+            legal move that a reply plainly names is that move.
         rules: Where the rules go: into the first observation, or into ``system_prompt``.
         invalid: What an unusable move does: ``feedback`` says why and costs a turn,
             ``terminate`` ends the episode.
@@ -78,7 +83,16 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
     # attributes outside slots: these are left to the game.
     # The base's own are called ``_base_...``, so that no name of a game's can be one of them.
     __slots__ = (
-        *("rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
+        *(
+            "strict",
+            "_base_reader",
+            "rules",
+            "invalid",
+            "penalty",
+            "retries",
+            "shaping",
+            "shaping_gamma",
+        ),
         *("_base_format", "_base_parse", "_base_bare", "_base_knobs", "_base_active_knobs"),
         *("_base_rules_cache", "_base_screen", "_base_stop", "_base_turn", "_base_missed"),
         *("_base_invalid_actions", "_base_phi", "_base_phi_start", "_base_observations"),
@@ -89,6 +103,7 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         self,
         *,
         action_format: str = "plain",
+        strict: bool = False,
         rules: Literal["observation", "system"] = "observation",
         invalid: Literal["feedback", "terminate"] = "feedback",
         penalty: float = 0.0,
@@ -113,7 +128,11 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
         self._base_format = get_format(action_format)
-        self._base_parse, self._base_bare = self._base_format.parse, action_format == "plain"
+        self._base_parse, self._base_bare = (
+            self._base_format.parse,
+            action_format in ("plain", "raw"),
+        )
+        self.strict, self._base_reader = strict, "format"
         self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
         self.render_mode = render_mode
@@ -171,15 +190,14 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         """Play the move that ``action`` holds."""
         if self._base_stop is not _PLAYING or not isinstance(action, str):
             raise self._base_refusal(action)
-        move: str | None
-        if self._base_bare and action.isalnum():  # one word, as most players write it
-            move = str(action)
-        else:
-            move = self._base_parse(drop_thinking(action) if "think>" in action else action)
+        one_word = self._base_bare and action.isalnum()  # as most players write it
+        move = str(action) if one_word else self._base_first_reading(action)
         if move is None or len(move) > self.max_move_chars:
             text, valid, stop, reward = self._base_unreadable(move)
         else:
             text, valid, stop, reward = self.apply(move)
+        if not valid and not self.strict:
+            move, (text, valid, stop, reward) = self._base_read_on(action, move, text)
         terms = {"success": reward}
         if valid:
             self._base_turn += 1
@@ -241,10 +259,10 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         )
         if self.penalty:
             parts.append(f"Each unusable reply costs {self.penalty:g} points.")
-        return f"{' '.join(parts)}\n{self._base_how()}"
+        return f"{' '.join(parts)}\n{self._base_how()}".rstrip("\n")
 
     def _base_how(self) -> str:
-        return self._base_format.how.format(self._base_format.render(self.example_moves()[0]))
+        return self._base_format.tell(self.example_moves()[0], self.move_name)
 
     def _base_draw_screen(self, action: str, text: str) -> None:
         self._base_screen = f"> {action}\n{text}" if action else text
@@ -263,9 +281,44 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
         why = "has not begun" if self._base_stop is None else f"is over ({self._base_stop})"
         return ResetNeeded(f"the episode {why}; call reset() before step()")
 
+    def _base_first_reading(self, action: str) -> str | None:
+        """Return what the format's own parser finds, if there is nothing to weigh against it."""
+        move = self._base_parse(drop_thinking(action) if "think>" in action else action)
+        if self.strict or move is None:
+            return move
+        if move[-1] == "?" and not self.free_text:
+            return None
+        mark = self._base_format.mark
+        if (mark and action.count(mark) > 1) or (self._base_bare and has_marker(action, move)):
+            return None
+        return move
+
+    def _base_read_on(self, action: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
+        """Look closer at a reply whose first reading cannot be played."""
+        refused: tuple[str | None, Outcome] = move, reject(text)
+        if move is not None and self.is_understood(move):
+            return refused
+        told = (self._base_rules(), self._base_observations[-1])
+        own = self._base_parse(drop_thinking(action))
+        for found in readings(action, self, told):
+            if found.move is None:
+                self._base_reader = found.how
+                return None, reject(found.problem)
+            if len(found.move) > self.max_move_chars or (found.move == move and move):
+                continue
+            outcome = self.apply(found.move)
+            if outcome[1] or found.is_final:
+                self._base_reader = "format" if found.move == own else found.how
+                return found.move, outcome
+            if refused[0] is None and (self._base_bare or found.how != "last line"):
+                refused, self._base_reader = (found.move, outcome), found.how
+        if refused[0] is None:
+            self._base_reader = "nothing"
+        return refused
+
     def _base_unreadable(self, move: str | None) -> Outcome:
         if move is None:
-            return reject(f"I found no move in your reply. {self._base_how()}")
+            return reject(f"I found no move in your reply. {self._base_how()}".rstrip())
         return reject(f"A move has at most {self.max_move_chars} characters.")
 
     def _base_charge_invalid(self, terms: dict[str, float]) -> StopReason:
@@ -301,6 +354,8 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
     def _base_info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
         info: dict[str, Any] = _INFO.copy()
         info["move"], info["reward_terms"], info["turn"] = move, terms, self._base_turn
+        if self._base_reader != "format":
+            info["reader"], self._base_reader = self._base_reader, "format"
         if self._base_stop is not _PLAYING:
             info["success"], info["stop_reason"] = self._base_stop is _WON, self._base_stop
         if self._base_invalid_actions:

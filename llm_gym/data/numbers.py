@@ -25,6 +25,9 @@ _NUMBER = re.compile(
     r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?",
     re.IGNORECASE,
 )
+_BARE = re.compile(
+    r"[^a-z]*(?:\\[a-z]{3,8}\{)?[^a-z]*(?:e[-+]?\d+)?\s?[a-z]{0,10}[^\w]*", re.IGNORECASE
+)
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+|\d+")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
@@ -60,6 +63,17 @@ def parse_number(text: str) -> Fraction | None:
         text = _FRAC.sub(r" \1\2/\3", text.replace("{,}", ","))
     found = list(islice(_NUMBER.finditer(text), 2))
     return _value(found[0]) if len(found) == 1 else None
+
+
+def is_bare(text: str) -> bool:
+    r"""Return whether ``text`` is a number, a unit included, rather than a sentence about one.
+
+    >>> [is_bare(text) for text in ("1,000", "$3.50", "5 km", r"\boxed{5}", "3 + 4 = 7")]
+    [True, True, True, True, True]
+    >>> is_bare("not 5"), is_bare("5 is wrong")
+    (False, False)
+    """
+    return _BARE.fullmatch(text.strip()) is not None
 
 
 def write_number(number: Fraction) -> str:

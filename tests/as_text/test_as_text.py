@@ -412,7 +412,10 @@ def test_formats_are_shown_and_read(action_format):
         env._format.render("go left") in AsText(Corridor(), action_format=action_format).reset()[0]
     )
     assert env.step(f"<think>go left</think>{example}")[4]["valid_action"]
-    assert "I found no move" in env.step("go right")[0]
+    assert env.step("go right")[4]["reader"] == "last line"
+    assert "I found no move" in env.step("Hm.")[0]
+    strict = started(action_format=action_format, strict=True)
+    assert "I found no move" in strict.step("go right")[0]
 
 
 def test_seed_and_options_are_the_environments():

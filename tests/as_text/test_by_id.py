@@ -110,7 +110,7 @@ def test_settings_find_their_way():
     env = make_text("CartPole-v1", sutton_barto_reward=True, action_format="tag", penalty=1.0)
     env.reset(seed=0)
     assert env.step("<action>push left</action>")[1] == 0.0, "the environment's own setting"
-    assert env.step("push left")[1] == -1.0, "that of AsText"
+    assert env.step("push it")[1] == -1.0, "that of AsText"
     assert make_text("llm_gym/GuessTheNumber-v0", penalty=0.5).unwrapped.penalty == 0.5
     assert split_settings(lambda penalty: None, {"penalty": 1}) == ({"penalty": 1}, {})
     assert split_settings(Corridor, {"mask": True, "rules": "system"}) == (

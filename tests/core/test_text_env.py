@@ -70,6 +70,7 @@ def test_winning_pays_one_and_terminates():
     assert (obs, reward, terminated, truncated) == ("You are in.", 1.0, True, False)
     assert info == {
         "move": "in",
+        "reader": "format",
         "valid_action": True,
         "success": True,
         "stop_reason": StopReason.WON,
@@ -166,7 +167,7 @@ def test_the_move_is_a_plain_string_whatever_kind_of_string_was_played():
 
 
 def test_a_reply_without_a_move_is_told_how_to_answer():
-    obs, *_ = make(action_format="tag").step("in")
+    obs, *_ = make(action_format="tag").step("Hm.")
     assert "<action>wait</action>" in obs
 
 

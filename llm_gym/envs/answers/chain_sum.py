@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, reject, win
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
-from llm_gym.data.numbers import parse_number
+from llm_gym.data.numbers import is_bare, parse_number
 from llm_gym.errors import ConfigError
 
 _QUESTION = re.compile(r"What is (\d+(?: [+-] \d+)+)\?")
@@ -48,7 +50,7 @@ class ChainSumEnv(TextEnv):
         Terminates with the answer: won if it is right, otherwise lost.
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -62,6 +64,7 @@ class ChainSumEnv(TextEnv):
         v0: First release.
     """
 
+    move_name = "answer"
     max_turns = 1
 
     def __init__(
@@ -108,7 +111,7 @@ class ChainSumEnv(TextEnv):
         return low + int(value * (10**digits - low))
 
     def rules_text(self) -> str:
-        return "Work out the value and answer with the number. A wrong number loses."
+        return "Work out the value. Your answer is one number; a wrong one loses."
 
     def example_moves(self) -> Sequence[str]:
         return ["-13", "0", "42"]
@@ -117,7 +120,7 @@ class ChainSumEnv(TextEnv):
         return f"What is {self._chain}?"
 
     def apply(self, move: str) -> Outcome:
-        number = parse_number(move)
+        number = parse_number(move) if self.strict or is_bare(move) else None
         if number is None:
             return reject("Your answer must be one number.")
         if number == chain_value(self._chain):
@@ -133,6 +136,9 @@ class ChainSumEnv(TextEnv):
     def random_move(self, rng: np.random.Generator) -> str:
         most = 10**self.max_digits
         return str(int((2 * rng.random() - 1) * most))
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_numbers(text)
 
     def move_pattern(self) -> str | None:
         return r"-?[0-9]{1,12}"

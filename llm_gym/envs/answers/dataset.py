@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import gymnasium as gym
@@ -11,6 +11,7 @@ import numpy as np
 
 from llm_gym.core import splits
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.data import questions
 from llm_gym.data.columns import Columns, Row
@@ -22,6 +23,7 @@ from llm_gym.errors import ConfigError
 ID = "llm_gym/Dataset-v0"
 MAX_ANSWER_CHARS = 4000
 _PASSES = 1 << 31
+_MARKED = frozenset({"", "action", "answer", "final answer", "final_answer"})
 
 
 class DatasetEnv(TextEnv):
@@ -62,7 +64,7 @@ class DatasetEnv(TextEnv):
         ``answer=None`` after the reply (finished).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``. Also ``row``, the number of the row
         from 0, and ``answer``, the right answer, which no observation shows before the end.
 
@@ -96,6 +98,8 @@ class DatasetEnv(TextEnv):
     # A snapshot holds an episode, not a data set.
     _base_not_state = TextEnv._base_not_state | {"_table"}
     no_difficulty = "its rows decide how hard it is"
+    move_name = "answer"
+    free_text = True
     max_turns: int
 
     def __init__(
@@ -254,6 +258,12 @@ class DatasetEnv(TextEnv):
     def _say(self, row: Row) -> str:
         answer = row.answers[0]
         return self.grader.say(answer, self.grader.key(answer, row.choices))
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return iter(())  # the grader finds the answer, or leaves it
+
+    def marked_move(self, label: str, text: str) -> str:
+        return text if label in _MARKED else ""
 
     # --- players -----------------------------------------------------------------------------
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, reject, win
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
-from llm_gym.data.numbers import parse_number
+from llm_gym.data.numbers import is_bare, parse_number
 from llm_gym.envs.shared.word_list import all_words
 from llm_gym.errors import ConfigError
 
@@ -41,7 +43,7 @@ class LetterCountingEnv(TextEnv):
         Terminates with the answer: won if it is right, otherwise lost.
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -53,6 +55,7 @@ class LetterCountingEnv(TextEnv):
         v0: First release.
     """
 
+    move_name = "answer"
     max_turns = 1
 
     def __init__(
@@ -86,7 +89,7 @@ class LetterCountingEnv(TextEnv):
         return self._text.count(self._letter)
 
     def rules_text(self) -> str:
-        return "Count the letter and answer with the number. A wrong number loses."
+        return "Count the letter. Your answer is one number; a wrong one loses."
 
     def example_moves(self) -> Sequence[str]:
         return ["3", "0"]
@@ -95,7 +98,7 @@ class LetterCountingEnv(TextEnv):
         return f'How many times does the letter "{self._letter}" occur in "{self._text}"?'
 
     def apply(self, move: str) -> Outcome:
-        number = parse_number(move)
+        number = parse_number(move) if self.strict or is_bare(move) else None
         if number is None:
             return reject("Your answer must be one number.")
         if number == self._answer():
@@ -110,6 +113,9 @@ class LetterCountingEnv(TextEnv):
 
     def random_move(self, rng: np.random.Generator) -> str:
         return str(int(rng.random() * (self.max_words + 1)))
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_numbers(text)
 
     def move_pattern(self) -> str | None:
         return r"[0-9]{1,4}"

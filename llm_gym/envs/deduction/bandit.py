@@ -70,7 +70,7 @@ class BanditEnv(TextEnv):
         lost.
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -135,7 +135,8 @@ class BanditEnv(TextEnv):
             f"There are {self.arms} buttons: {', '.join(COLOURS[: self.arms])}. When pressed, each "
             "pays 1 with a fixed chance of its own that you do not know, and otherwise 0. One "
             f"button pays best: its chance is at least {self.gap:g} above that of any other. Find "
-            f"out which. In each of your first {self.max_turns - 1} turns, press a button. The "
+            f"out which. Your move is a colour. In each of your first {self.max_turns - 1} "
+            "turns, press a button. The "
             "button that you name in your last turn is your answer: you win if it is the best one."
         )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.memo import TURNS_LEFT, Memo
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
 
@@ -65,7 +67,7 @@ class GuessTheNumberEnv(TextEnv):
         Terminates on the right number (won) and after ``max_turns`` guesses (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -79,6 +81,7 @@ class GuessTheNumberEnv(TextEnv):
     """
 
     has_splits = False
+    move_name = "guess"
     max_turns: int
 
     def __init__(
@@ -107,7 +110,7 @@ class GuessTheNumberEnv(TextEnv):
     def rules_text(self) -> str:
         return (
             f"I am thinking of a whole number from {self.low} to {self.high}. After each guess I "
-            "say whether it is higher or lower."
+            "say whether it is higher or lower. Your guess is one number."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -149,6 +152,9 @@ class GuessTheNumberEnv(TextEnv):
         if others:
             self._target = others[int(rng.integers(len(others)))]
         return bool(others)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_numbers(text)
 
     def legal_moves(self) -> Sequence[str] | None:
         if self.high - self.low >= 1000:

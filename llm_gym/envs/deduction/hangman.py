@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.finders import find_words
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.shared.word_list import LENGTHS, parse_word, words_of
 from llm_gym.errors import ConfigError
@@ -46,7 +48,7 @@ class HangmanEnv(TextEnv):
         ``max_turns`` guesses (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -59,6 +61,7 @@ class HangmanEnv(TextEnv):
         v0: First release; levels in order.
     """
 
+    move_name = "guess"
     max_turns: int
 
     def __init__(
@@ -158,6 +161,9 @@ class HangmanEnv(TextEnv):
     def random_move(self, rng: np.random.Generator) -> str:
         letters = [letter for letter in ascii_lowercase if letter not in self._tried]
         return letters[int(rng.random() * len(letters))]  # with all letters tried, it is won
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_words(text, (1, self.word_length))
 
     def move_pattern(self) -> str | None:
         return rf"[a-z]|[a-z]{{{self.word_length}}}"

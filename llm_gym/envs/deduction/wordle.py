@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.finders import find_words
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.shared.word_list import LENGTHS, parse_word, some_words_of, word_set, words_of
 from llm_gym.errors import ConfigError
@@ -69,7 +71,7 @@ class WordleEnv(TextEnv):
         Terminates on the right word (won) and after ``max_turns`` guesses (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -84,6 +86,7 @@ class WordleEnv(TextEnv):
         v0: First release; levels in order.
     """
 
+    move_name = "guess"
     max_turns: int
 
     def __init__(
@@ -135,7 +138,8 @@ class WordleEnv(TextEnv):
         guess = "must be one of them" if self.only_words else any_letters
         return (
             f"I hide one of {len(words)} common English words of {self.word_length} letters{told}. "
-            f"Guess it; a guess {guess}. I mark every letter of your guess: G if it is right, Y if "
+            f"Guess it; your guess {guess}. I mark every letter of your guess: G if it is right, "
+            "Y if "
             "the word has it in another place, X if not. A letter that you guess more often than "
             "the word has it gets X for the rest."
         )
@@ -178,6 +182,9 @@ class WordleEnv(TextEnv):
     def random_move(self, rng: np.random.Generator) -> str:
         words = self._words()
         return words[int(rng.random() * len(words))]
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_words(text, (self.word_length,))
 
     def move_pattern(self) -> str | None:
         return "|".join(self._words()) if self.only_words else f"[a-z]{{{self.word_length}}}"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
 
@@ -176,6 +178,9 @@ class Duel(TextEnv):
 
     def instance(self) -> object:
         return (self._first, self._opening)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_numbers(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [str(place + 1) for place in self.free()]

@@ -46,7 +46,7 @@ class CoinCollectorEnv(WorldEnv):
         Terminates when the coin is taken (won) and after ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -102,8 +102,9 @@ class CoinCollectorEnv(WorldEnv):
 
     def rules_text(self) -> str:
         return (
-            "You are in a house of rooms. Somewhere lies a coin: find it and take it. Commands: "
-            "go DIRECTION, take THING, look, inventory."
+            "You are in a house of rooms. Somewhere lies a coin: find it and take it. Your move "
+            "is one command: go DIRECTION (north, east, south or west), take THING, look or "
+            "inventory."
         )
 
     def swap_secret(self, rng: np.random.Generator) -> bool:

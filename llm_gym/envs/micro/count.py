@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
 
@@ -52,7 +54,7 @@ class CountEnv(TextEnv):
         ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -92,7 +94,7 @@ class CountEnv(TextEnv):
 
     def rules_text(self) -> str:
         return (
-            "I say a number. Count on from it, one number a turn; "
+            "I say a number. Count on from it: your move is the next number, one a turn; "
             f"after {self.numbers} comes 1. A wrong number loses."
         )
 
@@ -114,6 +116,9 @@ class CountEnv(TextEnv):
 
     def instance(self) -> object:
         return (self.numbers, self._start)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_numbers(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [str(number) for number in range(1, self.numbers + 1)]

@@ -54,7 +54,7 @@ class EchoEnv(TextEnv):
         Terminates after ``max_turns`` turns: won if every word was right, otherwise lost.
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -88,7 +88,8 @@ class EchoEnv(TextEnv):
         self._round = self._right = 0
 
     def rules_text(self) -> str:
-        return f"Repeat the word I show. The words are: {', '.join(self.legal_moves())}."
+        words = ", ".join(self.legal_moves())
+        return f"Your move is the word that I show, and no other. The words are: {words}."
 
     def example_moves(self) -> Sequence[str]:
         return self.legal_moves()

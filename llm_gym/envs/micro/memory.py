@@ -40,7 +40,7 @@ class MemoryEnv(TextEnv):
         lost.
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -89,6 +89,11 @@ class MemoryEnv(TextEnv):
             return "Which word was it?"
         turn = self.delay + 1 - self.turns_left
         return f"Ignore {self._noise[turn]}." if turn else f"Remember {self._word}."
+
+    @property
+    def free_text(self) -> bool:  # type: ignore[override]
+        """Whether anything may be said, as before the question."""
+        return self._base_stop is not None and self.turns_left > 1
 
     def apply(self, move: str) -> Outcome:
         if self.turns_left > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import permutations
 from typing import Any, Unpack
@@ -12,6 +12,7 @@ import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
 
@@ -25,6 +26,22 @@ _MOVE = re.compile(
 )
 _PEG = re.compile(r"^[A-F]:((?: \d)*)$", re.MULTILINE)
 _GOAL = re.compile(r"^Goal: peg ([A-F])\.", re.MULTILINE)
+
+
+_NAMED = re.compile(
+    r"(?<![\w'])(?:(?i:from\s+)?(?i:peg|tower|rod)\s+)?([A-F])(?:\s*(?i:(?:on|in)?to|->|\u2192|,)\s*|\s+)"
+    r"(?:(?i:the\s+)?(?i:peg|tower|rod)\s+)?([A-F])(?![\w'])(?!,? (?:and )?[A-F]\b)"
+)
+
+
+def find_transfers(text: str) -> Iterator[Named]:
+    """Yield the moves that a sentence names.
+
+    >>> [move for *_, move in find_transfers("I move disk 1 from peg A to peg C. A, B and C.")]
+    ['A C']
+    """
+    for one in _NAMED.finditer(text):
+        yield one.start(), one.end(), f"{one[1]} {one[2]}"
 
 
 def parse_transfer(move: str) -> tuple[int, int] | None:
@@ -138,7 +155,7 @@ class TowerOfHanoiEnv(TextEnv):
         Terminates with all disks on the goal (won) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -206,8 +223,8 @@ class TowerOfHanoiEnv(TextEnv):
             f"There are {self.pegs} pegs, {', '.join(names)} and {last}, and {self.disks} "
             f"disk{'s' * (self.disks != 1)}; disk 1 is the smallest. Each peg lists its disks from "
             "bottom to top. A move takes the top disk of one peg to another peg, but never onto "
-            f"a smaller disk. Name the two pegs, first the one to take from. Bring all disks to "
-            "the peg that I name as the goal."
+            f"a smaller disk. Write two pegs: the one to take from, then the other. Bring all "
+            "disks to the peg that I name as the goal."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -238,6 +255,9 @@ class TowerOfHanoiEnv(TextEnv):
 
     def instance(self) -> object:
         return (self.disks, self.pegs, self._start, self._goal)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_transfers(text)
 
     def legal_moves(self) -> Sequence[str]:
         tops = [row[-1] for row in self._rows]

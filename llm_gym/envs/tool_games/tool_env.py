@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Unpack
 
 from llm_gym.core.outcome import Outcome, go_on, reject
+from llm_gym.core.reading.dressing import undress
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.tools.definition import Tool
@@ -21,6 +23,19 @@ from llm_gym.tools.registry import ToolRegistry
 MAX_RESULT_CHARS = 2000
 _LANGUAGES = {"py": "python", "python3": "python", "sqlite": "sql", "sqlite3": "sql"}
 _CALL = re.compile(r"^[ \t]*([a-z_]+)[ \t]*:", re.MULTILINE | re.IGNORECASE)
+_CODE = frozenset({"python", "sql"})
+_ANSWERS = frozenset({"answer", "final answer", "final_answer"})
+# What a sentence says about a call rather than in it.
+_TAIL = re.compile(
+    r",? (?:because|since)\b.*|,? (?:is|would be|as) (?:my|the|a|not) (?:\w+ )?(?:move"
+    r"|mistake|answer"
+    r"|choice|idea|action|best)\b.*",
+    re.IGNORECASE,
+)
+_SEARCH_FOR = re.compile(r"\bsearch(?:ing)? for (\S.*)", re.IGNORECASE)
+_ANSWER_IS = re.compile(
+    r"\banswer (?:to [\w ]{1,40})?(?:is|would be|should be):? (\S.*)", re.IGNORECASE
+)
 
 
 class ToolArgs(CommonArgs, total=False):
@@ -94,7 +109,8 @@ class ToolEnv(TextEnv):
     """
 
     max_move_chars = 4000
-    _base_not_state = TextEnv._base_not_state | {"_caller"}
+    free_text = True
+    _base_not_state = TextEnv._base_not_state | {"_caller", "_call", "_another"}
 
     def __init__(self, *, tool_format: str | None = None, **common: Unpack[CommonArgs]) -> None:
         self.tool_format = tool_format
@@ -105,6 +121,12 @@ class ToolEnv(TextEnv):
         }
         super().__init__(**common)
         self._base_parse = self._read
+        names = "|".join((*self._inputs, "answer"))
+        another = rf",?\s(?:or|and)\s+(?:with\s+|maybe\s+)?(?:{names})\s?:"
+        self._another = re.compile(another, re.IGNORECASE)
+        self._call = re.compile(
+            rf"(?<!\w)({names})[*_`]{{0,3}}\s?:\s*(\S.*?)(?={another}|$)", re.IGNORECASE
+        )
 
     # --- what a subclass writes ----------------------------------------------------------
 
@@ -140,6 +162,36 @@ class ToolEnv(TextEnv):
         _, result = self._registry.execute_tool(name, **{self._inputs[name]: text})
         return go_on(result)
 
+    # --- reading -------------------------------------------------------------------------
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        calls = [*self._call.finditer(text)]
+        for one in calls:
+            tail = _TAIL.search(one[2])
+            end = one.start(2) + tail.start() if tail else one.end()
+            yield one.start(), end, f"{one[1].lower()}: {undress(text[one.start(2) : end])}"
+        if calls:
+            return
+        for name, pattern in (("search", _SEARCH_FOR), ("answer", _ANSWER_IS)):
+            if (name in self._inputs or name == "answer") and (said := pattern.search(text)):
+                yield said.start(), said.end(), f"{name}: {undress(_TAIL.sub('', said[1]))}"
+
+    def is_understood(self, move: str) -> bool:
+        return parse_call(move)[0] in (*self._inputs, "answer")
+
+    def marked_move(self, label: str, text: str) -> str:
+        if self._is_sentence(text):
+            return ""  # to be weighed
+        name, _ = parse_call(text)
+        language = _LANGUAGES.get(label, label)
+        if name in self._inputs or name == "answer":
+            return text
+        if label == "fence":  # code in a language that is not named
+            language = next((name for name in self._inputs if name in _CODE), "")
+        if language in self._inputs:
+            return f"{language}: {text}"
+        return f"answer: {text}" if label in _ANSWERS else text
+
     def is_bare_answer(self, text: str) -> bool:
         """Return whether a move without a name is meant as the answer."""
         return False
@@ -174,8 +226,16 @@ class ToolEnv(TextEnv):
         if self._caller is not None and (call := self._called(self._caller, text)):
             return call
         if self._base_bare and "\n" in text and (move := parse_lines(text, self._inputs)):
-            return move
-        return self._base_format.parse(text)
+            # Code may have empty lines; after a query they part it from what is said about it.
+            is_code = self.strict or move[:6].lower() == "python"
+            return move if is_code else move.partition("\n\n")[0]
+        said = self._base_format.parse(text)
+        return None if said and not self.strict and self._is_sentence(said) else said
+
+    def _is_sentence(self, move: str) -> bool:
+        if move[:6].lower() == "python":  # code says what it likes
+            return False
+        return bool(_TAIL.search(move) or self._another.search(move))
 
     def _called(self, caller: ActionParser, text: str) -> str:
         parsed = caller.parse(text)

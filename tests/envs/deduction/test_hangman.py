@@ -82,7 +82,7 @@ def test_a_letter_tried_before_is_unusable_and_costs_a_turn_but_no_life(letter):
     assert (len(env._wrong), info["turn"]) == (lives, 2)
 
 
-@pytest.mark.parametrize("text", ["le", "lev", "levels", "e l", "é", "5", "_", "e, l", "[]"])
+@pytest.mark.parametrize("text", ["le", "lev", "levels", "e l", "é", "5", "_", "[]"])
 def test_anything_else_is_unusable_and_leaves_no_trace(text):
     env = make()
     before = env.describe()[: env.describe().index("Turns")]

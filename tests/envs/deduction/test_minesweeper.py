@@ -126,7 +126,7 @@ def test_a_wrong_flag_in_an_opening_is_revealed_with_it():
         ("reveal 0 99", "Rows go from 0 to 3 and columns from 0 to 3."),
         ("reveal 0 0", "The cell in row 0, column 0 is revealed already."),
         ("flag 0 0", "The cell in row 0, column 0 is revealed already."),
-        ("dig 0 0", "Your move must be reveal or flag with a row and a column."),
+        ("dig", "Your move must be reveal or flag with a row and a column."),
     ],
 )
 def test_an_unusable_move_says_why_and_changes_nothing(move, why):

@@ -204,7 +204,9 @@ def test_a_draw_is_better_than_a_loss_to_the_oracle():
     assert finish(env, "oracle")[1]["stop_reason"] == "drawn"
 
 
-@pytest.mark.parametrize("move", ["", "h", "hit me", "hit stand", "double", "split", "1", "ｈｉｔ"])
+@pytest.mark.parametrize(
+    "move", ["", "h", "do not hit", "hit stand", "double", "split", "1", "ｈｉｔ"]
+)
 def test_anything_else_is_answered_and_takes_no_card(move):
     assert parse_call(move) is None
     env = on("K 5", "9 9", "A 10")

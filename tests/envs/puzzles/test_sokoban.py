@@ -109,7 +109,9 @@ def test_every_direction_has_its_names(move, way):
     assert parse_direction(move) == way
 
 
-@pytest.mark.parametrize("move", ["", "u", "push", "pull up", "up up", "ＵＰ", "0", "push push up"])
+@pytest.mark.parametrize(
+    "move", ["", "u", "push", "pull up", "up up", "ＵＰ", "0", "push up and up"]
+)
 def test_anything_else_is_answered_and_moves_nothing(move):
     env = SokobanEnv()
     before = shown(env.reset(seed=0)[0])

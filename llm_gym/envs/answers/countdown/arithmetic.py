@@ -26,6 +26,21 @@ _SIGNS = str.maketrans("\u00d7\u00b7\u00f7\u2212\u2013[]", "**/--()")
 _SMALL = 3  # numbers whose every value is listed; more are met in the middle
 
 
+_RUN = re.compile(r"(?<![\w.])[0-9(][0-9+*/() \u00d7\u00b7\u00f7\u2212\u2013-]*[0-9)](?![\w.]\d)")
+_OPERATOR = re.compile(r"[-+*/\u00d7\u00b7\u00f7\u2212\u2013]")
+
+
+def find_expressions(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the expressions in a sentence; the result after an equals sign is none.
+
+    >>> [move for *_, move in find_expressions("With 3 numbers: (1 + 2) * 30 = 90.")]
+    ['(1 + 2) * 30']
+    """
+    for one in _RUN.finditer(text):
+        if _OPERATOR.search(one[0]) and parse_expression(one[0]) is not None:
+            yield one.start(), one.end(), one[0]
+
+
 def parse_expression(text: str) -> list[int | str] | None:
     """Return the expression in postfix order, or None if it is not one.
 

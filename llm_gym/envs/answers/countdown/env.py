@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.answers.countdown.arithmetic import (
     Tree,
     combine,
     evaluate,
+    find_expressions,
     first_step,
     parse_expression,
     search,
@@ -72,7 +74,7 @@ class CountdownEnv(TextEnv):
         ``stepwise``, also when one number is left and it is not the target (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -224,6 +226,9 @@ class CountdownEnv(TextEnv):
 
     def instance(self) -> object:
         return (sorted(self._given), self._target)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_expressions(text)
 
     def legal_moves(self) -> Sequence[str] | None:
         if not self.stepwise:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import perm
 from typing import Any, Unpack
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from llm_gym.core.memo import TURNS_LEFT, Memo
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.deduction.mastermind.code_breaker import Answer, Code, fitting_codes, pegs
 from llm_gym.errors import ConfigError
@@ -43,6 +44,29 @@ def parse_code(move: str) -> Code | None:
         return tuple([_VALUES[cell] for cell in cells]) or None
     except KeyError:
         return None
+
+
+_CODE = re.compile(
+    r"(?<![\w.,-])[0-9]{1,2}(?:(?:, ?| | - )[0-9]{1,2})+(?![\w:]|[ ,-]+[0-9])|"
+    r"(?<![\w.,])[0-9]{2,12}(?![\w.,:])"
+)
+
+
+def find_codes(text: str, length: int) -> Iterator[Named]:
+    """Yield the codes of ``length`` numbers in ``text``.
+
+    >>> [move for *_, move in find_codes("I guess 2, 1, 4, 5 of 1 to 6; 2145 again", 4)]
+    ['2 1 4 5', '2 1 4 5']
+    """
+    for one in _CODE.finditer(text):
+        cells = _CELL.findall(one[0])
+        if len(cells) == 1:
+            cells = list(cells[0])
+        if len(cells) == length:
+            yield one.start(), one.end(), " ".join(cells)
+
+
+_CELL = re.compile(r"[0-9]+")
 
 
 def _read(asked: tuple[str, int, int]) -> tuple[Code, str] | None:
@@ -86,7 +110,7 @@ class MastermindEnv(TextEnv):
         Terminates on the right code (won) and after ``max_turns`` guesses (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -101,6 +125,7 @@ class MastermindEnv(TextEnv):
         v0: First release.
     """
 
+    move_name = "guess"
     max_turns: int
 
     def __init__(
@@ -164,7 +189,9 @@ class MastermindEnv(TextEnv):
             f"I hide a code of {self.code_length} numbers, each from 1 to {self.numbers}, "
             f"{alike}. I answer each guess with a black peg for every right number in the right "
             "place, and a white peg for every other number of the code that your guess has in a "
-            "wrong place. Your guess may repeat a number."
+            f"wrong place. Your guess is {self.code_length} numbers with spaces between them and "
+            "may "
+            "repeat a number."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -218,6 +245,9 @@ class MastermindEnv(TextEnv):
 
     def random_move(self, rng: np.random.Generator) -> str:
         return _written(self._draw_code(rng))
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_codes(text, self.code_length)
 
     def move_pattern(self) -> str | None:
         number = "|".join(map(str, range(self.numbers, 0, -1)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.deduction.minesweeper.field import MINE, chart, neighbours, number_cells
 from llm_gym.envs.deduction.minesweeper.solver import best_cell, can_be_proved
@@ -21,6 +22,26 @@ _MOVE = re.compile(
 )
 _MINES = re.compile(r"hides (\d+) mine")
 _ROW = re.compile(r"^ *\d+\|([ .F0-8]+)$", re.MULTILINE)
+
+
+_DUG = re.compile(
+    r"(?:\b(reveal|open|dig|uncover|flag|mark)\s+)?(?:the\s+)?(?:cell\s+|square\s+)?(?:at\s+|in\s+)?"
+    r"(?:(?<![\w.,|])(?<!\d )[\[(]?([0-9]{1,2})(?:, ?| )([0-9]{1,2})[\])]?(?![ ,]{1,2}[0-9]"
+    r"|\w|\s?\|)"
+    r"|\brow\s+([0-9]{1,2})\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9]{1,2})(?!\w))",
+    re.IGNORECASE,
+)
+
+
+def find_digs(text: str) -> Iterator[Named]:
+    """Yield the moves that a sentence names.
+
+    >>> [move for *_, move in find_digs("I flag row 2, column 1 and reveal (0, 3).")]
+    ['flag 2 1', 'reveal 0 3']
+    """
+    for one in _DUG.finditer(text):
+        verb = "flag" if (one[1] or "").lower() in ("flag", "mark") else "reveal"
+        yield one.start(), one.end(), f"{verb} {one[2] or one[4]} {one[3] or one[5]}"
 
 
 def parse_dig(move: str) -> tuple[bool, int, int] | None:
@@ -65,7 +86,7 @@ class MinesweeperEnv(TextEnv):
         after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -152,10 +173,10 @@ class MinesweeperEnv(TextEnv):
             f"A field of {self.rows} rows and {self.cols} columns, both counted from 0, hides "
             f"{self.mines} mine{'s' * (self.mines != 1)}. A dot is a hidden cell; a digit says how "
             "many of the cells around it, diagonals included, are mines. "
-            "Name a row and a column to reveal a cell; around a 0, all cells are revealed as well. "
+            "Your move is reveal, a row and a column; around a 0, all cells are revealed as well. "
             "The first cell you reveal and those around it are safe"
             f"{proof if self.no_guess else ''}. Reveal every cell that is "
-            "not a mine to win; reveal a mine and you lose. With flag, row and column you "
+            "not a mine to win; reveal a mine and you lose. With flag, a row and a column you "
             "may mark a hidden cell with F, or remove the mark, which costs a turn. You cannot "
             "name a flagged cell to reveal it, and you need no flags to win."
         )
@@ -240,6 +261,9 @@ class MinesweeperEnv(TextEnv):
     def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:
         places = chart(self.rows, self.cols).places
         return [cell for cell, at in enumerate(places) if self._text[at] in marks]
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_digs(text)
 
     def legal_moves(self) -> Sequence[str]:
         reveals = [f"reveal {self._name(cell)}" for cell in self._hidden((HIDDEN,))]

@@ -68,7 +68,7 @@ class BlackjackEnv(TextEnv):
         ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -126,8 +126,9 @@ class BlackjackEnv(TextEnv):
         )
         return (
             "Play a hand of blackjack: come closer to 21 than the dealer, without going over. J, "
-            "Q and K count 10; an ace counts 11, or 1 where 11 would be too much. Hit to take a "
-            "card; over 21 you lose. Stand to take no more: the dealer turns the hidden card, "
+            "Q and K count 10; an ace counts 11, or 1 where 11 would be too much. Your move is hit "
+            "or stand. Hit to take a card; over 21 you lose. Stand to take no more: the dealer "
+            "turns the hidden card, "
             f"draws until 17 or more{f', {_SOFT}' if self.hits_soft_17 else ''}, and loses over "
             f"21. {deck}. A win counts 1, a draw one half."
         )

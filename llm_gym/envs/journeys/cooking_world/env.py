@@ -10,7 +10,13 @@ import numpy as np
 from llm_gym.core.outcome import Outcome, lose
 from llm_gym.core.text_env import CommonArgs
 from llm_gym.envs.journeys.cooking_world import solver
-from llm_gym.envs.journeys.cooking_world.kitchen import FOODS, Kitchen, food_in, understand
+from llm_gym.envs.journeys.cooking_world.kitchen import (
+    FOODS,
+    KITCHEN_VERBS,
+    Kitchen,
+    food_in,
+    understand,
+)
 from llm_gym.envs.journeys.cooking_world.recipe import Cook, Size, draw_kitchen, draw_recipe
 from llm_gym.envs.journeys.text_game import words
 from llm_gym.envs.journeys.text_game.base import Style, WorldEnv
@@ -48,7 +54,7 @@ class CookingWorldEnv(WorldEnv):
         way than the recipe says (lost) and after ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -67,6 +73,7 @@ class CookingWorldEnv(WorldEnv):
         v0: First release; houses fit into ``max_turns``, shaping by ``progress``.
     """
 
+    verbs = KITCHEN_VERBS
     _world: Kitchen
 
     def __init__(
@@ -132,10 +139,11 @@ class CookingWorldEnv(WorldEnv):
         return (
             "You are in a house and want to eat. In the kitchen are a cookbook, a stove, an oven "
             "and a grill. Read the cookbook, carry every ingredient of the recipe, cut and cook "
-            "it as the recipe says, then prepare and eat the meal. Commands: go DIRECTION, take "
-            "THING, drop THING, open CONTAINER, put THING in CONTAINER, read cookbook, slice FOOD, "
-            "dice FOOD, chop FOOD, fry FOOD, roast FOOD, grill FOOD, prepare meal, eat meal, look, "
-            "inventory. To cut you need the knife; to cook and to prepare you must be in the "
+            "it as the recipe says, then prepare and eat the meal. Your move is one command: go "
+            "DIRECTION (north, east, south or west), take THING, drop THING, open CONTAINER, put "
+            "THING in CONTAINER, read cookbook, slice FOOD, dice FOOD, chop FOOD, fry FOOD, "
+            "roast FOOD, grill FOOD, prepare meal, eat meal, look "
+            "or inventory. To cut you need the knife; to cook and to prepare you must be in the "
             "kitchen. What the recipe names plainly stays as it is: cutting or cooking an "
             "ingredient in another way than the recipe says loses the game."
         )

@@ -22,7 +22,7 @@ CUTS = {"slice": "sliced", "dice": "diced", "chop": "chopped"}
 COOKS = {"fry": "fried", "roast": "roasted", "grill": "grilled"}
 _DONE = CUTS | COOKS
 _STATIONS = {"stove": "fry", "pan": "fry", "oven": "roast", "grill": "grill", "barbecue": "grill"}
-_VERBS = {
+KITCHEN_VERBS = {
     **VERBS, **{verb: verb for verb in _DONE}, "cook": "cook", "barbecue": "grill",
     "cut": "cut", "read": "read", "examine": "read", "consult": "read",
     "prepare": "prepare", "make": "prepare", "eat": "eat",
@@ -131,7 +131,7 @@ class Kitchen(World):
 
 def understand(kitchen: Kitchen, text: str) -> Command | str:
     """Return the usable command that ``text`` means, or the reason why there is none."""
-    said = read(text, _VERBS, _JOINTS)
+    said = read(text, KITCHEN_VERBS, _JOINTS)
     if said is None:
         return "I do not know that command."
     verb, noun, other = said

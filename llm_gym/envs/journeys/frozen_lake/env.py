@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.journeys.frozen_lake.planner import (
     DIRECTIONS,
@@ -19,7 +20,7 @@ from llm_gym.envs.journeys.frozen_lake.planner import (
     neighbours,
     win_chances,
 )
-from llm_gym.envs.shared.directions import ways_to_say
+from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
 
 _WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "walk"))
@@ -73,7 +74,7 @@ class FrozenLakeEnv(TextEnv):
         Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -163,8 +164,8 @@ class FrozenLakeEnv(TextEnv):
         )
         return (
             "Cross the frozen lake to the goal. On the map, P is you, a dot is ice, H is a hole "
-            "and G is the goal. Move up, down, left or right; at the edge you stay where you "
-            f"are. {slippery}If you fall into a hole, you lose."
+            "and G is the goal. Your move is up, down, left or right; at the edge you stay where "
+            f"you are. {slippery}If you fall into a hole, you lose."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -194,6 +195,9 @@ class FrozenLakeEnv(TextEnv):
 
     def instance(self) -> object:
         return self._lake
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS

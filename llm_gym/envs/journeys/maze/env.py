@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.journeys.frozen_lake.env import parse_direction
 from llm_gym.envs.journeys.maze.map import Cell, carve, distances, doors, next_step
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
+from llm_gym.envs.shared.directions import find_directions
 from llm_gym.errors import ConfigError
 
 _MOVED = [f"You move {name}." for name in DIRECTIONS]
@@ -76,7 +78,7 @@ class MazeEnv(TextEnv):
         Terminates at the exit (won) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -158,8 +160,8 @@ class MazeEnv(TextEnv):
         )
         return (
             f"Find the exit of a maze of {2 * self.size + 1} by {2 * self.size + 1} cells. {shown}"
-            "P is you, # is a wall, a dot is a free cell and E is the exit. Move up, down, left "
-            "or right, one cell at a time; a wall stops you and costs a turn."
+            "P is you, # is a wall, a dot is a free cell and E is the exit. Your move is up, "
+            "down, left or right, one cell at a time; a wall stops you and costs a turn."
         )
 
     def example_moves(self) -> Sequence[str]:
@@ -213,6 +215,9 @@ class MazeEnv(TextEnv):
             abs(row - at // self._side) <= view and abs(col - at % self._side) <= view
             for at in self._been
         )
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS

@@ -6,16 +6,18 @@ A game draws a ``World`` and a ``Goal`` in ``draw_world``; those that cannot be 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.splits import DRAWS
 from llm_gym.core.text_env import TextEnv
-from llm_gym.envs.journeys.text_game.commands import read, settle
+from llm_gym.envs.journeys.text_game.commands import VERBS, read, settle
+from llm_gym.envs.journeys.text_game.naming import find_commands
 from llm_gym.envs.journeys.text_game.quest import Goal, distance, next_command
 from llm_gym.envs.journeys.text_game.view import View, look, prose, terse
 from llm_gym.envs.journeys.text_game.world import Command, World
@@ -31,6 +33,7 @@ class WorldEnv(TextEnv):
     max_observation_chars = 8192
     max_turns: int
     hints: int = 0
+    verbs: Mapping[str, str] = VERBS
     style: Style
     _world: World
     _quest: Goal
@@ -109,6 +112,9 @@ class WorldEnv(TextEnv):
 
     def instance(self) -> object:
         return (self._start, self._quest)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_commands(text, self.verbs, self.understand)
 
     def legal_moves(self) -> Sequence[str]:
         return [str(command) for command in self._world.usable()]

@@ -16,6 +16,7 @@ from llm_gym.envs.journeys.text_game.world import CARRIED, DIRECTIONS, Command, 
 _MAX_WORDS = 12
 _WORD = re.compile(r"[a-z]+")
 _SKIP = frozenset({"the", "a", "an", "my", "to", "at", "please", "i", "now"})
+_UNCLEAR = frozenset({"or", "not", "never", "don", "dont"})
 _SHORT = {"n": "north", "e": "east", "s": "south", "w": "west", "l": "look"}
 VERBS = {
     "go": "go", "move": "go", "walk": "go", "run": "go", "head": "go", "travel": "go",
@@ -59,12 +60,14 @@ def read(
     True
     >>> read("put down the lamp").verb
     'drop'
+    >>> read("take the lamp or the rope"), read("I")
+    (None, None)
     """
-    text = text.lower().strip()
-    if text == "i":
+    if text.strip() == "i":  # a capital one is the first word of a sentence that was cut off
         return Sentence("inventory")
+    text = text.lower()
     words = [_SHORT.get(word, word) for word in _WORD.findall(text) if word not in _SKIP]
-    if not words or len(words) > _MAX_WORDS:
+    if not words or len(words) > _MAX_WORDS or not _UNCLEAR.isdisjoint(words):
         return None
     if words[0] in DIRECTIONS and len(words) == 1:
         return Sentence("go", words[0])

@@ -51,7 +51,7 @@ class TextGameEnv(WorldEnv):
         Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -139,9 +139,10 @@ class TextGameEnv(WorldEnv):
 
     def rules_text(self) -> str:
         return (
-            "You are in a house of rooms and have a quest. Commands: go DIRECTION, take THING, "
-            "drop THING, open CONTAINER, put THING in CONTAINER, unlock DOOR with KEY, attack "
-            "MONSTER, look, inventory. A key opens the door of its own metal. While a monster is "
+            "You are in a house of rooms and have a quest. Your move is one command: go DIRECTION "
+            "(north, east, south or west), take THING, drop THING, open CONTAINER, put THING in "
+            "CONTAINER, unlock DOOR with KEY, attack MONSTER, look or inventory. A key opens the "
+            "door of its own metal. While a monster is "
             "in a room, nothing there can be taken or left; attack it with the weapon it fears."
             + (" A * marks the room of your next task." if self.hints >= MARK else "")
         )

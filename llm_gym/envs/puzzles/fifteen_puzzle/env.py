@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Unpack
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.fifteen_puzzle.planner import distance, is_solvable, plan, slides
-from llm_gym.envs.shared.directions import ways_to_say
+from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
 
 DIRECTIONS = ("up", "down", "left", "right")
@@ -81,7 +82,7 @@ class FifteenPuzzleEnv(TextEnv):
         Terminates on the solved board (won) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -169,7 +170,8 @@ class FifteenPuzzleEnv(TextEnv):
     def rules_text(self) -> str:
         return (
             f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
-            f"{'_' * (1 if self.size < 4 else 2)}. A move slides a tile into the gap: up moves "
+            f"{'_' * (1 if self.size < 4 else 2)}. Your move is up, down, left or right: it slides "
+            "a tile into the gap. Up moves "
             "the tile below the gap up, down the one above it, left the one to its right and "
             "right the one to its left. Bring the tiles into ascending order, row by row, with "
             "the gap in the bottom right corner."
@@ -204,6 +206,9 @@ class FifteenPuzzleEnv(TextEnv):
 
     def instance(self) -> object:
         return (self.size, self._start)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [DIRECTIONS[way] for way in slides(self.size).ways[self._gap]]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.game_2048.planner import (
     FOUR,
@@ -25,7 +26,7 @@ from llm_gym.envs.puzzles.game_2048.planner import (
     shifts,
     unpack,
 )
-from llm_gym.envs.shared.directions import ways_to_say
+from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
 
 DIRECTIONS = ("up", "down", "left", "right")
@@ -99,7 +100,7 @@ class Game2048Env(TextEnv):
         ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -144,8 +145,9 @@ class Game2048Env(TextEnv):
 
     def rules_text(self) -> str:
         return (
-            "A move slides all tiles of the board up, down, left or right. Two equal tiles that "
-            "meet merge into one of double value, each tile at most once in a move. Then a new "
+            "Your move is up, down, left or right: all tiles of the board slide that way. Two "
+            "equal tiles that meet merge into one of double value, each tile at most once in a "
+            "move. Then a new "
             f"tile comes into a random free cell: a 4 with probability {FOUR:g}, otherwise a 2. "
             "A move must change the board; when none can, you lose. A dot is a free cell. Make a "
             f"tile of {self.target} to win."
@@ -186,6 +188,9 @@ class Game2048Env(TextEnv):
         self._seed = int(rng.random() * 2**53)
         self._draws = draw_tiles(self._seed, self.max_turns + 2)
         return True
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [DIRECTIONS[way] for way, _ in shifts(self._board)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Unpack
 
@@ -12,11 +12,12 @@ import numpy as np
 from llm_gym.core.game import progress
 from llm_gym.core.memo import TURNS_LEFT
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.sokoban.levels import Level, draw_level, most_pushes, solution
 from llm_gym.envs.puzzles.sokoban.planner import Room, plan, pushes_to_go
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
-from llm_gym.envs.shared.directions import ways_to_say
+from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
 
 _WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "push"))
@@ -114,7 +115,7 @@ class SokobanEnv(TextEnv):
         Terminates when every box is on a goal (won) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -179,8 +180,9 @@ class SokobanEnv(TextEnv):
         task = "the box onto the goal" if self.boxes == 1 else f"the {self.boxes} boxes onto goals"
         return (
             f"Push {task}. In the room, # is a wall, a dot is floor, O is a goal, X is a box, * is "
-            "a box on a goal, P is you and S is you on a goal. Move up, down, left or right; if "
-            "you move into a box, you push it, where the cell behind it is free. You cannot pull "
+            "a box on a goal, P is you and S is you on a goal. Your move is up, down, left or "
+            "right; if you move into a box, you push it, where the cell behind it is free. You "
+            "cannot pull "
             "a box, nor push two at once. A blocked move changes nothing and costs a turn."
         )
 
@@ -213,6 +215,9 @@ class SokobanEnv(TextEnv):
 
     def instance(self) -> object:
         return self._start
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle
 from llm_gym.envs.puzzles.sudoku.solver import layout, solution
@@ -19,6 +20,27 @@ from llm_gym.errors import ConfigError
 _ZERO, _OPEN = ord("0"), ord(".")
 _MOVE = re.compile(r"(?:place |put )?[\[(]?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9])[\])]?", re.I)
 _ROW = re.compile(r"^\d\|(.+)$", re.MULTILINE)
+
+
+_PLACED = re.compile(
+    r"(?<![\w.|])(?<!\d[ ,])(?:[\[(])?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9])[\])]?"
+    r"(?![ ,]{1,2}[0-9]|\w|\s?\|)"
+    r"|\brow\s+([0-9])\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9])\W{1,3}(?:[a-z]+\W{1,3}){0,4}?([0-9])(?!\w)"
+    r"|\b([0-9])\s+(?:in|at|into|on)\s+(?:the\s+cell\s+)?(?:in\s+)?row\s+([0-9])\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9])(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def find_placements(text: str) -> Iterator[Named]:
+    """Yield the moves that a sentence names.
+
+    >>> [move for *_, move in find_placements("Put 5 in row 1, column 3, or (2, 1, 9).")]
+    ['1 3 5', '2 1 9']
+    """
+    for one in _PLACED.finditer(text):
+        digit, row, col = one.group(7, 8, 9)
+        cells = (row, col, digit) if digit else [cell for cell in one.groups() if cell]
+        yield one.start(), one.end(), " ".join(cells)
 
 
 def parse_placement(move: str) -> tuple[int, int, int] | None:
@@ -95,7 +117,7 @@ class SudokuEnv(TextEnv):
         Terminates when the grid is full (won) and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -155,7 +177,8 @@ class SudokuEnv(TextEnv):
         return (
             f"Fill the grid such that every row, every column and every box of {box} by {box} "
             f"cells holds each digit from 1 to {self.size} once. There is one solution. A dot is "
-            "an open cell. Name row, column and digit, rows and columns counted from 1; the "
+            "an open cell. Your move is three digits, for the row, the column and what goes into "
+            "the cell; rows and columns are counted from 1, as the margins of the grid show. The "
             "digit 0 erases what you have filled in, and you may replace it. The digits "
             "given at the start stay. A digit that its row, column or box already holds is "
             "refused."
@@ -203,6 +226,9 @@ class SudokuEnv(TextEnv):
         taken = {self._grid[peer] for peer in layout(self.size).peers[cell]} | {here}
         digits = [digit for digit in range(1, self.size + 1) if _ZERO + digit not in taken]
         return digits if here == _OPEN else [0, *digits]
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_placements(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [

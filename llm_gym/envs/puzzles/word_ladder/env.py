@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.finders import find_words
+from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.word_ladder.graph import (
     FARTHEST,
@@ -49,7 +51,7 @@ class WordLadderEnv(TextEnv):
         Terminates at the target (won) and after ``max_turns`` steps (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -124,8 +126,9 @@ class WordLadderEnv(TextEnv):
     def rules_text(self) -> str:
         hints = " I show the words that you can reach." if self.hints else ""
         return (
-            "Change the word into the target. Every step replaces one letter and must make a "
-            f"common English word; I know {len(ladder_words(self.word_length))} words of "
+            "Change the word into the target. Your move is the next word: it replaces one letter "
+            "and must be a common English word; I know "
+            f"{len(ladder_words(self.word_length))} words of "
             f"{self.word_length} letters. A word that I do not know, or that is not exactly one "
             f"letter away, is unusable.{hints} There is always a way of at most "
             f"{self.max_distance} step{'s' * (self.max_distance > 1)}."
@@ -158,6 +161,9 @@ class WordLadderEnv(TextEnv):
 
     def instance(self) -> object:
         return (self._start, self._target)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_words(text, (self.word_length,))
 
     def legal_moves(self) -> Sequence[str]:
         return word_graph(self.word_length).steps[self._word]

@@ -8,7 +8,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.data.numbers import parse_number
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import judge
+from llm_gym.data.numbers import is_bare, parse_number
 from llm_gym.envs.tool_games.math_python.problems import KINDS, Numbers
 from llm_gym.envs.tool_games.tool_env import ToolArgs, ToolEnv
 from llm_gym.errors import ConfigError
@@ -52,7 +54,7 @@ class MathPythonEnv(ToolEnv):
         Terminates with the answer, won or lost, and after ``max_turns`` moves (lost).
 
     Info:
-        The common keys: ``move``, ``valid_action``, ``success``, ``stop_reason``,
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
         ``reward_terms``, ``turn``, ``invalid_actions``.
 
     Args:
@@ -133,6 +135,8 @@ class MathPythonEnv(ToolEnv):
         return text.lstrip("+-").isdecimal()
 
     def answer(self, text: str) -> Outcome:
+        if not self.strict and not is_bare(text):
+            text = judge(text, find_numbers).move or ""
         number = parse_number(text)
         if number is None:
             return reject("Your answer must be one number.")

@@ -1,0 +1,1 @@
+"""One reader of replies for all games. Start reading at ``reader``."""

@@ -1,0 +1,107 @@
+"""From a reply to a move, in one order for all games.
+
+1. An explicit marker: any format's, whatever the rules ask for (``markers``).
+2. The last line, without its dressing.
+3. The one move that the reply names and does not deny, doubt or ask (``prose``).
+
+What the model was told never counts when it is quoted back. ``readings`` gives the candidates one
+after the other; the game decides with ``apply`` which of them it can play, and a refused move
+changes nothing. The first attempt, before any of this, is the format's own parser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from llm_gym.core.formats import drop_thinking, parse_plain
+from llm_gym.core.reading.dressing import squeeze, undress
+from llm_gym.core.reading.markers import Marker, find_markers, is_hedge
+from llm_gym.core.reading.prose import SENTENCES, WINDOW, Verdict, is_question, judge
+
+_MARKS = re.compile(r"<[a-z]|\\boxed|```|[:{\[]", re.IGNORECASE)
+_HEDGE = Verdict(None, "Your reply gives more than one move. Give one.", "two")
+
+
+class Speaker(Protocol):
+    """What the reader has to know of a game."""
+
+    free_text: bool
+
+    def named_moves(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield the moves that a sentence names."""
+
+    def marked_move(self, label: str, text: str) -> str:
+        """Return the move that ``text`` is under ``label``."""
+
+
+class Reading(NamedTuple):
+    """A move that a reply may mean."""
+
+    move: str | None
+    how: str
+    """The kind of the marker, last line or named; why not, if there is no move."""
+    problem: str = ""
+    """What to tell the player where there is no move."""
+    is_final: bool = False
+    """Whether nothing else may be read if this cannot be played."""
+
+
+def has_marker(action: str, move: str) -> bool:
+    """Return whether a reply of several lines may hold a marker besides its last line."""
+    said = action.rstrip()
+    is_last_line = len(said) > len(move) and said.endswith(move)
+    return is_last_line and "\n" in said and _MARKS.search(said) is not None
+
+
+def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
+    """Yield what ``reply`` may mean, the most explicit first; the first that can be played counts.
+
+    Args:
+        reply: What a model wrote.
+        game: Finds moves in sentences.
+        told: What the model has read; quoting it says nothing.
+    """
+    text = drop_thinking(reply)
+    known = {squeeze(part) for said in told for part in SENTENCES.split(said[-WINDOW:])}
+    text = _without_quotes(text, known) if len(text) <= WINDOW else text[-WINDOW:]
+    markers = find_markers(text)
+    if is_hedge(text, markers):
+        yield Reading(None, _HEDGE.why, _HEDGE.problem, is_final=True)
+    seen_strong = False
+    for marker in markers:
+        if marker.kind == "statement" and game.free_text:
+            continue  # a sentence, and to be weighed as one
+        if not (seen_strong and marker.is_strong):  # of several, the last
+            seen_strong = seen_strong or marker.is_strong
+            yield from _marked(marker, game)
+    last = parse_plain(text)
+    is_open = last is None or (not game.free_text and is_question(last))
+    if not is_open and (bare := game.marked_move("", undress(last or ""))):
+        yield Reading(bare, "last line")
+    verdict = judge(text, game.named_moves, known)
+    if verdict.move is not None or verdict.problem:
+        yield Reading(verdict.move, verdict.why or "named", verdict.problem, is_final=True)
+
+
+def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
+    raw, bare = marker.text, undress(marker.text)
+    # Where any text is a move, the first reading counts: it must be the undressed one.
+    texts = (bare,) if game.free_text and marker.kind != "fence" else (raw, bare)
+    said = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts)]
+    if game.free_text or not is_question(raw):
+        yield from (Reading(move, marker.kind) for move in said if move)
+    verdict = judge(raw, game.named_moves)
+    if verdict.move is not None or verdict.problem:
+        yield Reading(verdict.move, verdict.why or marker.kind, verdict.problem, is_final=True)
+    elif marker.is_strong and said[0]:
+        yield Reading(said[0], marker.kind, is_final=True)
+
+
+def _without_quotes(text: str, known: set[str]) -> str:
+    """Return ``text`` without the lines that the model was told, as far as they are sentences."""
+    lines = [
+        line for line in text.split("\n") if " " not in line.strip() or squeeze(line) not in known
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,268 @@
+"""The reader of replies: the order of reading, what is no move, and what it costs."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.core.formats import FORMATS
+from llm_gym.core.reading.dressing import undress
+from llm_gym.core.reading.prose import judge
+from llm_gym.core.reading.reader import readings
+from llm_gym.registry.suite import ENVS
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import replies  # noqa: E402
+from phrasings import ACCEPTED, REFUSED, is_tuned  # noqa: E402
+
+
+def step(name, reply, seed=0, **settings):
+    env = gym.make(f"llm_gym/{name}-v0", **settings)
+    env.reset(seed=seed)
+    return env.step(reply)
+
+
+def read(name, reply, **settings):
+    """Return what was read, how, and whether it was played."""
+    info = step(name, reply, **settings)[4]
+    return info["move"], info["reader"], info["valid_action"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "move", "how"),
+    [
+        ("up", "up", "format"),
+        ("Let me see.\nup", "up", "format"),
+        ("<action>left</action>\nup", "left", "tag"),
+        ("Left is out of the question, I go up.\n<Action>right", "right", "tag"),
+        (r"So \boxed{\text{up}}.", "up", "boxed"),
+        ("{'action': 'up'}", "up", "json"),
+        ("**Action:** up\nAnd that is that.", "up", "label"),
+        ("```\nup\n```\nThat is it.", "up", "fence"),
+        ("I take [up] now, hoping for the best", "up", "brackets"),
+        ("I thought about left.\n**Up.**", "Up", "last line"),
+        ("I will go up, since left is a wall.", "up", "named"),
+        ("The wall is left.\nI go right.", "right", "named"),
+    ],
+)
+def test_an_explicit_marker_comes_before_the_last_line_and_that_before_what_is_named(
+    reply, move, how
+):
+    assert read("Maze", reply) == (move, how, True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "how", "said"),
+    [
+        ("left or right", "doubt", "I read left and right in your reply, but in doubt"),
+        ("I go left. Then I go right.", "two", "more than one move: left and right"),
+        ("Do not go left.", "denial", "I read left in your reply, but as what not to play"),
+        ("Should I go left?", "question", "I read left in your reply, but as a question"),
+        ("left?", "question", "as a question"),
+        ("<action>left</action> or <action>up</action>", "two", "more than one move"),
+        ("<action>left or right</action>", "doubt", "in doubt"),
+        ("I like mazes.", "format", "Your move must be up, down, left or right."),
+        ("", "nothing", "I found no move in your reply."),
+    ],
+)
+def test_what_is_no_move_is_answered_with_what_was_understood(reply, how, said):
+    text, _, _, _, info = step("Maze", reply)
+    assert (info["valid_action"], info["reader"]) == (False, how)
+    assert said in text
+
+
+def test_what_the_player_was_told_never_counts_when_it_is_quoted_back():
+    for name in ("Maze", "Sokoban", "FrozenLake", "Game2048", "TicTacToe", "GuessTheNumber"):
+        env = gym.make(f"llm_gym/{name}-v0")
+        told = env.reset(seed=0)[0]
+        assert not env.step(told)[4]["valid_action"], name
+    assert read("Maze", "Turns left: 50.\nExample of the form: right")[2] is False
+    quoting = "Your move is up, down, left or right, one cell at a time.\nTurns left: 50.\nI go up"
+    assert read("Maze", quoting) == ("up", "named", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "move"),
+    [
+        ("Maze", "Turns left: 4, so I hurry and go up", "up"),
+        ("Game2048", "go right", "right"),
+        ("GuessTheNumber", "7.", "7"),
+        ("GuessTheNumber", "[7]", "7"),
+        ("TicTacToe", "7.", "7."),
+        ("TicTacToe", '{"action": 7}', "7"),
+        ("GuessTheNumber", '{"action": 7}', "7"),
+        ("GuessTheNumber", "The answer is 4.", "4"),
+        ("FrozenLake", "The correct answer is: Right.", "Right"),
+        ("FrozenLake", "A move alone on the last line: right", "right"),
+    ],
+)
+def test_the_cases_that_were_found_are_read(name, reply, move):
+    got, _, valid = read(name, reply)
+    assert (got, valid) == (move, True)
+
+
+def test_a_sentence_that_was_cut_off_is_no_inventory():
+    assert read("CookingWorld", "I am hungry.\n\nI")[2] is False
+    assert read("CookingWorld", "inventory")[2] is True
+
+
+@pytest.mark.parametrize("reply", ["**up**", "I go up.", "<answer>up</answer>", "[up]?"])
+def test_strict_keeps_to_the_letter(reply):
+    assert read("Maze", reply, strict=True)[2] is False
+    assert read("Maze", "Hm.\nup", strict=True) == ("up", "format", True)
+
+
+@pytest.mark.parametrize("form", [name for name in FORMATS if name not in ("plain", "raw")])
+def test_strict_reads_only_its_own_format(form):
+    own = FORMATS[form].render("up")
+    assert read("Maze", own, strict=True, action_format=form)[2] is True
+    assert read("Maze", "up", strict=True, action_format=form)[2] is False
+    assert read("Maze", "up", action_format=form)[2] is True
+
+
+def test_a_reply_that_names_an_illegal_move_is_told_why():
+    text, *_, info = step("TicTacToe", "I take square 1, of course.")
+    assert (info["move"], info["valid_action"]) == ("1", False)
+    assert text.startswith("Square 1 is taken.")
+
+
+def test_the_rules_say_the_format_once_and_mark_the_example():
+    for row in ENVS:
+        for form in FORMATS.values():
+            env = gym.make(row.id, action_format=form.name, rules="system")
+            rules = env.unwrapped.system_prompt
+            assert rules.count("Example of the form:") == (form.name != "raw"), row.id
+            assert "on the last line" not in rules or form.name == "plain", row.id
+            env.close()
+
+
+def test_tools_can_be_called_in_fences_blocks_and_sentences():
+    for reply in (
+        "```py\nprint(6 * 7)\n```\nThis prints it.",
+        "python:\nprint(6 * 7)",
+        "Sure!\n**python: print(6 * 7)**",
+    ):
+        text, *_, info = step("MathPython", reply)
+        assert info["move"] == "python: print(6 * 7)", reply
+        assert text.startswith("42"), reply
+    assert read("SearchQA", "I will search for Mila Farrow.")[0] == "search: Mila Farrow"
+    assert read("SearchQA", "search: Mila or search: Norvik")[2] is False
+
+
+# --- the table -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return [row for row in replies.table(seeds=1) if row["tuned"]]
+
+
+def test_the_tuned_half_of_the_table_holds_in_every_game(rows):
+    missed = [(row["id"], row["reply"], row["reader"]) for row in rows if not row["good"]]
+    assert not missed
+
+
+def test_the_table_is_as_large_as_promised_and_split_by_hash():
+    assert len(ACCEPTED) >= 60 <= len({*ACCEPTED, *REFUSED})
+    assert 0.35 < sum(map(is_tuned, ACCEPTED + REFUSED)) / len(ACCEPTED + REFUSED) < 0.65
+
+
+def test_both_halves_of_the_published_table_keep_the_promise():
+    shares = json.loads(replies.RESULT.read_text())["shares"]
+    for half in ("tuned", "untouched"):
+        assert shares[f"accepted {half}"] >= 0.95
+        assert shares[f"refused {half}"] >= 0.99
+
+
+def test_recorded_replies_of_a_small_model_are_read_as_published():
+    published = json.loads(replies.RESULT.read_text())["smollm2"]
+    found = replies.recorded()
+    assert replies.summary(found) == published
+    assert published["usable"] > published["usable_strict"]
+    assert len({row["id"] for row in found}) >= 29
+
+
+# --- patterns ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_a_pattern_of_actions_matches_is_accepted(form):
+    for name in replies.families():
+        env = gym.make(name, action_format=form)
+        env.reset(seed=3)
+        game = env.unwrapped
+        legal, pattern, saved = game.legal_actions(), game.action_pattern(), game.snapshot()
+        for action in (legal or [game.random_action()])[:8]:
+            assert re.fullmatch(pattern, action), (name, action)
+            game.restore(saved)
+            info = env.step(action)[4]
+            assert info["valid_action"], (name, action)
+            assert info["reader"] == "format", (name, action)
+        env.close()
+
+
+@pytest.mark.parametrize("name", ["GuessTheNumber", "Mastermind", "Wordle", "Hangman", "ChainSum"])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_what_a_pattern_of_moves_generates_is_read_as_it_stands(name, data):
+    env = gym.make(f"llm_gym/{name}-v0")
+    env.reset(seed=0)
+    pattern = env.unwrapped.move_pattern()
+    move = data.draw(st.from_regex(pattern, fullmatch=True))
+    assert env.step(move)[4]["move"] == move
+
+
+# --- cost ----------------------------------------------------------------------------------
+
+
+class Counting:
+    """A game that counts how many characters it is asked to search."""
+
+    free_text = False
+
+    def __init__(self):
+        self.searched = 0
+
+    def named_moves(self, text):
+        self.searched += len(text)
+        return iter([(0, 1, "x")] if text.startswith("x") else [])
+
+    def marked_move(self, label, text):
+        return text
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    ["<action>", "{", "[", "```", "Action: ", r"\boxed{", "up. ", "x or ", "*", "'", "(", "a, ",
+     "\n", "? ", "<think>", "</think>", "answer is ", "move: move: ", "1 2 3 ", '{"action":'],
+)  # fmt: skip
+def test_a_megabyte_is_read_with_bounded_work(bomb):
+    work = []
+    for size in (100_000, 1_000_000):
+        game = Counting()
+        found = list(readings(bomb * (size // len(bomb)), game, ()))
+        work.append((game.searched, len(found)))
+    assert work[1][0] <= max(2 * work[0][0], 100_000), "the text that is searched does not grow"
+    assert work[1][1] <= work[0][1] + 1
+
+
+@given(st.text())
+@settings(max_examples=100)
+def test_no_text_upsets_the_reader(text):
+    found = list(readings(text, Counting(), (text[::-1],)))
+    assert all(one.move is None or isinstance(one.move, str) for one in found)
+    assert isinstance(undress(text), str)
+
+
+@given(st.sampled_from(["not x", "x or y", "x?", "maybe x", "never x", "if x then z"]))
+def test_a_bare_denial_doubt_or_question_is_never_a_move(text):
+    def find(sentence):
+        return [(m.start(), m.end(), m[0]) for m in re.finditer(r"\b[xy]\b", sentence)]
+
+    assert judge(text, find).move is None
