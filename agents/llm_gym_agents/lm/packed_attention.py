@@ -175,7 +175,7 @@ def _says_grouped() -> bool:
     return "enable_gqa" in inspect.signature(varlen_attn).parameters
 
 
-def _grouped(grouped: bool) -> dict[str, bool]:
+def _grouped(grouped: bool) -> dict[str, Any]:
     """Return how the kernel is told of fewer key heads; before torch 2.12 it sees for itself."""
     return {"enable_gqa": grouped} if _says_grouped() else {}
 
