@@ -25,8 +25,8 @@ IMAGES = ROOT / "docs" / "images"
 HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_gym_agents"}
 ORDER = {
     "llm_gym": (
-        *("core", "legacy", "sandbox", "registry", "as_text", "episodes", "parsing", "tools"),
-        *("data", "envs", "vector", "wrappers", "evaluate", "endpoint", "cli"),
+        *("core", "legacy", "sandbox", "registry", "as_text", "data", "episodes", "parsing"),
+        *("tools", "envs", "vector", "wrappers", "evaluate", "endpoint", "cli"),
     ),
     "llm_gym_agents": (
         *("llm_gym", "text", "lm", "engines", "run", "rollouts", "algo", "batch", "checkpoint"),

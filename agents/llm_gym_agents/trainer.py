@@ -46,13 +46,13 @@ from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
+from llm_gym_agents.rollouts.failures import FailureWatch
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.tasks import greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.device_watch import DeviceWatch
-from llm_gym_agents.run.failures import FailureWatch
 from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.stop_signal import Stopped, StopSignal
 

@@ -89,7 +89,7 @@ McpServer([sys.executable, {SERVER!r}, "deaf", {str(place)!r}], start_s=60.0)
 
 
 def test_the_guard_hands_on_streams_and_exit_status():
-    from llm_gym.guard import guarded
+    from llm_gym.sandbox.guard import guarded
 
     command = guarded([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
     done = subprocess.run(command, input=b"hello\n", capture_output=True, check=False)

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from llm_gym.errors import ConfigError
-from llm_gym.guard import guarded
+from llm_gym.sandbox.guard import guarded
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
 
 _START_S = 30.0

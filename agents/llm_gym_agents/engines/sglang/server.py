@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
-from llm_gym.guard import guarded
+from llm_gym.sandbox.guard import guarded
 from llm_gym_agents.engines.base import EngineError, MissingExtraError
 
 START_S = 600.0
