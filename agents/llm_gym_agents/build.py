@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import torch
 from transformers import (
     AutoConfig,
@@ -44,6 +45,8 @@ from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, w
 TINY = "tiny"
 MOST_CACHED = 1 << 19
 """Tokens whose keys and values an engine is given room for, if the model allows as many."""
+MOST_TURNS = 1_000
+"""Turns of an episode that is played to be imitated, where the environment knows no end."""
 
 
 def build_lm(
@@ -301,11 +304,7 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
     wrappers: list[Callable[[Any], Any]] = []
     if limit is not None:
         wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
-    source = env_source(env)
-    if isinstance(env, type) and issubclass(env, BaseEnvironment):
-        # Its config is the environment section, where it finds max_steps and its own settings.
-        source = functools.partial(as_gym, env, config.environment)
-    settings = config.environment.env_kwargs if isinstance(source, str) else {}
+    source, settings = _source(config, env)
     return TextEnvPool(
         source,
         rows,
@@ -314,6 +313,22 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
         wrappers=wrappers,
         **settings,
     )
+
+
+def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
+    """Return one environment as the pool plays it, cut after ``MOST_TURNS`` if nothing else is."""
+    source, settings = _source(config, env)
+    limit = config.inference.max_turns if config.inference.multi_turn else 1
+    return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
+
+
+def _source(config: ConfigStore, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
+    """Return what environments are built from, and their settings."""
+    source = env_source(env)
+    if isinstance(env, type) and issubclass(env, BaseEnvironment):
+        # Its config is the environment section, where it finds max_steps and its own settings.
+        source = functools.partial(as_gym, env, config.environment)
+    return source, config.environment.env_kwargs if isinstance(source, str) else {}
 
 
 def training_env(

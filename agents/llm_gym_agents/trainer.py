@@ -10,6 +10,7 @@ was killed goes on to the same numbers.
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -23,6 +24,8 @@ from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
+    TINY,
+    build_one_env,
     build_sampler,
     dataset_env,
     handed_over,
@@ -44,6 +47,7 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import NotFiniteError
 from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
+from llm_gym_agents.learn.warm_up import WarmUp
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
 from llm_gym_agents.rollouts.failures import FailureWatch
@@ -57,6 +61,9 @@ from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.stop_signal import Stopped, StopSignal
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
+WARM_START = "warm-start"
+"""The checkpoint of a warm start, in the run's folder."""
+_log = logging.getLogger(__name__)
 
 
 class PPOTrainer:
@@ -102,6 +109,9 @@ class PPOTrainer:
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
         # Every global generator: an environment of somebody's may draw from any of them.
         set_seed(config.training.seed)
+        self._embedded = (
+            model is None and (config.model.local_path or config.model.model_name) == TINY
+        )
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
@@ -121,6 +131,8 @@ class PPOTrainer:
         """Seconds of training so far, over every process that had a part in it."""
         self.success: float | None = None
         """Held-out success of the present weights; None if they were not evaluated."""
+        self.warm_start: dict[str, float] | None = None
+        """What the warm start brought, empty if there was none to do; None before it."""
         self.metrics_history: list[dict[str, float]] = []
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
@@ -155,6 +167,7 @@ class PPOTrainer:
         self.lock_folder()
         if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
+        self.warm_up()
         with self._open_log() as log, closing(self.recorder), StopSignal() as self._stop:
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
@@ -169,6 +182,8 @@ class PPOTrainer:
                     break
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now()
+                if self.iteration == 0:
+                    row |= self.warm_start or {}
                 self.iteration += 1
                 # Logged before it is saved: a run that is killed in between does the iteration
                 # again, and the row of the same numbers takes the place of this one.
@@ -188,6 +203,38 @@ class PPOTrainer:
         state = self._state()
         state.parts["rng"] = rng or state.parts["rng"]
         self.checkpoints.save(state, lm=self.learner.lm, tokenizer=self.tokenizer)
+
+    def warm_up(self, say: Callable[[str], None] = _log.info) -> None:
+        """Imitate before the first iteration, as ``config.warm_start`` says; once in a run.
+
+        ``fit`` calls it. The weights it leaves are in ``warm-start``, a checkpoint of its own.
+        """
+        place = self.folder / WARM_START
+        if self.warm_start is not None or self.iteration:
+            return
+        if self.config.warm_start.player == "none":
+            self.warm_start = {}
+            return
+        if self.config.checkpoint.resume:
+            if self.checkpoints.latest() is not None:
+                return  # what came after it is what ``fit`` goes on from
+            if place.exists():
+                self.load_checkpoint(place)
+                return
+        start = time.perf_counter()
+        self.warm_start = WarmUp(
+            config=self.config,
+            sampler=self.sampler,
+            learner=self.learner,
+            make_env=lambda: build_one_env(self.config, self.environment),
+            evaluate=self.evaluate,
+            publish=lambda: self.publisher.publish(self.publisher.version),
+            embedded=self._embedded,
+            say=say,
+        ).run()
+        self.elapsed_s += time.perf_counter() - start
+        if self.warm_start:
+            self.save_checkpoint(place)
 
     def _iterate(self) -> dict[str, float]:
         """Play, learn, publish; return what is to be known about it."""
@@ -306,6 +353,7 @@ class PPOTrainer:
         self.learner.load_state(state.parts)
         run = state.parts["run"].values
         self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
+        self.warm_start = run.get("warm_start")
         self.iteration, self.success = state.iteration, state.success
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)
@@ -317,6 +365,7 @@ class PPOTrainer:
             "difficulty": self.curriculum.difficulty,
             "elapsed_s": self.elapsed_s,
             "handed_over": self.handed_over,
+            "warm_start": self.warm_start,
         }
         return TrainerState(
             iteration=self.iteration,

@@ -28,7 +28,7 @@ from llm_gym_agents.run.lock import is_locked
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.plots import draw_curve
 from llm_gym_agents.run.progress import TrainingProgress
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer import WARM_START, PPOTrainer
 
 _EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"
 
@@ -65,6 +65,8 @@ def resume(argv: list[str]) -> int:
     import_modules(options)
     folder = Path(options.run)
     latest = Checkpoints(folder / "checkpoints").latest()
+    if latest is None and (folder / WARM_START).exists():
+        latest = folder / WARM_START
     if latest is None:
         raise ConfigError(
             f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
@@ -108,7 +110,7 @@ def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
         console.print(f"expected: {recipe.expected}")
     made: dict[str, Any] = {}
     if recipe.prepare is not None:
-        with console.status("making a model that plays at chance"):
+        with console.status("making a model"):
             made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
     return _train(PPOTrainer(config, **made), console, recipe.name)
 
@@ -118,6 +120,7 @@ def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     try:
         trainer.lock_folder()
+        trainer.warm_up(lambda sentence: _say(console, sentence))
         before = _before(trainer)
         _say(console, f"before: {before}")
         with progress:
@@ -229,6 +232,7 @@ def _shrink(config: ConfigStore) -> None:
     config.training.num_epochs = config.training.num_iters_per_epoch = 1
     config.training.batch_size = config.training.group_size * 2
     config.training.mini_batch_size = config.training.batch_size
+    config.warm_start.turns, config.warm_start.steps = min(config.warm_start.turns, 200), 2
     config.training.warmup_iters = config.training.critic_warmup_iters = 0
     config.environment.eval_interval, config.environment.eval_episodes = 1, 4
     config.inference.num_envs = 4

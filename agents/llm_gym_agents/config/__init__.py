@@ -11,6 +11,7 @@ from llm_gym_agents.config.sections import (
 )
 from llm_gym_agents.config.store import ConfigStore
 from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.warm_start import WarmStartConfig
 
 __all__ = [
     "CheckpointConfig",
@@ -22,5 +23,6 @@ __all__ = [
     "Section",
     "TrainingConfig",
     "UnknownSettingError",
+    "WarmStartConfig",
     "parse_args",
 ]

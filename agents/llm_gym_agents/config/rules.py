@@ -121,6 +121,15 @@ def _play(config: Settings) -> Iterator[str]:
         )
 
 
+def _warm_start(config: Settings) -> Iterator[str]:
+    settings = config.warm_start
+    if settings.player == "file" and settings.file is None:
+        yield (
+            "warm_start.file must name a file of conversations with warm_start.player 'file', got "
+            "None; llm-gym sft-data writes one"
+        )
+
+
 def _machine(config: Settings) -> Iterator[str]:
     model = config.model
     if model.dtype == "float16":
@@ -146,5 +155,6 @@ _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _losses,
     _kl,
     _play,
+    _warm_start,
     _machine,
 )

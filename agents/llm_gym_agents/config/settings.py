@@ -21,6 +21,7 @@ from llm_gym_agents.config.sections import (
     RayConfig,
 )
 from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.warm_start import WarmStartConfig
 
 
 @dataclass(kw_only=True)
@@ -29,6 +30,7 @@ class Settings:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
+    warm_start: WarmStartConfig = field(default_factory=WarmStartConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)

@@ -90,6 +90,7 @@ def _switches(config: Settings) -> Iterator[_Without]:
         every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in every)
         yield _Without(evaluation, "environment.eval_interval=0")
+    yield from _warm_start(config)
     if not config.ray.use_ray:
         yield _Without(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")
 
@@ -106,3 +107,17 @@ def _training_switches(config: Settings) -> Iterator[_Without]:
         yield _Without(names, "training.adaptive_kl=False")
     if training.ppo_epochs == 1:
         yield _Without(("training.kl_early_stop",), "training.ppo_epochs=1")
+
+
+def _warm_start(config: Settings) -> Iterator[_Without]:
+    player = config.warm_start.player
+    cause = f"warm_start.player={player!r}"
+    if player != "file":
+        yield _Without(("warm_start.file",), cause)
+    if player != "auto":
+        yield _Without(("warm_start.threshold",), cause)
+    if player in ("none", "file"):
+        yield _Without(("warm_start.turns",), cause)
+    if player == "none":
+        names = ("steps", "batch_size", "learning_rate")
+        yield _Without(tuple(f"warm_start.{name}" for name in names), cause)

@@ -7,7 +7,7 @@ becomes plain behaviour cloning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,12 @@ class Example(NamedTuple):
     """One turn to imitate."""
 
     prompt_ids: list[int]
+    """What the model reads before it; in a conversation, what it reads after the last reply."""
     reply_ids: list[int]
+
+
+Dialogue = tuple[Example, ...]
+"""Turns that are read one after another, each after all before it."""
 
 
 def examples(
@@ -59,35 +64,83 @@ def examples(
 
 def imitate(
     model: PolicyValueModel,
-    data: Sequence[Example],
+    data: Sequence[Example | Dialogue],
     *,
     steps: int = 150,
     batch_size: int = 128,
     learning_rate: float = 3e-3,
     ramp: int = 10,
     seed: int = 0,
+    micro_batch_tokens: int | None = None,
+    on_step: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Train ``model`` to write the replies of ``data``; return the loss of each step."""
-    optimizer = torch.optim.AdamW(model.lm.parameters(), lr=learning_rate)
+    """Train ``model`` to write the replies of ``data``; return the loss of each step.
+
+    Args:
+        model: Trained in place, where it is and in its own precision.
+        data: Turns, or conversations whose replies are all learned.
+        steps: Optimizer steps.
+        batch_size: Turns of a step.
+        learning_rate: Reached after ``ramp`` steps.
+        ramp: Steps over which the rate rises.
+        seed: Decides which examples come when.
+        micro_batch_tokens: Most ids read at once; None reads a batch at once. Bounds memory and
+            changes no gradient.
+        on_step: Called with the number of steps done and the loss.
+    """
+    talks = [(each,) if isinstance(each, Example) else each for each in data]
+    mean_turns = sum(map(len, talks)) / len(talks)
+    drawn = max(1, round(batch_size / mean_turns))
+    weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=learning_rate)
     order = np.random.default_rng(seed)
     losses = []
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / ramp)
-        batch = [data[at] for at in order.integers(len(data), size=batch_size)]
-        scores = model(*_inputs(batch))
-        loss = -scores.log_prob_T.mean()
+        batch = [talks[at] for at in order.integers(len(talks), size=drawn)]
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.lm.parameters(), 1.0)
+        loss = _backward(model, batch, micro_batch_tokens)
+        nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        losses.append(float(loss.detach()))
+        losses.append(loss)
+        if on_step is not None:
+            on_step(step + 1, loss)
     return losses
 
 
-def _inputs(batch: Sequence[Example]) -> Inputs:
+def _backward(
+    model: PolicyValueModel, batch: Sequence[Dialogue], micro_batch_tokens: int | None
+) -> float:
+    """Add up the gradient of the mean log-prob of ``batch``; return the loss."""
+    learned = sum(len(turn.reply_ids) for talk in batch for turn in talk)
+    total = 0.0
+    for part in _parts(batch, micro_batch_tokens):
+        inputs = (each.to(model.device) for each in _inputs(part))
+        loss = -model(*inputs).log_prob_T.sum() / learned
+        loss.backward()
+        total += float(loss.detach())
+    return total
+
+
+def _parts(batch: Sequence[Dialogue], most: int | None) -> Iterator[list[Dialogue]]:
+    """Cut ``batch`` into parts of at most ``most`` ids, or of one conversation."""
+    part: list[Dialogue] = []
+    size = 0
+    for talk in batch:
+        length = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in talk)
+        if part and most is not None and size + length > most:
+            yield part
+            part, size = [], 0
+        part.append(talk)
+        size += length
+    yield part
+
+
+def _inputs(batch: Sequence[Dialogue]) -> Inputs:
     packed = Sequences()
-    for prompt_ids, reply_ids in batch:
-        packed.read(prompt_ids, new_sequence=True)
-        packed.learn(reply_ids)
+    for talk in batch:
+        for at, (prompt_ids, reply_ids) in enumerate(talk):
+            packed.read(prompt_ids, new_sequence=at == 0)
+            packed.learn(reply_ids)
     return packed.inputs()

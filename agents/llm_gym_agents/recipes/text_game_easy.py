@@ -8,20 +8,14 @@ nothing is downloaded.
 
 from __future__ import annotations
 
-import gymnasium as gym
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from llm_gym.core.text_env import TextEnv
 from llm_gym_agents.build import tiny_llama
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.warm_start import examples, imitate
 from llm_gym_agents.recipes.recipe import Recipe
-from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
 ENV_ID = "llm_gym/TextGameEasy-v0"
-WARM_TURNS, WARM_STEPS, WARM_BATCH = 20_000, 250, 96
 
 
 def text_game_easy() -> Recipe:
@@ -44,6 +38,14 @@ def text_game_easy() -> Recipe:
                 "context": "observation",
                 # A model that knows this game only has no use for its rules.
                 "system_prompt": "",
+            },
+            # It then speaks the game's language and plays at chance.
+            "warm_start": {
+                "player": "random",
+                "turns": 20_000,
+                "steps": 250,
+                "batch_size": 96,
+                "learning_rate": 3e-3,
             },
             "training": {
                 "num_epochs": 12,
@@ -72,17 +74,10 @@ def text_game_easy() -> Recipe:
 def prepare(
     config: ConfigStore, hurry: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return a small model that writes random legal moves, and its tokenizer of words.
+    """Return a small model of random weights, and its tokenizer of words.
 
-    In a hurry the model is hardly taught, to try out everything that comes after.
+    In a hurry its tokenizer has read little, to try out everything that comes after.
     """
-    games, count, steps = (20, 500, 2) if hurry else (200, WARM_TURNS, WARM_STEPS)
-    env = gym.make(ENV_ID, rules="system").unwrapped
-    assert isinstance(env, TextEnv)
-    tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=games))
+    tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=20 if hurry else 200))
     lm = tiny_llama(tokenizer, seed=config.training.seed, context_length=256)
-    seed = config.training.seed * WARM_TURNS
-    turns = examples(env, ChatFormat.from_tokenizer(tokenizer), count, seed=seed, system_prompt="")
-    model = PolicyValueModel(lm.train(), critic="none")
-    imitate(model, turns, steps=steps, batch_size=WARM_BATCH, seed=config.training.seed)
     return lm, tokenizer

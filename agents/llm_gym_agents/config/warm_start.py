@@ -1,0 +1,30 @@
+"""What a model learns by imitation before the first iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llm_gym_agents.config.fields import Count, Fraction, Positive, Text
+from llm_gym_agents.config.section import Section
+
+
+@dataclass(kw_only=True)
+class WarmStartConfig(Section, section="warm_start"):
+    """What a model imitates before the first iteration, so that there is something to choose."""
+
+    player: Literal["auto", "random", "solver", "file", "none"] = "none"
+    """Whose moves: random legal ones, a solver's, those of a file; auto takes random ones for the
+    embedded model, and for a given one that writes too few moves that can be used."""
+    turns: Count = 4000
+    """Moves to collect."""
+    steps: Count = 200
+    """Optimizer steps."""
+    batch_size: Count = 96
+    """Moves of an optimizer step."""
+    learning_rate: Positive = 3e-3
+    """Step size of AdamW."""
+    file: Text | None = None
+    """Conversations to imitate, as llm-gym sft-data writes them."""
+    threshold: Fraction = 0.5
+    """Share of replies that can be used below which auto teaches a given model."""

@@ -1,0 +1,192 @@
+"""A warm start as a setting: decide whether, collect, imitate, and say what it brought.
+
+Called once, before the first iteration. What it decides and measures is plain data, so that a
+checkpoint can keep it and a resumed run does not do it again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import gymnasium as gym
+from torch import nn
+
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.result import Evaluation
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.warm_start import Dialogue, imitate
+from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
+
+PROBE_IDS = 2**42
+"""Where the ids of probed episodes begin: ids decide what is sampled."""
+PROBED = 16
+"""Episodes that a probe plays."""
+PROBED_TURNS = 4
+"""Turns of each that are looked at: a model that cannot write moves shows it at once."""
+MEASURED = 64
+"""Most episodes that success before and after is measured on."""
+LENT_RATE = 5e-5
+"""Step size for a model that knows something already and must not forget it."""
+
+
+class Decision(NamedTuple):
+    """Who is imitated, and why."""
+
+    player: str
+    why: str
+
+    def __str__(self) -> str:
+        what = "none" if self.player == "none" else f"imitating {self.player} moves"
+        return f"warm start: {what}, because {self.why}"
+
+
+@dataclass(kw_only=True)
+class WarmUp:
+    """Teaches a model the language of an environment.
+
+    Args:
+        config: Every setting of the run.
+        sampler: Plays, for the probe.
+        learner: Whose model is taught.
+        make_env: Makes an environment as the run plays it.
+        evaluate: Plays so many held-out episodes with the present weights.
+        publish: Hands new weights to the engine.
+        embedded: Whether the model is the built-in one, of random weights.
+        say: Told, in a sentence, what is decided and done.
+    """
+
+    config: ConfigStore
+    sampler: Sampler
+    learner: Learner
+    make_env: Callable[[], gym.Env[str, str]]
+    evaluate: Callable[[int], Evaluation]
+    publish: Callable[[], object]
+    embedded: bool
+    say: Callable[[str], None]
+    losses: list[float] = field(default_factory=list)
+
+    def run(self) -> dict[str, float]:
+        """Do what the config asks for; return what is to be known about it, empty for nothing."""
+        decision = self.decide()
+        self.say(str(decision))
+        if decision.player == "none":
+            return {}
+        settings, training = self.config.warm_start, self.config.training
+        start = time.perf_counter()
+        episodes = min(MEASURED, self.config.environment.eval_episodes)
+        before = self.evaluate(episodes)
+        data = self.collect(decision.player)
+        self.losses = imitate(
+            self.learner.model,
+            data,
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            seed=training.seed,
+            micro_batch_tokens=training.micro_batch_tokens,
+        )
+        self._copies_follow()
+        self.publish()
+        after = self.evaluate(episodes)
+        turns = sum(map(len, data))
+        self.say(
+            f"warm start: {turns:,} moves, {settings.steps} steps, loss {self.losses[0]:.2f} to "
+            f"{self.losses[-1]:.2f}; unusable replies {before.invalid:.0%} to {after.invalid:.0%}, "
+            f"success {before.success:.1%} to {after.success:.1%} "
+            f"({time.perf_counter() - start:.0f} s)"
+        )
+        return {
+            "warm_start/turns": turns,
+            "warm_start/steps": settings.steps,
+            "warm_start/loss_first": self.losses[0],
+            "warm_start/loss": self.losses[-1],
+            "warm_start/success_before": before.success,
+            "warm_start/success": after.success,
+            "warm_start/return_before": before.mean_return,
+            "warm_start/return": after.mean_return,
+            "warm_start/invalid_before": before.invalid,
+            "warm_start/invalid": after.invalid,
+        }
+
+    # --- whether -------------------------------------------------------------------------
+
+    def decide(self) -> Decision:
+        """Return who is imitated; ``auto`` looks at the model, and where it must, probes it."""
+        player = self.config.warm_start.player
+        if player != "auto":
+            return Decision(player, f"warm_start.player is {player!r}")
+        found = self._auto()
+        if found.player != "none":
+            env = self.make_env()
+            try:
+                find_player(env, found.player)
+            except ConfigError as error:
+                return Decision("none", f"{found.why}, but {error}")
+            finally:
+                env.close()
+        return found
+
+    def _auto(self) -> Decision:
+        if self.embedded:
+            return Decision("random", "the embedded model has random weights and writes no moves")
+        usable, replies = self.probe()
+        limit = self.config.warm_start.threshold
+        if not replies:
+            return Decision("none", "the environment does not say which replies it can use")
+        share = f"{usable / replies:.0%} of {replies} probed replies can be used"
+        if usable / replies < limit:
+            return Decision("random", f"only {share}, fewer than {limit:.0%}")
+        return Decision("none", f"{share}, at least {limit:.0%}")
+
+    def probe(self) -> tuple[int, int]:
+        """Play a few episodes; return how many of how many replies could be used."""
+        split = self.config.environment.train_split
+        options = {"split": split} if split and self.sampler.has_splits else None
+        todo = [
+            EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(PROBED)
+        ]
+        infos = [
+            info
+            for episode in self.sampler.play(todo).all_episodes
+            for info in episode.infos[: PROBED_TURNS + 1]
+        ]
+        told = [info["valid_action"] for info in infos if "valid_action" in info]
+        return sum(map(bool, told)), len(told)
+
+    # --- what ----------------------------------------------------------------------------
+
+    def collect(self, player: str) -> list[Dialogue]:
+        """Return what is imitated."""
+        policy, settings = self.sampler.policy, self.config.warm_start
+        scene = Scene(
+            policy.chat, policy.context, policy.system_prompt, self.sampler.engine.context_length
+        )
+        if player == "file":
+            return from_file(settings.file or "", scene)
+        env = self.make_env()
+        try:
+            return played(
+                env,
+                player,
+                scene,
+                settings.turns,
+                seed=self.config.training.seed * settings.turns,
+                split=self.config.environment.train_split,
+            )
+        finally:
+            env.close()
+
+    def _copies_follow(self) -> None:
+        """Bring copies of the policy up to date: it began to train only now."""
+        learner = self.learner
+        for copied in (learner.ppo.reference, getattr(learner, "reference", None)):
+            if isinstance(copied, nn.Module):
+                copied.get_submodule("lm").load_state_dict(learner.lm.state_dict())
+        if learner.model.critic_lm is not None:
+            learner.model.critic_lm.load_state_dict(learner.lm.base_model.state_dict())

@@ -1,0 +1,193 @@
+"""A warm start as a setting: decided, done once, measured, kept and resumed."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.checkpoint import load_checkpoint
+from llm_gym_agents.learn import warm_up
+from llm_gym_agents.run.metrics import read_metrics
+from tests.agents.small_run import small
+from tests.agents.tiny import save_tiny
+
+ECHO = "llm_gym/Echo-v0"
+WARM = {"player": "random", "turns": 60, "steps": 12, "batch_size": 16, "learning_rate": 1e-2}
+
+
+def echo(folder, **sections):
+    config = small(folder, environment={"env_id": ECHO, "env_kwargs": {"rules": "system"}})
+    config.update({"inference": {"context": "observation", "system_prompt": ""}})
+    config.update({"warm_start": WARM})
+    config.update(sections)
+    return config
+
+
+def run(config, **kwargs):
+    trainer = PPOTrainer(config, **kwargs)
+    try:
+        trainer.fit()
+    finally:
+        trainer.cleanup()
+    return trainer
+
+
+def weights(folder):
+    return (folder / "model/model.safetensors").read_bytes()
+
+
+def untimed(folder):
+    rows = read_metrics(folder)
+    return [{name: row[name] for name in row if not name.startswith("time/")} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of two epochs with a warm start."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(echo(folder, training={"num_epochs": 2}))
+    return folder
+
+
+def test_it_is_in_the_row_of_the_first_iteration_and_only_there(whole):
+    first, second = read_metrics(whole)
+    assert first["warm_start/turns"] == 60
+    assert first["warm_start/steps"] == 12
+    assert first["warm_start/loss"] < first["warm_start/loss_first"] / 1.5
+    assert first["warm_start/invalid"] < first["warm_start/invalid_before"]
+    assert {"warm_start/success_before", "warm_start/success"} <= first.keys()
+    assert not any(name.startswith("warm_start/") for name in second)
+
+
+def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole / "warm-start", tmp_path / "warm-start")
+    monkeypatch.setattr(warm_up, "imitate", None)
+    run(echo(tmp_path, training={"num_epochs": 2}, checkpoint={"resume": True}))
+    name = "checkpoints/iteration-000002"
+    assert weights(tmp_path / name) == weights(whole / name)
+    untimed = [
+        [
+            {key: row[key] for key in row if not key.startswith("time/")}
+            for row in read_metrics(each)
+        ]
+        for each in (whole, tmp_path)
+    ]
+    assert untimed[0] == untimed[1]
+
+
+def test_a_run_killed_later_does_not_do_it_again_either(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints/iteration-000002")
+    monkeypatch.setattr(warm_up, "imitate", None)
+    run(echo(tmp_path / "run", training={"num_epochs": 2}, checkpoint={"resume": True}))
+    name = "checkpoints/iteration-000002"
+    assert weights(tmp_path / "run" / name) == weights(whole / name)
+
+
+def test_the_checkpoint_knows_what_it_brought(whole):
+    kept = load_checkpoint(whole / "warm-start").parts["run"].values["warm_start"]
+    assert kept["warm_start/loss"] == read_metrics(whole)[0]["warm_start/loss"]
+
+
+def test_copies_of_the_policy_begin_where_it_begins(tmp_path):
+    kl = {"use_kl_in_loss": True, "kl_coef": 0.1}
+    trainer = PPOTrainer(echo(tmp_path, training=kl, model={"critic": "separate"}))
+    trainer.warm_up()
+    parts = trainer.learner.state()
+    taught = trainer.learner.lm.state_dict()
+    for name, kept in parts["reference"].tensors.items():
+        assert torch.equal(kept, taught[name.removeprefix("lm.")]), name
+    copied = trainer.learner.model.critic_lm.state_dict()
+    for name, kept in trainer.learner.lm.base_model.state_dict().items():
+        assert torch.equal(kept, copied[name]), name
+    trainer.cleanup()
+
+
+def test_the_engine_plays_with_what_was_taught(tmp_path):
+    trainer = PPOTrainer(echo(tmp_path))
+    before = trainer.evaluate(4).invalid
+    trainer.warm_up()
+    assert trainer.evaluate(4).invalid < before
+    assert trainer.publisher.version == trainer.sampler.engine.version == 0
+    trainer.cleanup()
+
+
+def told(config, **kwargs):
+    said = []
+    trainer = PPOTrainer(config, **kwargs)
+    trainer.warm_up(said.append)
+    trainer.cleanup()
+    return trainer, said
+
+
+def test_auto_teaches_the_embedded_model_and_says_why(tmp_path):
+    trainer, said = told(echo(tmp_path, warm_start={"player": "auto"}))
+    assert said[0] == (
+        "warm start: imitating random moves, because the embedded model has random weights and "
+        "writes no moves"
+    )
+    assert "60 moves, 12 steps, loss" in said[1]
+    assert trainer.warm_start["warm_start/steps"] == 12
+
+
+def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path):
+    model = {"local_path": save_tiny(tmp_path / "model")}
+    auto = {"player": "auto", "turns": 8, "steps": 1, "batch_size": 4}
+    trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
+    assert "only 0% of" in said[0]
+    assert "fewer than 50%" in said[0]
+    assert trainer.warm_start
+
+
+def test_auto_leaves_a_given_model_alone_that_writes_enough(tmp_path):
+    model = {"local_path": save_tiny(tmp_path / "model")}
+    auto = {"player": "auto", "threshold": 0.0}
+    trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
+    assert said[0].startswith("warm start: none, because 0% of ")
+    assert said[0].endswith("at least 0%")
+    assert trainer.warm_start == {}
+    assert not (tmp_path / "run/warm-start").exists()
+
+
+def test_a_file_can_be_its_source_in_the_history_of_a_chat_model(tmp_path):
+    talk = [
+        {"role": "user", "content": "Say red."},
+        {"role": "assistant", "content": "red"},
+        {"role": "user", "content": "Say blue."},
+        {"role": "assistant", "content": "blue"},
+    ]
+    (tmp_path / "talks.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
+    source = {"player": "file", "file": str(tmp_path / "talks.jsonl")}
+    config = echo(tmp_path / "run", model={"local_path": save_tiny(tmp_path / "model")})
+    config.update({"warm_start": source, "inference": {"context": "history"}})
+    trainer, said = told(config)
+    assert said[0] == "warm start: imitating file moves, because warm_start.player is 'file'"
+    assert trainer.warm_start["warm_start/turns"] == 2
+    assert trainer.warm_start["warm_start/loss"] < trainer.warm_start["warm_start/loss_first"]
+
+
+def test_adapters_are_taught_and_their_base_is_not(tmp_path):
+    config = echo(tmp_path, model={"lora_rank": 2})
+    trainer = PPOTrainer(config)
+    before = {name: each.clone() for name, each in trainer.learner.lm.named_parameters()}
+    trainer.warm_up()
+    changed = {
+        name
+        for name, each in trainer.learner.lm.named_parameters()
+        if not torch.equal(each, before[name])
+    }
+    assert changed
+    assert all("lora_" in name for name in changed)
+    trainer.cleanup()
+
+
+def test_an_environment_of_others_is_taught_in_its_own_words(tmp_path):
+    config = echo(tmp_path)
+    config.environment.env_id = "FrozenLake-v1"
+    config.environment.env_kwargs = {"rules": "system", "is_slippery": False}
+    config.inference.max_tokens = 8
+    config.warm_start.steps = 30
+    trainer, _ = told(config)
+    assert trainer.warm_start["warm_start/loss"] < trainer.warm_start["warm_start/loss_first"] / 2
