@@ -22,6 +22,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser
 from llm_gym.parsing.base import ToolCall
 from llm_gym.tools.registry import ToolRegistry
+from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.learn.warm_start import Dialogue, Example
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -83,6 +84,7 @@ def played(
 ) -> list[Dialogue]:
     """Return ``turns`` turns of ``player``, from episodes of the seeds from ``seed`` on."""
     options = {"split": split} if split and _has_splits(env) else None
+    env = EpisodeLimits(env, max_turns=turns)  # not every environment knows an end
     found: list[Dialogue] = []
     count = 0
     while count < turns:
@@ -119,8 +121,11 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
                 return reply
         raise ConfigError(f"{env} has no {player} player to imitate; try warm_start.player random")
 
-    tools = _tools(env) if player == "random" else None
-    return act if tools is None else _calling(act, *tools, np.random.default_rng((seed, 2)))
+    tools = _tools(env)
+    if tools is None:
+        return act
+    share = CALLS if player == "random" else 0.0
+    return _calling(act, *tools, share, np.random.default_rng((seed, 2)))
 
 
 def from_file(path: str | Path, scene: Scene) -> list[Dialogue]:
@@ -180,13 +185,21 @@ def _calling(
     act: Callable[[str], str],
     registry: ToolRegistry,
     parser: ActionParser,
+    share: float,
     rng: np.random.Generator,
 ) -> Callable[[str], str]:
-    """Return a player that calls a random tool now and then, with arguments that it takes."""
+    """Return a player that writes as ``parser`` reads, and calls a random tool now and then."""
+
+    def answer(observation: str) -> str:
+        move = act(observation)
+        try:
+            return parser.render_answer(move)
+        except ConfigError:  # this format has no form for it; as it is, it is still a move
+            return move
 
     def reply(observation: str) -> str:
-        if rng.random() >= CALLS:
-            return act(observation)
+        if rng.random() >= share:
+            return answer(observation)
         definitions = registry.definitions
         chosen = definitions[int(rng.integers(len(definitions)))]
         words = observation.split() or list(_WORDS)
@@ -198,7 +211,7 @@ def _calling(
         try:
             return parser.render([ToolCall(chosen.name, arguments)])
         except ConfigError:  # a word that this format cannot say
-            return act(observation)
+            return answer(observation)
 
     return reply
 
