@@ -10,6 +10,7 @@ was killed goes on to the same numbers.
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -172,7 +173,8 @@ class PPOTrainer:
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
-            self.metrics_history = [self._named(row) for row in log.rows]
+            named = functools.partial(metrics.named, per_epoch=settings.num_iters_per_epoch)
+            self.metrics_history = [named(row) for row in log.rows]
             while self.iteration < self.schedule.iterations and not self._is_enough():
                 before = rng_state()
                 try:
@@ -188,7 +190,7 @@ class PPOTrainer:
                 # Logged before it is saved: a run that is killed in between does the iteration
                 # again, and the row of the same numbers takes the place of this one.
                 log.log(self.iteration, row)
-                self.metrics_history.append(self._named(log.rows[-1]))
+                self.metrics_history.append(named(log.rows[-1]))
                 for callback in self.callbacks:
                     callback(self, row)
                 if self._stop.asked or self._is_enough() or self._is_due():
@@ -210,17 +212,13 @@ class PPOTrainer:
         ``fit`` calls it. The weights it leaves are in ``warm-start``, a checkpoint of its own.
         """
         place = self.folder / WARM_START
-        if self.warm_start is not None or self.iteration:
+        resumes = self.config.checkpoint.resume
+        done = self.warm_start is not None or self.iteration > 0
+        if done or (resumes and self.checkpoints.latest() is not None):
+            return  # ``fit`` goes on from what came after it
+        if resumes and place.exists():
+            self.load_checkpoint(place)
             return
-        if self.config.warm_start.player == "none":
-            self.warm_start = {}
-            return
-        if self.config.checkpoint.resume:
-            if self.checkpoints.latest() is not None:
-                return  # what came after it is what ``fit`` goes on from
-            if place.exists():
-                self.load_checkpoint(place)
-                return
         start = time.perf_counter()
         self.warm_start = WarmUp(
             config=self.config,
@@ -389,13 +387,6 @@ class PPOTrainer:
         )
         self._owns_folder = True
         return log
-
-    def _named(self, row: dict[str, float]) -> dict[str, float]:
-        """Return a row of metrics with its epoch and the short names of the losses."""
-        short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
-        named = {ours: row[name] for ours, name in short.items() if name in row}
-        epoch = (int(row[metrics.ITERATION]) - 1) // self.config.training.num_iters_per_epoch
-        return {"epoch": epoch, **named, **row}
 
     def lock_folder(self) -> None:
         """Keep other processes out of the run's folder until ``cleanup``. ``fit`` does it too."""

@@ -33,6 +33,7 @@ _TRAINERS = {
     "eval": "let a model play, here or served elsewhere, and report its success",
     "train": "train a model to play",
     "resume": "go on with a run of train",
+    "warm-start": "teach a model to write moves, by imitation",
     "sft-data": "write episodes of a built-in player as chat messages",
 }
 

@@ -117,7 +117,7 @@ def _backward(
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
         inputs = (each.to(model.device) for each in _inputs(part))
-        loss = -model(*inputs).log_prob_T.sum() / learned
+        loss = -model(*inputs, entropy="none").log_prob_T.sum() / learned
         loss.backward()
         total += float(loss.detach())
     return total

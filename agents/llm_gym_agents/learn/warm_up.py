@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import gymnasium as gym
-from torch import nn
 
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
@@ -31,8 +30,6 @@ PROBED_TURNS = 4
 """Turns of each that are looked at: a model that cannot write moves shows it at once."""
 MEASURED = 64
 """Most episodes that success before and after is measured on."""
-LENT_RATE = 5e-5
-"""Step size for a model that knows something already and must not forget it."""
 
 
 class Decision(NamedTuple):
@@ -73,6 +70,8 @@ class WarmUp:
 
     def run(self) -> dict[str, float]:
         """Do what the config asks for; return what is to be known about it, empty for nothing."""
+        if self.config.warm_start.player == "none":
+            return {}
         decision = self.decide()
         self.say(str(decision))
         if decision.player == "none":
@@ -185,8 +184,7 @@ class WarmUp:
     def _copies_follow(self) -> None:
         """Bring copies of the policy up to date: it began to train only now."""
         learner = self.learner
-        for copied in (learner.ppo.reference, getattr(learner, "reference", None)):
-            if isinstance(copied, nn.Module):
-                copied.get_submodule("lm").load_state_dict(learner.lm.state_dict())
+        if learner.reference is not None:
+            learner.reference.lm.load_state_dict(learner.lm.state_dict())
         if learner.model.critic_lm is not None:
             learner.model.critic_lm.load_state_dict(learner.lm.base_model.state_dict())

@@ -162,6 +162,17 @@ def read_metrics(folder: str | Path) -> list[Row]:
     return rows
 
 
+def named(row: Row, per_epoch: int) -> Row:
+    """Return a row with its epoch, of ``per_epoch`` iterations, and short names of the losses.
+
+    >>> named({"iteration": 3, "loss/policy": 0.5}, per_epoch=2)
+    {'epoch': 1, 'policy_loss': 0.5, 'iteration': 3, 'loss/policy': 0.5}
+    """
+    short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
+    own = {ours: row[name] for ours, name in short.items() if name in row}
+    return {"epoch": (int(row[ITERATION]) - 1) // per_epoch, **own, **row}
+
+
 def _number(name: str, value: Any) -> float:
     if not re.fullmatch(r"[a-z0-9_]+/\S+", name) or "," in name or '"' in name:
         raise ConfigError(f"the name of a metric must look like loss/policy, got {name!r}")

@@ -6,6 +6,7 @@ two runs of two iterations on ``Echo``; the rest are explained by a test of thei
 """
 
 import importlib.util
+import json
 import sys
 from typing import Any, NamedTuple
 
@@ -52,8 +53,14 @@ CURRICULUM = settings(
 )
 EPOCHS = settings(training__num_epochs=3, training__num_iters_per_epoch=1)
 SPLITS = settings(environment__env_id=GAME, environment__env_kwargs={"rules": "system"})
+WARM = settings(warm_start__player="random", warm_start__turns=16, warm_start__steps=2)
 
 EFFECTS = {
+    "warm_start.player": Effect("random", given=WARM | settings(warm_start__player="none")),
+    "warm_start.turns": Effect(8, "metrics", WARM),
+    "warm_start.steps": Effect(3, given=WARM),
+    "warm_start.batch_size": Effect(4, given=WARM),
+    "warm_start.learning_rate": Effect(1e-2, given=WARM),
     "model.critic": Effect("separate"),
     "model.compute_dtype": Effect("bfloat16"),
     "inference.num_envs": Effect(4, "rows"),
@@ -166,6 +173,8 @@ def test_the_same_settings_give_the_same_run(baseline, tmp_path):
 # --- settings that show elsewhere --------------------------------------------------------------
 
 ELSEWHERE = {
+    "warm_start.file": "test_a_file_of_conversations_is_imitated",
+    "warm_start.threshold": "test_a_threshold_decides_whether_a_given_model_is_taught",
     "model.model_name": "test_a_model_is_loaded_from_where_the_config_says",
     "model.local_path": "test_a_model_is_loaded_from_where_the_config_says",
     "model.dtype": "test_weights_have_the_precision_that_was_asked_for",
@@ -430,3 +439,24 @@ def test_workers_play_in_processes_that_may_be_given_up(tmp_path):
     assert [episode.stop_reason for episode in episodes] == [StopReason.ERROR]
     with pytest.raises(ConfigError, match="timeout needs"):
         configured(settings(environment__timeout=0.5), tmp_path).check()
+
+
+def test_a_file_of_conversations_is_imitated(tmp_path):
+    losses = []
+    for word in ("red", "blue"):
+        talk = [{"role": "user", "content": "Say red."}, {"role": "assistant", "content": word}]
+        (tmp_path / f"{word}.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
+        given = WARM | settings(
+            warm_start__player="file", warm_start__file=str(tmp_path / f"{word}.jsonl")
+        )
+        losses.append(play(given, tmp_path / word).metrics[0]["warm_start/loss"])
+    assert losses[0] != losses[1]
+    with pytest.raises(ConfigError, match=r"warm_start\.file must name a file"):
+        play({"warm_start.player": "file"}, tmp_path / "none")
+
+
+@pytest.mark.parametrize(("threshold", "taught"), [(0.001, False), (1.0, True)])
+def test_a_threshold_decides_whether_a_given_model_is_taught(threshold, taught, tmp_path):
+    given = WARM | settings(warm_start__player="auto", warm_start__threshold=threshold)
+    given["inference.temperature"] = 20.0  # hot enough for many a word salad
+    assert ("warm_start/loss" in play(given, tmp_path).metrics[0]) == taught
