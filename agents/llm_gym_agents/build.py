@@ -40,7 +40,13 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.text.chat import ChatFormat
-from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
+from llm_gym_agents.text.tokenizers import (
+    byte_tokenizer,
+    collect_vocabulary,
+    piece_tokenizer,
+    texts_of,
+    word_tokenizer,
+)
 
 TINY = "tiny"
 MOST_CACHED = 1 << 19
@@ -193,14 +199,19 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
 
 
 def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the words that an environment uses, or of bytes for a foreign one."""
+    """Return a tokenizer of the words that an environment uses, or of bytes where nobody plays."""
     if not isinstance(env, str):
         return byte_tokenizer()
     made = make_text(env, **env_kwargs)
-    made.close()
-    if made.spec is None or not isinstance(made.unwrapped, TextEnv):
-        return byte_tokenizer()
-    return word_tokenizer(collect_vocabulary([made.spec], rules=True))
+    try:
+        if isinstance(made.unwrapped, TextEnv):
+            if made.spec is not None:
+                return word_tokenizer(collect_vocabulary([made.spec], rules=True))
+        elif made.has_wrapper_attr("random_action"):
+            return piece_tokenizer(texts_of(made))
+    finally:
+        made.close()
+    return byte_tokenizer()
 
 
 def tiny_llama(

@@ -73,6 +73,15 @@ class Game(ABC):
         """Return the settings that ``difficulty`` in [0, 1] stands for; empty if it has none."""
         return {}
 
+    @property
+    def observation_says_all(self) -> bool:
+        """Whether a good move can be found from the current observation alone.
+
+        Set it to True in the class of a game where that is so: a trainer then leaves out the rest
+        of the episode, which is cheaper.
+        """
+        return False
+
     # --- optional: identity --------------------------------------------------------------
 
     def instance(self) -> object:

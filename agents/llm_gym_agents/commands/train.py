@@ -6,6 +6,7 @@ import argparse
 import itertools
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,18 @@ from llm_gym.evaluate.scores import published
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
+from llm_gym_agents.commands.plan import (
+    choice_lines,
+    choose,
+    flags,
+    keep_choices,
+    list_recipes,
+    next_commands,
+    show_plan,
+)
 from llm_gym_agents.config import ConfigStore, parse_args
+from llm_gym_agents.config.defaults import DEFAULT, Choice, named
+from llm_gym_agents.config.files import read_config
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
@@ -37,18 +49,27 @@ def main(argv: list[str]) -> int:
     """Train by recipe, by environment or by config file."""
     options, rest = _parser().parse_known_args(argv)
     import_modules(options)
-    recipe = _recipe(options.target, options.modules)
+    if options.target is None:
+        list_recipes(sys.stdout)
+        return 0
+    recipe, chosen = _recipe(options.target, options.modules)
     config = recipe.config
     if options.config:
         config.update(ConfigStore.load(options.config).diff())
+        chosen = None if chosen is None else chosen | named(read_config(Path(options.config)))
     unnamed = config.checkpoint.output_dir == ConfigStore().checkpoint.output_dir
     if unnamed:
         name = f"{recipe.name}-smoke" if options.smoke else recipe.name
         config.checkpoint.output_dir = str(_unused(Path("runs") / name))
     config = parse_args(["--help"] if options.help_settings else rest, config)
+    choices = [] if chosen is None else choose(config, chosen | flags(rest))
     if options.smoke:
         _shrink(config)
-    return run(recipe, config, hurry=options.smoke)
+    if options.dry_run:
+        config.check()
+        show_plan(config, choices, sys.stdout)
+        return 0
+    return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
 
 
 def resume(argv: list[str]) -> int:
@@ -91,7 +112,14 @@ def resume(argv: list[str]) -> int:
     return _train(trainer, Console(), folder.name)
 
 
-def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
+def run(
+    recipe: Recipe,
+    config: ConfigStore,
+    choices: Sequence[Choice] = (),
+    *,
+    hurry: bool = False,
+    strict: bool = False,
+) -> int:
     """Train, and show what changed. In a hurry the model to begin with is a poor one."""
     console, folder = Console(), config.checkpoint.output_dir
     config.check()
@@ -103,8 +131,12 @@ def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
             )
         console.print(f"note: the run in {folder} ended before its first checkpoint; once more")
         config.checkpoint.resume = True  # from nothing: its rows are let go of
+    by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
     for sentence in config.without_effect():
-        console.print(f"note: {sentence}", style="yellow")
+        if not sentence.startswith(by_default):
+            console.print(f"note: {sentence}", style="yellow")
+    for line in choice_lines(choices):
+        _say(console, line)
     console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
     if recipe.expected:
         console.print(f"expected: {recipe.expected}")
@@ -112,10 +144,12 @@ def run(recipe: Recipe, config: ConfigStore, *, hurry: bool = False) -> int:
     if recipe.prepare is not None:
         with console.status("making a model"):
             made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
-    return _train(PPOTrainer(config, **made), console, recipe.name)
+    trainer = PPOTrainer(config, **made)
+    keep_choices(choices, trainer.folder)
+    return _train(trainer, console, recipe.name, strict=strict)
 
 
-def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
+def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = False) -> int:
     settings, progress = trainer.config.training, TrainingProgress(console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     try:
@@ -143,6 +177,7 @@ def _train(trainer: PPOTrainer, console: Console, title: str) -> int:
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+    _say(console, next_commands(trainer.config, trainer.checkpoints))
     return 0
 
 
@@ -198,13 +233,15 @@ def _references(result: Evaluation) -> dict[str, float]:
     return {player: row[player].success for player in ("random", "solver") if player in row}
 
 
-def _recipe(target: str, modules: list[str]) -> Recipe:
+def _recipe(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
+    """Return the recipe, and which settings it chose; None where it is complete as it is."""
     found = find_recipe(target)
     if found is not None:
-        return found
+        return found, None
+    chosen: set[str] = set()
     if target.endswith((".yaml", ".yml", ".json")):
         config = ConfigStore.load(target)
-        name = Path(target).stem
+        name, chosen = Path(target).stem, named(read_config(Path(target)))
     else:
         config, name = ConfigStore(), re.split("[/:]", target)[-1]
         try:
@@ -215,7 +252,8 @@ def _recipe(target: str, modules: list[str]) -> Recipe:
                 f"got {target!r}: {error}"
             ) from error
         config.environment.env_id = _with_module(target, modules)
-    return Recipe(name=name, about=f"Training on {target}.", expected="", config=config)
+    about = f"Training on {target}."
+    return Recipe(name=name, about=about, expected="", config=config), chosen
 
 
 def _with_module(env_id: str, modules: list[str]) -> str:
@@ -244,9 +282,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="llm-gym train", description="Train a model to play.", epilog=_EPILOG
     )
-    parser.add_argument("target", help=f"a recipe ({', '.join(NAMES)}), an id or a config file")
+    parser.add_argument(
+        "target", nargs="?", help=f"a recipe ({', '.join(NAMES)}), an id or a config file"
+    )
     add_imports(parser)
     parser.add_argument("--config", help="a YAML or JSON file of settings on top")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and do nothing")
+    parser.add_argument(
+        "--strict", action="store_true", help="end a run that cannot learn instead of advising"
+    )
     parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
     parser.add_argument("--help-settings", action="store_true", help="list every setting")
     return parser

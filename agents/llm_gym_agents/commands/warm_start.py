@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 def _teach(config: ConfigStore, out: Path) -> int:
     trainer = PPOTrainer(config)
     try:
-        trainer.warm_up(lambda sentence: sys.stdout.write(f"{sentence}\n") and None)
+        trainer.warm_up(_say)
         if not trainer.warm_start:
             sys.stdout.write("nothing was taught, so nothing was written\n")
             return 1
@@ -48,6 +48,10 @@ def _teach(config: ConfigStore, out: Path) -> int:
         trainer.cleanup()
     sys.stdout.write(f"{out}  (train it with: llm-gym train ENV --model.local-path {out})\n")
     return 0
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
 
 
 def _parser() -> argparse.ArgumentParser:

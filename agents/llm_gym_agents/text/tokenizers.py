@@ -23,6 +23,7 @@ PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
 PROMPT = ">"
 """What a plain transcript writes in front of a reply; always a word of the vocabulary."""
 _MAX_TURNS = 1_000  # for environments without an end
+_FEW_TURNS = 100  # of an episode whose words are collected
 _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
 
 
@@ -39,12 +40,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     >>> tokenizer.decode(tokenizer("go \n north").input_ids, skip_special_tokens=True)
     'go north'
     """
-    split = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Split(Regex(r"[.,:;!?]+$"), behavior="isolated"),
-        ]
-    )
+    split = _word_split()
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text)}
     special = [PAD, BOS, EOS, UNK]
     vocabulary = [*special, PROMPT, *sorted(words - {*special, PROMPT})]
@@ -53,6 +49,48 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
     tokenizer.pre_tokenizer = split
     return _dress(tokenizer, unk_token=UNK)
+
+
+def piece_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    r"""Return a tokenizer of the words of ``texts`` that spells everything else.
+
+    A word with a digit in it is always spelled: numbers never end, and their digits mean something.
+
+    >>> tokenizer = piece_tokenizer(["push left", "speed -0.3"])
+    >>> tokenizer.tokenize("push speed 0.31")
+    ['push', 'speed', '0', '##.', '##3', '##1']
+    >>> tokenizer.decode(tokenizer("push 0.31").input_ids, skip_special_tokens=True)
+    'push 0.31'
+    """
+    split = _word_split()
+    words = {word for text in texts for word, _ in split.pre_tokenize_str(text)}
+    letters = {chr(code) for code in range(0x21, 0x7F)} | {each for word in words for each in word}
+    whole = {word for word in words if not any(each.isdigit() for each in word)}
+    special = [PAD, BOS, EOS, UNK, PROMPT]
+    known = sorted((whole | letters | {f"##{letter}" for letter in letters}) - {*special})
+    vocabulary = {word: at for at, word in enumerate([*special, *known])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK, max_input_chars_per_word=500))
+    tokenizer.pre_tokenizer = split
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return _dress(tokenizer, unk_token=UNK)
+
+
+def texts_of(env: gym.Env[str, str], episodes: int = 50, seed: int = 0) -> list[str]:
+    """Return what an environment that brings a random player says and takes, each text once."""
+    act = env.get_wrapper_attr("random_action")
+    legal = env.get_wrapper_attr("legal_actions")
+    texts: dict[str, None] = {}
+    for episode in range(seed, seed + episodes):
+        observation, info = env.reset(seed=episode)
+        texts |= {find_system_prompt(env, info): None, observation: None}
+        for _ in range(_FEW_TURNS):
+            move = act()
+            texts |= dict.fromkeys([*(legal() or ()), move])
+            observation, _, terminated, truncated, _ = env.step(move)
+            texts[observation] = None
+            if terminated or truncated:
+                break
+    return list(texts)
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -125,6 +163,12 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
         yield observation
         if terminated or truncated:
             break
+
+
+def _word_split() -> pre_tokenizers.PreTokenizer:
+    """Cut at white space, and marks off the end of a word."""
+    marks = pre_tokenizers.Split(Regex(r"[.,:;!?]+$"), behavior="isolated")
+    return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks])
 
 
 def _dress(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:

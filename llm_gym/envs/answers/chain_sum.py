@@ -65,6 +65,7 @@ class ChainSumEnv(TextEnv):
     """
 
     move_name = "answer"
+    observation_says_all = True
     max_turns = 1
 
     def __init__(

@@ -95,6 +95,7 @@ class DatasetEnv(TextEnv):
         v0: First release.
     """
 
+    observation_says_all = True
     # A snapshot holds an episode, not a data set.
     _base_not_state = TextEnv._base_not_state | {"_table"}
     no_difficulty = "its rows decide how hard it is"

@@ -56,6 +56,7 @@ class LetterCountingEnv(TextEnv):
     """
 
     move_name = "answer"
+    observation_says_all = True
     max_turns = 1
 
     def __init__(

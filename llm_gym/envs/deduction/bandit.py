@@ -86,6 +86,7 @@ class BanditEnv(TextEnv):
         v0: First release.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

@@ -62,6 +62,7 @@ class HangmanEnv(TextEnv):
     """
 
     move_name = "guess"
+    observation_says_all = True
     max_turns: int
 
     def __init__(

@@ -87,6 +87,7 @@ class WordleEnv(TextEnv):
     """
 
     move_name = "guess"
+    observation_says_all = True
     max_turns: int
 
     def __init__(

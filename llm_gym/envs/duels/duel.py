@@ -58,6 +58,7 @@ class Duel(TextEnv):
     Moves are numbers from 0 inside and from 1 in the text.
     """
 
+    observation_says_all = True
     has_splits = False
     max_turns: int
     place: ClassVar[str]

@@ -66,6 +66,7 @@ class EchoEnv(TextEnv):
         v0: First release.
     """
 
+    observation_says_all = True
     has_splits = False
     max_turns: int
 

@@ -169,6 +169,7 @@ class TowerOfHanoiEnv(TextEnv):
         v0: First release, with a start and a goal that are drawn.
     """
 
+    observation_says_all = True
     has_splits = False
     max_turns: int
 

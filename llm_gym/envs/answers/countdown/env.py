@@ -92,6 +92,7 @@ class CountdownEnv(TextEnv):
         v0: First release.
     """
 
+    observation_says_all = True
     max_turns: int
     max_move_chars = 200
 

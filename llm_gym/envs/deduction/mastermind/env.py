@@ -142,6 +142,10 @@ class MastermindEnv(TextEnv):
         self.history, self.max_turns = history, max_turns
         super().__init__(**common)
 
+    @property
+    def observation_says_all(self) -> bool:
+        return self.history
+
     def check_settings(self) -> None:
         if not 2 <= self.code_length <= 8:
             raise ConfigError(f"code_length must be from 2 to 8, got {self.code_length}")

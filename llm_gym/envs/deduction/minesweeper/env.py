@@ -103,6 +103,7 @@ class MinesweeperEnv(TextEnv):
         v0: First release; levels in order.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

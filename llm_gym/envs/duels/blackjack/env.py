@@ -82,6 +82,7 @@ class BlackjackEnv(TextEnv):
         v0: First release.
     """
 
+    observation_says_all = True
     has_splits = False
     no_difficulty = "the rules of blackjack and the cards decide how hard it is"
     max_turns: int

@@ -92,6 +92,7 @@ class FrozenLakeEnv(TextEnv):
         v0: First release; shaping by ``progress``.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

@@ -109,6 +109,10 @@ class MazeEnv(TextEnv):
         self.size, self.loops, self.view, self.max_turns = size, loops, view, max_turns
         super().__init__(**common)
 
+    @property
+    def observation_says_all(self) -> bool:
+        return self.view is None
+
     def check_settings(self) -> None:
         if not 2 <= self.size <= 15:
             raise ConfigError(f"size must be from 2 to 15, got {self.size}")

@@ -38,6 +38,11 @@ class WorldEnv(TextEnv):
     _world: World
     _quest: Goal
 
+    @property
+    def observation_says_all(self) -> bool:
+        """Hints say where to go; without them a player must remember where it was."""
+        return self.hints > 0
+
     def check_style_and_turns(self, least: int) -> None:
         """Raise ``ConfigError`` for a style that is none or fewer turns than ``least``."""
         if self.style not in ("prose", "terse"):

@@ -97,6 +97,7 @@ class FifteenPuzzleEnv(TextEnv):
         v0: First release; shaping by ``progress``.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

@@ -112,6 +112,7 @@ class Game2048Env(TextEnv):
         v0: First release; levels in order.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

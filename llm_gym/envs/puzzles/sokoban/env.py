@@ -130,6 +130,7 @@ class SokobanEnv(TextEnv):
         v0: First release; shaping by ``progress``, 0 in a dead end.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

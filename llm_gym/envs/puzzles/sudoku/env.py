@@ -130,6 +130,7 @@ class SudokuEnv(TextEnv):
         v0: First release; harder at difficulty 0.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

@@ -67,6 +67,7 @@ class WordLadderEnv(TextEnv):
         v0: First release; knows the forms of its words, such as ``moved``.
     """
 
+    observation_says_all = True
     max_turns: int
 
     def __init__(

@@ -1,0 +1,140 @@
+"""What ``llm-gym train`` says around a run: recipes, choices, the plan, and what comes next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from llm_gym_agents.build import tiny_llama, tiny_tokenizer
+from llm_gym_agents.checkpoint import Checkpoints
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
+from llm_gym_agents.config.situation import EMBEDDED, look
+from llm_gym_agents.recipes import NAMES, find_recipe
+from llm_gym_agents.run.atomic import write_atomically
+
+CHOICES = "choices.json"
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def flags(argv: Sequence[str]) -> set[str]:
+    """Return the settings that a command line names, whatever it gives them.
+
+    >>> sorted(flags(["--training.learning-rate", "1", "--training.no-shuffle", "--model.dtype=x"]))
+    ['model.dtype', 'training.learning_rate', 'training.shuffle']
+    """
+    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
+    return {name.replace(".no_", ".") for name in named if "." in name}
+
+
+def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
+    """Fill in what nobody chose, and return what every such setting became."""
+    own = {f"{ENV_KWARGS}.{name}" for name in config.environment.env_kwargs}
+    return apply_defaults(config, look(config), chosen | own)
+
+
+def choice_lines(choices: Sequence[Choice]) -> list[str]:
+    """Return the choices as a table: setting, value, who chose it and why."""
+    if not choices:
+        return []
+    widths = [max(len(str(each[at])) for each in choices) for at in (0, 1)]
+    return [
+        "settings (change any of them with --section.setting VALUE):",
+        *(
+            f"  {each.setting:<{widths[0]}}  {each.value!s:<{widths[1]}}  {each.by}"
+            + ("" if each.by == CHOSEN else f": {each.reason}")
+            for each in choices
+        ),
+    ]
+
+
+def keep_choices(choices: Sequence[Choice], folder: Path) -> None:
+    """Write down who chose what, beside the config of the run."""
+    if choices:
+        rows = {each.setting: [each.value, each.by, each.reason] for each in choices}
+        write_atomically(folder / CHOICES, json.dumps(rows, indent=1) + "\n")
+
+
+def list_recipes(out: TextIO) -> None:
+    """Write which recipes there are, and what else can be trained."""
+    out.write("llm-gym train WHAT, where WHAT is\n\na recipe:\n")
+    for name in NAMES:
+        recipe = find_recipe(name)
+        assert recipe is not None
+        takes = ", ".join(sorted(recipe.config.diff()))
+        out.write(f"  {name}\n    {recipe.about}\n    expected: {recipe.expected}\n")
+        out.write(f"    sets {takes}; change any setting with --section.setting VALUE\n")
+    out.write(
+        "an environment, with defaults that suit it:\n"
+        "  llm_gym/Echo-v0, FrozenLake-v1, ...    (llm-gym list; any Gymnasium id)\n"
+        "a config file:\n"
+        "  mine.yaml, runs/NAME/config.json\n\n"
+        "--dry-run prints the plan, --smoke tries everything once, --help-settings lists settings\n"
+    )
+
+
+def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> None:
+    """Write what a run would be, without beginning it."""
+    training, inference = config.training, config.inference
+    name = config.model.local_path or config.model.model_name
+    iterations = training.num_epochs * training.num_iters_per_epoch
+    turns = (inference.max_turns if inference.multi_turn else 1) or _turns(config) or 1
+    most = training.batch_size * turns * inference.max_tokens
+    steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
+    lines = [
+        *choice_lines(choices),
+        f"model        {name}{_weights(config, name)}",
+        f"environment  {config.environment.env_id}, at most {turns} turns",
+        f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",
+        f"tokens       at most {most:,} sampled in an iteration",
+        f"run          {iterations} iterations, {iterations * training.batch_size:,} episodes",
+        f"evaluation   every {config.environment.eval_interval} iterations, "
+        f"{config.environment.eval_episodes} episodes",
+        f"time         {_time(most, iterations, name)}",
+        f"folder       {config.checkpoint.output_dir}",
+        "nothing was started",
+    ]
+    out.write("\n".join(lines) + "\n")
+
+
+def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
+    """Return the three commands that one would want after a run."""
+    env, folder = config.environment.env_id, config.checkpoint.output_dir
+    if env is None or checkpoints.latest() is None:
+        return f"next:\n  llm-gym resume {folder}"
+    return (
+        f"next:\n"
+        f"  llm-gym watch {env} --model {folder}\n"
+        f"  llm-gym eval {env} --model {checkpoints.latest()}/model "
+        f"--context {config.inference.context} --max-tokens {config.inference.max_tokens}"
+        + ("" if config.inference.system_prompt is None else " --system-prompt ''")
+        + f"\n  llm-gym resume {folder}"
+    )
+
+
+def _turns(config: ConfigStore) -> int | None:
+    return look(config).turns if config.environment.env_id is not None else None
+
+
+def _weights(config: ConfigStore, name: str) -> str:
+    """Return how many weights a model has and what training them takes, where that is known."""
+    if name == EMBEDDED and config.environment.env_id is not None:
+        tokenizer = tiny_tokenizer(config.environment.env_id, config.environment.env_kwargs)
+        count = tiny_llama(tokenizer).num_parameters()
+    else:
+        files = list(Path(name).glob("*.safetensors")) if Path(name).is_dir() else []
+        if not files:
+            return " (its size is known once it is loaded)"
+        count = sum(file.stat().st_size for file in files) // _BYTES[config.model.dtype]
+    # Weights and gradients in float32, and two moments of AdamW.
+    return f", {count / 1e6:.2f}M weights, {count * 16 / 2**30:.2f} GiB to train them all"
+
+
+def _time(tokens: int, iterations: int, name: str) -> str:
+    """Return how long a run may take: only the embedded model's speed is known beforehand."""
+    if name != EMBEDDED:
+        return "known after the first iteration, which the display then says"
+    # 1,500 tokens a second, played and learned, on one CPU core (benchmarks/results/demo.json).
+    return f"at most {tokens * iterations / 1500 / 60:.0f} minutes on one CPU core"

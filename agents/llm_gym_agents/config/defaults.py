@@ -1,0 +1,201 @@
+"""Defaults by situation: one table, from what is trained on what to the settings that learn.
+
+``RULES`` is the whole of it. A rule fills in a setting that nobody has chosen, the first that
+applies wins, and what it did is said with its reason. ``docs/defaults.md`` is written from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from llm_gym_agents.config.settings import Settings
+from llm_gym_agents.config.situation import Situation
+
+When = Callable[[Situation], bool]
+ENV_KWARGS = "environment.env_kwargs"
+CHOSEN = "chosen by you"
+DEFAULT = "by default"
+
+
+class Rule(NamedTuple):
+    """A setting, and what it is in a situation."""
+
+    setting: str
+    value: Any
+    """The value, or a function of the situation."""
+    when: When
+    situation: str
+    reason: str
+
+
+class Choice(NamedTuple):
+    """What a setting became, who said so, and why."""
+
+    setting: str
+    value: Any
+    by: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} = {self.value!r} ({self.by}: {self.reason})"
+
+
+def _always(situation: Situation) -> bool:
+    return True
+
+
+def _embedded(situation: Situation) -> bool:
+    return situation.model == "embedded"
+
+
+def _given(situation: Situation) -> bool:
+    return situation.model != "embedded"
+
+
+def _full(situation: Situation) -> bool:
+    return situation.model == "full"
+
+
+def _lora(situation: Situation) -> bool:
+    return situation.model == "lora"
+
+
+def _ours(situation: Situation) -> bool:
+    return situation.env != "other"
+
+
+def _short(situation: Situation) -> int:
+    return situation.move_words + 2
+
+
+def _roomy(situation: Situation) -> int:
+    return min(512, max(32, situation.move_chars))
+
+
+def _kwarg(name: str) -> str:
+    return f"{ENV_KWARGS}.{name}"
+
+
+RULES: tuple[Rule, ...] = (
+    # --- what is read and written ---------------------------------------------------------
+    Rule("inference.context", "observation", lambda s: s.says_all,
+         "one observation says all", "reading less is several times cheaper"),
+    Rule("inference.context", "history", lambda s: not s.says_all,
+         "what was said before matters", "nothing that was seen is forgotten"),
+    Rule(_kwarg("rules"), "system", _ours,
+         "our environments and those in words", "rules are told once, not in every observation"),
+    Rule("inference.system_prompt", "", lambda s: _embedded(s) and _ours(s),
+         "embedded model", "it knows this game only and cannot read rules"),
+    Rule("inference.max_tokens", _short, lambda s: _embedded(s) and s.move_words > 0,
+         "embedded model, a token a word", "the longest move that was seen, its end, and one more"),
+    Rule("inference.max_tokens", _roomy, lambda s: _given(s) and s.move_chars > 0,
+         "a given model", "room for the longest move that was seen; raise it for reasoning"),
+    # --- rewards --------------------------------------------------------------------------
+    Rule(_kwarg("penalty"), 0.1, _ours,
+         "our environments and those in words", "a move that can be used is worth something"),
+    Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
+         "the game knows how near the goal is", "it adds up to 0, and every turn teaches"),
+    # --- the warm start -------------------------------------------------------------------
+    Rule("warm_start.player", "auto", _always,
+         "any", "what writes no legal move never sees a reward that differs"),
+    Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),
+    Rule("warm_start.steps", 250, _embedded, "embedded model", "until it writes legal moves"),
+    Rule("warm_start.learning_rate", 3e-3, _embedded, "embedded model", "random weights"),
+    Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
+    Rule("warm_start.learning_rate", 5e-5, _full, "a full model", "what it knows must stay"),
+    Rule("warm_start.learning_rate", 5e-4, _lora, "adapters", "ten times that of a full model"),
+    # --- learning -------------------------------------------------------------------------
+    Rule("training.batch_size", 128, _always,
+         "any", "a 0/1 reward needs many episodes to show a difference"),
+    Rule("inference.num_envs", 128, _always, "any", "a whole batch is played side by side"),
+    Rule("training.mini_batch_size", 32, _always, "any", "four steps from a batch"),
+    Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much"),
+    Rule("training.ppo_epochs", 1, _given, "a given model", "a second pass drifts off policy"),
+    Rule("training.learning_rate", 1e-3, _embedded, "embedded model", "0.1M weights"),
+    Rule("training.learning_rate", 2e-5, _full, "a full model", "measured on a 135M model"),
+    Rule("training.learning_rate", 2e-4, _lora, "adapters", "ten times that of a full model"),
+    Rule("training.value_learning_rate", 1e-4, _full, "a full model", "the critic begins at 0"),
+    Rule("training.lr_schedule", "linear", _always,
+         "any", "at a constant rate a good player falls back"),
+    Rule("training.gamma", 0.9, _always, "any", "a turn is a long way from the end"),
+    Rule("training.lam", 0.9, _always, "any", "as gamma"),
+    Rule("training.entropy_coef", 0.01, _embedded, "embedded model", "it must not settle early"),
+    Rule("training.max_grad_norm", 0.5, _embedded, "embedded model", "large steps are noise"),
+    Rule("training.num_epochs", 12, _embedded, "embedded model", "a few minutes on a laptop"),
+    Rule("training.num_iters_per_epoch", 5, _embedded, "embedded model", "an evaluation each"),
+    # --- evaluation -----------------------------------------------------------------------
+    Rule("environment.eval_split", "test", lambda s: s.has_splits,
+         "the game can keep instances unseen", "success on what was not trained on"),
+    Rule("environment.eval_interval", 5, _always, "any", "often enough to keep the best"),
+    Rule("environment.eval_episodes", 100, _always, "any", "an interval of 10 points"),
+    Rule("environment.stop_at_success", 0.98, _embedded,
+         "embedded model", "nothing is left to learn"),
+)  # fmt: skip
+
+
+def apply_defaults(
+    config: Settings, situation: Situation, chosen: Collection[str] = ()
+) -> list[Choice]:
+    """Fill in ``config`` what nobody chose; return what every setting of the table became.
+
+    Args:
+        config: Changed in place.
+        situation: What is trained on what.
+        chosen: Settings that somebody chose, such as ``training.gamma``, or
+            ``environment.env_kwargs.shaping``.
+    """
+    made: dict[str, Choice] = {}
+    for rule in RULES:
+        if rule.setting in made or not rule.when(situation):
+            continue
+        if rule.setting in chosen:
+            made[rule.setting] = Choice(rule.setting, _get(config, rule.setting), CHOSEN, "as told")
+            continue
+        value = rule.value(situation) if callable(rule.value) else rule.value
+        _set(config, rule.setting, value)
+        made[rule.setting] = Choice(rule.setting, value, DEFAULT, rule.reason)
+    _fit(config, made, chosen)
+    return list(made.values())
+
+
+def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
+    """Bring mini-batch and rows down to a batch that somebody chose smaller."""
+    batch = config.training.batch_size
+    for name in ("training.mini_batch_size", "inference.num_envs"):
+        if name not in chosen and _get(config, name) > batch:
+            _set(config, name, batch)
+            made[name] = Choice(name, batch, DEFAULT, "no more than the batch that you chose")
+
+
+def named(data: dict[str, dict[str, Any]]) -> set[str]:
+    """Return the full names of the settings in ``data``, those of the environment one by one.
+
+    >>> sorted(named({"training": {"gamma": 1}, "environment": {"env_kwargs": {"rooms": 2}}}))
+    ['environment.env_kwargs.rooms', 'training.gamma']
+    """
+    found = set()
+    for section, settings in data.items():
+        for name, value in settings.items():
+            full = f"{section}.{name}"
+            if full == ENV_KWARGS:
+                found |= {f"{full}.{each}" for each in value}
+            else:
+                found.add(full)
+    return found
+
+
+def _get(config: Settings, name: str) -> Any:
+    if name.startswith(f"{ENV_KWARGS}."):
+        return config.environment.env_kwargs.get(name.rpartition(".")[2])
+    section, setting = name.split(".")
+    return getattr(getattr(config, section), setting)
+
+
+def _set(config: Settings, name: str, value: Any) -> None:
+    if name.startswith(f"{ENV_KWARGS}."):
+        kwargs = config.environment.env_kwargs
+        config.environment.env_kwargs = {**kwargs, name.rpartition(".")[2]: value}
+        return
+    section, setting = name.split(".")
+    setattr(getattr(config, section), setting, value)

@@ -1,0 +1,112 @@
+"""Defaults by situation: one table, which fills in what nobody chose and says so."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.defaults import CHOSEN, DEFAULT, RULES, apply_defaults
+from llm_gym_agents.config.situation import Situation, look
+
+ECHO = Situation(model="embedded", env="suite", says_all=True, move_words=1, move_chars=6)
+
+
+def situation_of(env_id, model="tiny", lora_rank=0, **settings):
+    config = ConfigStore()
+    config.environment.env_id, config.environment.env_kwargs = env_id, settings
+    config.model.model_name, config.model.lora_rank = model, lora_rank
+    return look(config)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "says_all"),
+    [
+        ("llm_gym/Echo-v0", True),
+        ("llm_gym/FrozenLake-v0", True),
+        ("llm_gym/TextGameEasy-v0", True),
+        ("llm_gym/TextGame-v0", False),
+        ("llm_gym/Maze-v0", True),
+        ("llm_gym/MazePartial-v0", False),
+        ("llm_gym/GuessTheNumber-v0", False),
+        ("llm_gym/Memory-v0", False),
+        ("llm_gym/Sudoku-v0", True),
+        ("FrozenLake-v1", True),
+    ],
+)
+def test_an_environment_says_whether_one_observation_is_enough(env_id, says_all):
+    assert situation_of(env_id).says_all == says_all
+
+
+def test_a_situation_is_what_is_trained_on_what():
+    easy = situation_of("llm_gym/TextGameEasy-v0")
+    assert (easy.model, easy.env, easy.has_potential, easy.has_splits) == (
+        "embedded",
+        "suite",
+        True,
+        True,
+    )
+    assert easy.turns == 16
+    lake = situation_of("FrozenLake-v1", is_slippery=False)
+    assert (lake.env, lake.move_words, lake.move_chars) == ("as_text", 1, len("right"))
+    assert situation_of("llm_gym/Echo-v0", model="some/where").model == "full"
+    assert situation_of("llm_gym/Echo-v0", model="some/where", lora_rank=4).model == "lora"
+    assert situation_of("llm_gym/Echo-v0", action_format="tag").move_chars > len("<action>")
+
+
+def test_what_nobody_chose_is_filled_in_and_said():
+    config = ConfigStore()
+    made = {each.setting: each for each in apply_defaults(config, ECHO)}
+    assert config.inference.context == "observation"
+    assert config.inference.max_tokens == 3
+    assert config.warm_start.player == "auto"
+    assert config.environment.env_kwargs == {"rules": "system", "penalty": 0.1}
+    assert made["inference.max_tokens"].by == DEFAULT
+    config.check()
+
+
+def test_what_somebody_chose_stays_and_is_said():
+    config = ConfigStore()
+    config.training.gamma = 1.0
+    config.environment.env_kwargs = {"penalty": 0.0}
+    chosen = {"training.gamma", "environment.env_kwargs.penalty"}
+    made = {each.setting: each for each in apply_defaults(config, ECHO, chosen)}
+    assert config.training.gamma == 1.0
+    assert config.environment.env_kwargs == {"penalty": 0.0, "rules": "system"}
+    assert made["training.gamma"].by == made["environment.env_kwargs.penalty"].by == CHOSEN
+
+
+def test_a_smaller_batch_takes_what_depends_on_it_along():
+    config = ConfigStore()
+    config.training.batch_size = 8
+    apply_defaults(config, ECHO, {"training.batch_size"})
+    assert config.training.mini_batch_size == config.inference.num_envs == 8
+    config.check()
+
+
+@pytest.mark.parametrize("model", ["embedded", "full", "lora"])
+@pytest.mark.parametrize("env", ["suite", "as_text", "other"])
+def test_every_situation_gives_settings_that_can_be_trained_with(model, env):
+    for flag in (False, True):
+        config = ConfigStore()
+        situation = Situation(
+            model=model, env=env, says_all=flag, has_potential=flag, has_splits=flag, move_words=2
+        )
+        apply_defaults(config, situation)
+        config.check()
+
+
+def test_adapters_learn_faster_than_a_full_model():
+    rates = {}
+    for model in ("full", "lora"):
+        config = ConfigStore()
+        apply_defaults(config, dataclasses.replace(ECHO, model=model))
+        rates[model] = config.training.learning_rate, config.warm_start.learning_rate
+    assert all(lora > full for lora, full in zip(rates["lora"], rates["full"], strict=True))
+
+
+def test_every_rule_is_in_the_docs_with_its_reason():
+    page = (Path(__file__).parents[3] / "docs/defaults.md").read_text()
+    for rule in RULES:
+        shown = "by the longest move" if callable(rule.value) else repr(rule.value)
+        assert f"| `{rule.setting}` | {shown} | {rule.situation} | {rule.reason} |" in page
