@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - rows of a table
 """Write ``docs/defaults.md`` from the table in ``llm_gym_agents.config.defaults``."""
 
 from pathlib import Path

@@ -10,7 +10,6 @@ was killed goes on to the same numbers.
 from __future__ import annotations
 
 import copy
-import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -47,7 +46,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import NotFiniteError
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.learn.schedule import Curriculum, Schedule
+from llm_gym_agents.learn.schedule import Curriculum, Schedule, reward_settings
 from llm_gym_agents.learn.warm_up import WarmUp
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
@@ -57,6 +56,7 @@ from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.tasks import greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
+from llm_gym_agents.run.advice import Advisor
 from llm_gym_agents.run.device_watch import DeviceWatch
 from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.stop_signal import Stopped, StopSignal
@@ -138,6 +138,9 @@ class PPOTrainer:
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
         self._stop = StopSignal()
+        self.advisor = Advisor(len(self.tokenizer))
+        self.on_advice: Callable[[str], None] = _log.warning
+        """Called with a sentence when the run shows a sign that it cannot learn."""
         self.folder = Path(config.checkpoint.output_dir)
         self.checkpoints = Checkpoints(
             self.folder / "checkpoints",
@@ -173,8 +176,8 @@ class PPOTrainer:
             # Only now is it sure that no other run lives in this folder.
             self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
-            named = functools.partial(metrics.named, per_epoch=settings.num_iters_per_epoch)
-            self.metrics_history = [named(row) for row in log.rows]
+            self.metrics_history = [self._named(row) for row in log.rows]
+            self.advisor.catch_up(log.rows)
             while self.iteration < self.schedule.iterations and not self._is_enough():
                 before = rng_state()
                 try:
@@ -184,21 +187,32 @@ class PPOTrainer:
                     break
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now()
-                if self.iteration == 0:
-                    row |= self.warm_start or {}
-                self.iteration += 1
-                # Logged before it is saved: a run that is killed in between does the iteration
-                # again, and the row of the same numbers takes the place of this one.
-                log.log(self.iteration, row)
-                self.metrics_history.append(named(log.rows[-1]))
-                for callback in self.callbacks:
-                    callback(self, row)
+                self._tell(log, row)
                 if self._stop.asked or self._is_enough() or self._is_due():
                     self._save()
                 if self._stop.asked:
                     break
             self.stopped = self._stop.asked
         return self.metrics_history
+
+    def _tell(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
+        """Write and show what an iteration came to; it is done then."""
+        if self.iteration == 0:
+            row |= self.warm_start or {}
+        advice = self.advisor.look(row)
+        row |= self.advisor.metrics
+        self.iteration += 1
+        # Logged before it is saved: a run that is killed in between does the iteration again, and
+        # the row of the same numbers takes the place of this one.
+        log.log(self.iteration, row)
+        self.metrics_history.append(self._named(log.rows[-1]))
+        for callback in self.callbacks:
+            callback(self, row)
+        for each in advice:
+            self.on_advice(each.sentence)
+
+    def _named(self, row: dict[str, float]) -> dict[str, float]:
+        return metrics.named(row, self.config.training.num_iters_per_epoch)
 
     def _save(self, rng: Part | None = None) -> None:
         """Write a checkpoint, with the generators as they were before an iteration broken off."""
@@ -248,7 +262,7 @@ class PPOTrainer:
         greedy_E = self._greedy_scores(rollout)
         # Settled before anything is packed: no tensor ever holds a reward that is not final.
         rewards = self._settle_rewards(rollout.episodes)
-        data = assemble(rollout.ending_after(self._turn_limit()))
+        data = assemble(rollout.ending_after(self.schedule.turn_limit))
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
         try:
@@ -279,13 +293,6 @@ class PPOTrainer:
             metrics.ELAPSED: self.elapsed_s,
         }
 
-    def _turn_limit(self) -> int | None:
-        """Return after how many turns our own settings end an episode, if they do."""
-        settings = self.config.inference
-        if settings.turn_limit_is_cut:
-            return None
-        return settings.max_turns if settings.multi_turn else 1
-
     def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
         """Play every start once more, greedily, if the estimator compares with that."""
         if not self.learner.estimator.needs_greedy_rollout:
@@ -297,16 +304,8 @@ class PPOTrainer:
         return torch.tensor([score[episode.seed] for episode in rollout.episodes])
 
     def _settle_rewards(self, episodes: list[Trajectory]) -> dict[str, float]:
-        settings = self.config.training
-        return settle_rewards(
-            self.reward_fn,
-            episodes,
-            self.environment,
-            mode=settings.reward_mode,
-            timeout=settings.reward_timeout,
-            retries=settings.reward_retries,
-            concurrency=settings.reward_concurrency,
-        )
+        how = reward_settings(self.config)
+        return settle_rewards(self.reward_fn, episodes, self.environment, **how)
 
     # --- evaluation ----------------------------------------------------------------------
 

@@ -152,6 +152,15 @@ def run(
 def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = False) -> int:
     settings, progress = trainer.config.training, TrainingProgress(console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
+    advice: list[str] = []
+
+    def advise(sentence: str) -> None:
+        advice.append(sentence)
+        _say(console, f"advice: {sentence}")
+        if strict:
+            raise ConfigError(f"the run cannot learn: {sentence}")
+
+    trainer.on_advice = advise
     try:
         trainer.lock_folder()
         trainer.warm_up(lambda sentence: _say(console, sentence))
@@ -177,6 +186,8 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+    for sentence in advice:
+        _say(console, f"advice: {sentence}")
     _say(console, next_commands(trainer.config, trainer.checkpoints))
     return 0
 

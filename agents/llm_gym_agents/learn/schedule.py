@@ -79,6 +79,14 @@ class Schedule:
         """Iterations of the whole run."""
         return self.config.training.num_epochs * self.config.training.num_iters_per_epoch
 
+    @property
+    def turn_limit(self) -> int | None:
+        """After how many turns our own settings end an episode, if they do."""
+        settings = self.config.inference
+        if settings.turn_limit_is_cut:
+            return None
+        return settings.max_turns if settings.multi_turn else 1
+
     def tasks(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
         """Return the episodes that ``iteration`` plays."""
         settings = self.config.training
@@ -127,3 +135,14 @@ class Schedule:
         """Return whether the run may end early with this held-out success."""
         wanted = self.config.environment.stop_at_success
         return wanted is not None and success is not None and success >= wanted
+
+
+def reward_settings(config: ConfigStore) -> dict[str, Any]:
+    """Return how a reward function is called."""
+    settings = config.training
+    return {
+        "mode": settings.reward_mode,
+        "timeout": settings.reward_timeout,
+        "retries": settings.reward_retries,
+        "concurrency": settings.reward_concurrency,
+    }
