@@ -33,6 +33,7 @@ _TRAINERS = {
     "eval": "let a model play, here or served elsewhere, and report its success",
     "train": "train a model to play",
     "resume": "go on with a run of train",
+    "watch": "see a model play, move by move",
     "warm-start": "teach a model to write moves, by imitation",
     "sft-data": "write episodes of a built-in player as chat messages",
 }
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from llm_gym.cli import served  # brings HTTP and TLS along
 
             return served.main(arguments[1:])
+        if _watches(arguments):
+            arguments[0] = "watch"  # a model needs the trainer, which the core knows by name only
         if arguments and arguments[0] in added and arguments[0] not in _BUILT_IN:
             return _load(added[arguments[0]])(arguments[1:])
         options = _parser(added).parse_args(arguments or ["--help"])
@@ -70,6 +73,17 @@ def _plays_served(arguments: Sequence[str]) -> bool:
     """
     return arguments[:1] == ["eval"] and any(
         each == "--endpoint" or each.startswith("--endpoint=") for each in arguments
+    )
+
+
+def _watches(arguments: Sequence[str]) -> bool:
+    """Return whether a model is to play while a person looks on.
+
+    >>> _watches(["play", "llm_gym/Echo-v0", "--model", "runs/Echo-v0"])
+    True
+    """
+    return arguments[:1] == ["play"] and any(
+        each == "--model" or each.startswith("--model=") for each in arguments
     )
 
 

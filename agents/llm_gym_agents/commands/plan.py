@@ -106,7 +106,7 @@ def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
         return f"next:\n  llm-gym resume {folder}"
     return (
         f"next:\n"
-        f"  llm-gym watch {env} --model {folder}\n"
+        f"  llm-gym play {env} --model {folder}\n"
         f"  llm-gym eval {env} --model {checkpoints.latest()}/model "
         f"--context {config.inference.context} --max-tokens {config.inference.max_tokens}"
         + ("" if config.inference.system_prompt is None else " --system-prompt ''")

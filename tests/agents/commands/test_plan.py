@@ -1,0 +1,79 @@
+"""What ``llm-gym train`` says around a run, and watching the model of one."""
+
+import json
+
+import pytest
+
+from llm_gym import cli
+from llm_gym_agents.config import ConfigStore
+
+FEW = ("--smoke", "--inference.max-tokens", "3")
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory):
+    place = tmp_path_factory.mktemp("echo") / "run"
+    where = ("--checkpoint.output-dir", str(place))
+    assert cli.main(["train", "llm_gym/Echo-v0", *FEW, *where]) == 0
+    return place
+
+
+def test_without_a_target_the_recipes_are_listed(capsys):
+    assert cli.main(["train"]) == 0
+    text = capsys.readouterr().out
+    assert "text-game-easy" in text
+    assert "expected: held-out success" in text
+    assert "--dry-run" in text
+
+
+def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "llm_gym/Echo-v0", "--dry-run", "--training.batch-size", "16"]) == 0
+    text = capsys.readouterr().out
+    assert "0.09M weights" in text
+    assert "at most 192 sampled in an iteration" in text  # 16 episodes, 4 turns, 3 tokens
+    assert "60 iterations, 960 episodes" in text
+    assert "training.batch_size" in text
+    assert "chosen by you" in text
+    assert "by default: reading less" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_of_settings_that_contradict_each_other_is_a_sentence(capsys):
+    arguments = ["--dry-run", "--training.group-size", "3"]
+    assert cli.main(["train", "llm_gym/Echo-v0", *arguments]) == 2
+    assert "multiple of" in capsys.readouterr().err
+
+
+def test_choices_are_kept_beside_the_config(echo):
+    kept = json.loads((echo / "choices.json").read_text())
+    config = ConfigStore.load(echo / "config.json")
+    assert kept["inference.max_tokens"][:2] == [3, "chosen by you"]
+    assert kept["inference.context"][:2] == ["observation", "by default"]
+    assert config.inference.context == "observation"
+
+
+def test_a_finished_run_says_what_comes_next_and_it_works(echo, capsys):
+    assert cli.main(["resume", str(echo)]) == 0
+    said = capsys.readouterr().out.partition("next:\n")[2].splitlines()
+    assert [line.split()[1] for line in said] == ["play", "eval", "resume"]
+    for line in said[:2]:
+        words = [word.strip("'") for word in line.split()[1:]]
+        assert cli.main([*words, "--episodes", "2"]) == 0, line
+    text = capsys.readouterr().out
+    assert text.count("after 4 turns, return") == 2
+    assert "success" in text
+
+
+def test_a_person_watches_move_by_move(echo, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr("builtins.input", asked.append)
+    assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(echo), "--wait"]) == 0
+    assert len(asked) == 4
+    assert capsys.readouterr().out.count("\n> ") == 4
+
+
+def test_a_run_without_a_checkpoint_cannot_be_watched(tmp_path, capsys):
+    ConfigStore().save(tmp_path / "config.json")
+    assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(tmp_path)]) == 2
+    assert "without a checkpoint yet" in capsys.readouterr().err
