@@ -225,8 +225,7 @@ class PPOTrainer:
 
         ``fit`` calls it. The weights it leaves are in ``warm-start``, a checkpoint of its own.
         """
-        place = self.folder / WARM_START
-        resumes = self.config.checkpoint.resume
+        place, resumes = self.folder / WARM_START, self.config.checkpoint.resume
         done = self.warm_start is not None or self.iteration > 0
         if done or (resumes and self.checkpoints.latest() is not None):
             return  # ``fit`` goes on from what came after it
@@ -284,14 +283,8 @@ class PPOTrainer:
         if self.config.environment.curriculum:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
-        return row | {
-            "time/collect_s": played - start,
-            "time/update_s": end - played,
-            "time/collect_tokens_per_s": data.tokens / (played - start),
-            "time/update_tokens_per_s": read / (updated - played),
-            metrics.TOKENS_PER_SECOND: data.tokens / (end - start),
-            metrics.ELAPSED: self.elapsed_s,
-        }
+        moments = (start, played, updated, end)
+        return row | metrics.timing(*moments, sampled=data.tokens, read=read, all_s=self.elapsed_s)
 
     def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
         """Play every start once more, greedily, if the estimator compares with that."""

@@ -162,6 +162,37 @@ def read_metrics(folder: str | Path) -> list[Row]:
     return rows
 
 
+def timing(
+    start: float,
+    played: float,
+    updated: float,
+    end: float,
+    *,
+    sampled: int,
+    read: int,
+    all_s: float,
+) -> Row:
+    """Return what an iteration took, from the moments at which its parts were done.
+
+    Args:
+        start: When it began.
+        played: When its episodes were over.
+        updated: When it had learned from them.
+        end: When everything was done.
+        sampled: Tokens that were sampled.
+        read: Tokens that were learned from, prompts included.
+        all_s: Seconds of the whole run so far.
+    """
+    return {
+        "time/collect_s": played - start,
+        "time/update_s": end - played,
+        "time/collect_tokens_per_s": sampled / (played - start),
+        "time/update_tokens_per_s": read / (updated - played),
+        TOKENS_PER_SECOND: sampled / (end - start),
+        ELAPSED: all_s,
+    }
+
+
 def named(row: Row, per_epoch: int) -> Row:
     """Return a row with its epoch, of ``per_epoch`` iterations, and short names of the losses.
 
