@@ -71,6 +71,11 @@ def build_lm(
     return prepare_lm(config, lm), tokenizer
 
 
+def is_embedded(config: ConfigStore) -> bool:
+    """Whether ``config`` names the model that is made on the spot."""
+    return (config.model.local_path or config.model.model_name) == TINY
+
+
 def language_model(
     config: ConfigStore,
     env: EnvSource,

@@ -24,11 +24,11 @@ from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
-    TINY,
     build_one_env,
     build_sampler,
     dataset_env,
     handed_over,
+    is_embedded,
     language_model,
     training_env,
 )
@@ -110,9 +110,7 @@ class PPOTrainer:
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
         # Every global generator: an environment of somebody's may draw from any of them.
         set_seed(config.training.seed)
-        self._embedded = (
-            model is None and (config.model.local_path or config.model.model_name) == TINY
-        )
+        self._embedded = model is None and is_embedded(config)
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
@@ -230,8 +228,7 @@ class PPOTrainer:
         if done or (resumes and self.checkpoints.latest() is not None):
             return  # ``fit`` goes on from what came after it
         if resumes and place.exists():
-            self.load_checkpoint(place)
-            return
+            return self.load_checkpoint(place)
         start = time.perf_counter()
         self.warm_start = WarmUp(
             config=self.config,
