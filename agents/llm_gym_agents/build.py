@@ -49,6 +49,9 @@ from llm_gym_agents.text.tokenizers import (
 )
 
 TINY = "tiny"
+TINY_SPREAD = 0.125
+"""Of the embedded model's weights, 1 / sqrt(its width). With 0.02 FrozenLake stays at 17 % after 60
+iterations and GuessTheNumberEasy at chance; with this they reach 96 % and 84 %."""
 MOST_CACHED = 1 << 19
 """Tokens whose keys and values an engine is given room for, if the model allows as many."""
 MOST_TURNS = 1_000
@@ -63,7 +66,8 @@ def build_lm(
     path = settings.local_path or settings.model_name
     if path == TINY:
         tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
-        lm: PreTrainedModel = tiny_llama(tokenizer, seed=config.training.seed)
+        seed = config.training.seed
+        lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
         lm.to(device=_device(settings.device), dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
     else:
         lm, own = load_lm(config, path)
