@@ -60,6 +60,7 @@ from llm_gym_agents.run.advice import Advisor
 from llm_gym_agents.run.device_watch import DeviceWatch
 from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.stop_signal import Stopped, StopSignal
+from llm_gym_agents.text.pieces import Pieces
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 WARM_START = "warm-start"
@@ -146,7 +147,10 @@ class PPOTrainer:
             save_best=config.checkpoint.save_best,
         )
         self.recorder = RolloutRecorder(
-            self.folder, config.checkpoint.record_every, config.checkpoint.record_episodes
+            self.folder,
+            config.checkpoint.record_every,
+            config.checkpoint.record_episodes,
+            Pieces(self.tokenizer),
         )
         self._owns_folder = config.checkpoint.resume
         self._lock, self._failures = RunLock(self.folder), FailureWatch()

@@ -32,6 +32,8 @@ class Tokens:
     weights_versions: list[int] | None = None
     turns: list[int] | None = None
     """Turn that the token was read or written in; the final observation has the next number."""
+    texts: list[str] | None = None
+    """The token's part of the text. A character of several tokens is the last one's."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arrays as JSON values, checked against each other."""
@@ -58,6 +60,7 @@ TOKEN_FIELDS: kinds.Fields = {
     "trained_on": kinds.Maybe(kinds.FLAGS),
     "weights_versions": kinds.Maybe(kinds.WHOLES),
     "turns": kinds.Maybe(kinds.WHOLES),
+    "texts": kinds.Maybe(kinds.TEXTS),
 }
 TOKENS = kinds.One("a Tokens object", lambda tokens: tokens.to_dict(), Tokens.from_dict)
 

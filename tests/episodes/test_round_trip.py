@@ -64,6 +64,7 @@ def tokens(draw: st.DrawFn, turns: int) -> Tokens:
         trained_on=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),
         weights_versions=draw(st.none() | wholes),
         turns=draw(st.none() | index),
+        texts=draw(st.none() | st.lists(st.text(max_size=3), min_size=n, max_size=n)),
     )
 
 

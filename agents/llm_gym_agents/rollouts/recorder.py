@@ -7,7 +7,7 @@ episodes are copied while training waits; the file is written in a thread of its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,10 +25,17 @@ class RolloutRecorder:
         folder: Of the run.
         every: Iterations from one file to the next, the first iteration included; 0 for none.
         episodes: Most episodes of a file.
+        pieces: Gives the text of each of some tokens; None writes the ids alone.
     """
 
-    def __init__(self, folder: Path, every: int, episodes: int) -> None:
-        self.folder, self.every, self.episodes = folder, every, episodes
+    def __init__(
+        self,
+        folder: Path,
+        every: int,
+        episodes: int,
+        pieces: Callable[[Sequence[int]], list[str]] | None = None,
+    ) -> None:
+        self.folder, self.every, self.episodes, self.pieces = folder, every, episodes, pieces
         self._thread: ThreadPoolExecutor | None = None
         self._written: Future[None] | None = None
 
@@ -48,7 +55,7 @@ class RolloutRecorder:
         numbers = {name: values[: some.tokens].tolist() for name, values in trained.items()}
         self._thread = self._thread or ThreadPoolExecutor(1, "llm-gym-records")
         place = self.folder / f"episodes/train-{iteration:06d}.jsonl"
-        self._written = self._thread.submit(_write, place, some, numbers)
+        self._written = self._thread.submit(self._write, place, some, numbers)
 
     def wait(self) -> None:
         """Return when what was recorded is on disk; raise what went wrong there."""
@@ -65,15 +72,16 @@ class RolloutRecorder:
                 self._thread.shutdown()
             self._thread = None
 
-
-def _write(place: Path, rollout: Rollout, numbers: Mapping[str, list[float]]) -> None:
-    first = 0
-    for episode, turns, closing in zip(
-        rollout.episodes, rollout.turns, rollout.closings, strict=False
-    ):
-        last = first + sum(len(turn.reply_ids) for turn in turns)
-        own = {name: values[first:last] for name, values in numbers.items()}
-        episode.tokens = episode_tokens(turns, closing, own)
-        episode.weights_version = turns[-1].version
-        first = last
-    write_episodes(place, rollout.episodes)
+    def _write(self, place: Path, rollout: Rollout, numbers: Mapping[str, list[float]]) -> None:
+        first = 0
+        for episode, turns, closing in zip(
+            rollout.episodes, rollout.turns, rollout.closings, strict=False
+        ):
+            last = first + sum(len(turn.reply_ids) for turn in turns)
+            own = {name: values[first:last] for name, values in numbers.items()}
+            episode.tokens = episode_tokens(turns, closing, own)
+            if self.pieces is not None:
+                episode.tokens.texts = self.pieces(episode.tokens.ids)
+            episode.weights_version = turns[-1].version
+            first = last
+        write_episodes(place, rollout.episodes)

@@ -1,0 +1,58 @@
+"""``llm-gym view``: look at runs and episodes in a browser, or write them into one page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import webbrowser
+from pathlib import Path
+
+from llm_gym.errors import ConfigError
+
+HELP = "look at runs and episodes in a browser, token by token"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "run", nargs="+", type=Path, help="a run's folder, a folder of records, or one file"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE", help="write one page that needs no server, and stop"
+    )
+    parser.add_argument("--limit", type=int, help="with --export: at most N episodes of each file")
+    parser.add_argument("--port", type=int, default=0, help="on this machine (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C, or write the page."""
+    from llm_gym.view.export import write_export
+    from llm_gym.view.server import ViewServer
+    from llm_gym.view.sources import open_sources
+
+    if options.limit is not None and (options.limit < 1 or options.export is None):
+        raise ConfigError("--limit must be at least 1 and goes with --export")
+    sources = open_sources(options.run)
+    if options.export is not None:
+        size = write_export(sources, options.export, options.limit)
+        _say(f"{options.export}: {size / 2**20:.1f} MiB, open it in any browser")
+        return 0
+    try:
+        server = ViewServer(sources, options.port)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"cannot listen on port {options.port}: {error}") from error
+    with server:
+        _say(f"{server.url} (Ctrl-C ends it)")
+        if not options.no_browser:
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,74 @@
+"""Everything in one file: no server, no network, and a policy that allows neither."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from llm_gym.errors import ConfigError
+from llm_gym.view.api import Api, dump
+from llm_gym.view.assets import bundle, digest, static_files
+from llm_gym.view.sources import Source
+
+MAX_BYTES = 256 * 2**20
+"""Of records in one file; a browser has to hold all of it."""
+
+
+def export(sources: Sequence[Source], limit: int | None = None) -> bytes:
+    """Return the page with its data.
+
+    Args:
+        sources: What it shows.
+        limit: Most episodes of a file that are taken along; None for all.
+    """
+    api, data, size = Api(sources), {}, 0
+    data["sources"] = api.ask("sources", {})
+    data["suite"] = api.ask("suite", {})
+    data["metrics"], data["episodes"], data["records"] = [], [], {}
+    for number, source in enumerate(sources):
+        query = {"source": str(number)}
+        data["metrics"].append(api.ask("metrics", {**query, "from": "0"}))
+        told = api.ask("episodes", query)
+        for at, file in enumerate(told["files"]):
+            file["rows"] = file["rows"][:limit]
+            for row in file["rows"]:
+                raw = source.files[at].raw(row[0])
+                size += len(raw)
+                data["records"][f"{number}/{at}/{row[0]}"] = json.loads(raw)
+        data["episodes"].append(told)
+        if size > MAX_BYTES:
+            raise ConfigError(
+                f"the records are larger than {MAX_BYTES >> 20} MiB, which no browser opens "
+                "gladly; name fewer files, or take fewer of each with --limit"
+            )
+    return _page(dump(data).decode())
+
+
+def write_export(sources: Sequence[Source], path: Path, limit: int | None = None) -> int:
+    """Write the page to ``path`` and return its bytes."""
+    page = export(sources, limit)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(page)
+    part.replace(path)
+    return len(page)
+
+
+def _page(data: str) -> bytes:
+    script, style = bundle(), static_files()["style.css"].decode()
+    policy = (
+        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page = static_files()["index.html"].decode()
+    page = page.replace(
+        '<meta charset="utf-8">',
+        f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">',
+    )
+    page = page.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
+    page = page.replace('<link rel="icon" href="icon.svg">', '<link rel="icon" href="data:,">')
+    before, tag, after = page.partition('<script type="module" src="app.js"></script>')
+    assert tag, "the page must load app.js"
+    parts = (before, f'<script type="application/json" id="data">{data}</script>\n')
+    return "".join((*parts, f"<script>{script}</script>", after)).encode()

@@ -1,0 +1,184 @@
+"""Where each episode lies in its file, and what a list shows of it.
+
+A file may hold gigabytes and may still be written, so it is read once, line by line, and later
+only from where the last reading ended. What is not an episode is counted and named, never raised:
+the page shows the rest.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import RecordError
+
+MAX_LINE = 64 * 2**20
+"""Bytes of a record; a longer one is left out."""
+MAX_EPISODES = 200_000
+"""Episodes of a file; those after them are left out."""
+MAX_PROBLEMS = 20
+_SNIPPET = 120
+
+
+class Summary(NamedTuple):
+    """An episode as a list shows it. Whole numbers that a browser would round are text."""
+
+    line: int
+    env: str | None
+    seed: str | None
+    split: str | None
+    group: str | None
+    instance: str | None
+    policy: str | None
+    version: int | None
+    stop: str
+    success: bool
+    reward: float | None
+    turns: int
+    tokens: int
+    invalid: int
+    snippet: str
+
+
+class EpisodeIndex:
+    """The episodes of one file.
+
+    Args:
+        path: A ``.jsonl`` or ``.jsonl.gz`` file, whole or still being written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._forget()
+        self._seen: tuple[int, int, int] | None = None
+
+    def _forget(self) -> None:
+        self.rows: list[Summary] = []
+        self.problems: list[str] = []
+        self._places: dict[int, int] = {}
+        self._next, self._line = 0, 0
+
+    def refresh(self) -> bool:
+        """Read what is new; return whether anything was."""
+        try:
+            stat = self.path.stat()
+        except OSError:
+            changed = self._seen is not None
+            self._forget()
+            self._seen = None
+            return changed
+        now = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if now == self._seen:
+            return False
+        before, self._seen = self._seen, now
+        grown = before is not None and before[0] == now[0] and before[1] < now[1]
+        if not grown or self.path.suffix == ".gz":
+            self._forget()
+        try:
+            with _open(self.path) as file:
+                file.seek(self._next)
+                self._read(file)
+        except (OSError, EOFError) as error:  # a gzip member that is still being written
+            self._complain(f"{self.path.name}: {error}")
+        return True
+
+    def raw(self, line: int) -> bytes:
+        """Return a record as it is in the file, without its line break."""
+        place = self._places.get(line)
+        if place is None:
+            raise RecordError(f"{self.path.name} has no episode in line {line}")
+        try:
+            with _open(self.path) as file:
+                file.seek(place)
+                found = file.readline(MAX_LINE).rstrip(b"\n")
+            Trajectory.from_json(found.decode())
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            raise RecordError(f"cannot read {self.path.name} any more: {error}") from error
+        return found
+
+    def search(self, words: str) -> list[int]:
+        """Return the lines whose states, actions or messages contain ``words``, in any case."""
+        words = words.casefold()
+        found = []
+        for row in self.rows:
+            episode = Trajectory.from_json(self.raw(row.line).decode())
+            said = (str(each.get("content", "")) for each in episode.messages)
+            if any(words in text.casefold() for text in (*episode.states, *episode.actions, *said)):
+                found.append(row.line)
+        return found
+
+    def _read(self, file: BinaryIO) -> None:
+        while len(self.rows) < MAX_EPISODES:
+            line = file.readline(MAX_LINE)
+            if not line:
+                return
+            ended = line.endswith(b"\n")
+            while not ended and len(line) >= MAX_LINE:
+                rest = file.readline(MAX_LINE)
+                if not rest or rest.endswith(b"\n"):
+                    self._complain(f"line {self._line + 1}: longer than {MAX_LINE} bytes")
+                    self._advance(file)
+                    break
+            else:
+                if not self._take(line, ended):
+                    return  # half a record: its writer may be writing the rest just now
+                self._advance(file)
+        self._complain(f"only the first {MAX_EPISODES} episodes are shown")
+
+    def _advance(self, file: BinaryIO) -> None:
+        self._next, self._line = file.tell(), self._line + 1
+
+    def _take(self, line: bytes, ended: bool) -> bool:
+        number = self._line + 1
+        if not line.strip():
+            return True
+        try:
+            episode = Trajectory.from_json(line.decode())
+        except (RecordError, UnicodeDecodeError) as error:
+            if ended:
+                self._complain(f"line {number}: {error}")
+            return ended
+        self._places[number] = self._next
+        self.rows.append(summarise(episode, number))
+        return True
+
+    def _complain(self, what: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(what[:300])
+
+
+def summarise(episode: Trajectory, line: int) -> Summary:
+    """Return what a list shows of ``episode``.
+
+    >>> episode = Trajectory(states=["Hot?"], actions=["warm"], rewards=[0.5], seed=2**62)
+    >>> row = summarise(episode, 1)
+    >>> row.seed, row.reward, row.turns, row.snippet
+    ('4611686018427387904', 0.5, 1, 'warm')
+    """
+    total = episode.total_reward
+    split = episode.split
+    text = episode.actions[-1] if episode.actions else (episode.states or [""])[-1]
+    return Summary(
+        line=line,
+        env=episode.env_id,
+        seed=None if episode.seed is None else str(episode.seed),
+        split=split if isinstance(split, str) else None,
+        group=None if episode.group is None else str(episode.group),
+        instance=episode.instance_id,
+        policy=episode.policy,
+        version=episode.weights_version,
+        stop=str(episode.stop_reason),
+        success=episode.success,
+        reward=total if math.isfinite(total) else None,
+        turns=episode.num_turns,
+        tokens=len(episode.tokens.ids) if episode.tokens else 0,
+        invalid=sum(info.get("valid_action") is False for info in episode.infos),
+        snippet=" ".join(text[: 4 * _SNIPPET].split())[:_SNIPPET],
+    )
+
+
+def _open(path: Path) -> BinaryIO:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
