@@ -14,9 +14,8 @@ HELP = "look at runs and episodes in a browser, token by token"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "run", nargs="+", type=Path, help="a run's folder, a folder of records, or one file"
-    )
+    about = "a run's folder, a folder of records, or one file"
+    parser.add_argument("places", nargs="+", type=Path, metavar="RUN", help=about)
     parser.add_argument(
         "--export", type=Path, metavar="FILE", help="write one page that needs no server, and stop"
     )
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.limit is not None and (options.limit < 1 or options.export is None):
         raise ConfigError("--limit must be at least 1 and goes with --export")
-    sources = open_sources(options.run)
+    sources = open_sources(options.places)
     if options.export is not None:
         size = write_export(sources, options.export, options.limit)
         _say(f"{options.export}: {size / 2**20:.1f} MiB, open it in any browser")

@@ -1,0 +1,40 @@
+// Colours for tokens and heat maps. Light to dark along one hue says "more"; blue against orange
+// says "below and above", which people who see red and green alike still tell apart. The number is
+// always there as well: on focus, on hover, and in the panel.
+
+const BLUE = [33, 102, 172];
+const ORANGE = [217, 95, 14];
+
+export const LENSES = [
+  { name: "log_probs", label: "log-prob", about: "how sure the sampler was", low: true },
+  { name: "values", label: "value", about: "what the critic expected", middle: 0 },
+  { name: "advantages", label: "advantage", about: "better or worse than expected", middle: 0 },
+  { name: "ratios", label: "ratio (importance weight)", about: "trainer over sampler", middle: 1 },
+];
+
+// Returns a function from a number to {colour, alpha}; extremes are those of the sampled tokens.
+export function scale(lens, numbers) {
+  const known = numbers.filter((value) => Number.isFinite(value));
+  if (!known.length) return () => null;
+  if (lens.low) {
+    const least = Math.min(known.reduce((a, b) => Math.min(a, b)), -1e-6);
+    return (value) => paint(BLUE, (value <= 0 ? value : 0) / least);
+  }
+  const span = known.reduce((most, value) => Math.max(most, Math.abs(value - lens.middle)), 0) || 1;
+  return (value) => {
+    const distance = (value - lens.middle) / span;
+    return paint(distance < 0 ? ORANGE : BLUE, Math.abs(distance));
+  };
+}
+
+export function paint(rgb, strength) {
+  if (!Number.isFinite(strength)) return null;
+  const alpha = 0.06 + 0.64 * Math.min(1, Math.max(0, strength));
+  return `rgba(${rgb.join(",")},${alpha.toFixed(3)})`;
+}
+
+export const heat = (share) => paint(BLUE, share);
+
+// Okabe and Ito's lines, told apart by people with any colour vision; dashes tell them apart too.
+export const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+export const DASHES = ["", "6 3", "2 2", "8 3 2 3", "1 3", "10 4"];
