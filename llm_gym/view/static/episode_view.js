@@ -14,10 +14,10 @@ export async function episodeView(source, file, line, filters, navigate) {
   const tokens = readTokens(record);
   const lenses = lensesOf(tokens);
   const talk = h("div", { className: "talk" }, conversation(record, tokens, row));
-  const page = h("section", { className: "episode" }, head(row, record), tools(row, lenses, (name) => paint(name)), talk);
+  const page = h("section", { className: "episode" }, head(row, record), episodeTools(row, lenses, (name) => paint(name)), talk);
   function paint(name) {
     lensName = name;
-    legend(page.querySelector(".key"), lenses.find((lens) => lens.name === name));
+    explain(page.querySelector(".key"), lenses.find((lens) => lens.name === name));
     colourise(page, tokens, lenses.find((lens) => lens.name === name));
   }
   if (tokens) {
@@ -46,7 +46,7 @@ function head(row, record) {
     h("dl", { className: "facts" }, facts.filter(([, value]) => value !== "–").map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value))))));
 }
 
-function tools(row, lenses, paint) {
+function episodeTools(row, lenses, paint) {
   const others = sameInstance(row);
   const chosenLens = lenses.find((lens) => lens.name === lensName) || lenses[0];
   const bar = h("div", { className: "tools" });
@@ -62,7 +62,7 @@ function tools(row, lenses, paint) {
   return bar;
 }
 
-function legend(box, lens) {
+function explain(box, lens) {
   const key = (name, text) => [h("i", { className: name }), ` ${text} `];
   box.replaceChildren(...(lens.low ? key("above", "darker is less likely")
     : [...key("below", `below ${lens.middle}`), ...key("above", `above ${lens.middle}`)]), `(${lens.about})`);

@@ -1,0 +1,96 @@
+"""A real Chromium, and the page in it.
+
+Playwright drives Debian's ``chromium`` (or the one that ``LLM_GYM_CHROMIUM`` names) through pipes:
+no driver of a matching version is needed, and the network can be taken away. Every test fails on
+anything that the page complains about.
+"""
+
+import os
+import shutil
+import threading
+
+import pytest
+
+from llm_gym.view.server import ViewServer
+from llm_gym.view.sources import open_sources
+
+CHROMIUM = os.environ.get("LLM_GYM_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+QUIET = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def pytest_collection_modifyitems(items):
+    here = os.path.dirname(__file__)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make test-view")
+    if CHROMIUM is None:
+        pytest.skip("needs a Chromium: apt install chromium, or set LLM_GYM_CHROMIUM")
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET + root)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve():
+    """Return a function that serves places and gives the address."""
+    running = []
+
+    def start(*places):
+        server = ViewServer(open_sources(places))
+        how = {"target": server.serve_forever, "kwargs": {"poll_interval": 0.01}}
+        thread = threading.Thread(**how)
+        thread.start()
+        running.append((server, thread))
+        return server.url
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def visit(chromium):
+    """Return a function that opens an address and gives the page when it is ready."""
+    contexts, complaints = [], []
+
+    def start(url, offline=False, **how):
+        context = chromium.new_context(**how)
+        context.set_default_timeout(30_000)
+        contexts.append(context)
+        context.set_offline(offline)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda asked: _stays(asked.url, url, complaints))
+        page.goto(url)
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def _stays(asked, url, complaints):
+    """Nothing is fetched but from where the page itself came."""
+    if not asked.startswith((url.split("#")[0], "data:")):
+        complaints.append(f"the page asked for {asked}")

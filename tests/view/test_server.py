@@ -1,0 +1,195 @@
+"""The server's door: its own page, its own origin, the sources that were named, and no more."""
+
+import http.client
+import json
+import threading
+
+import pytest
+
+from llm_gym import cli
+from llm_gym.episodes import write_episodes
+from llm_gym.view import server as server_module
+from llm_gym.view.server import ViewServer
+from llm_gym.view.sources import open_sources
+from tests.view.records import METRICS, hostile, make_run, played
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("view")
+    run = make_run(folder / "run")
+    (folder / "secret.txt").write_text("not for you")
+    write_episodes(folder / "hostile.jsonl", [hostile()])
+    server = ViewServer(open_sources([run, folder / "hostile.jsonl"]))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def ask(server, path, method="GET", body=None, host=None, raw=False, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    headers["Host"] = host or f"127.0.0.1:{server.server_port}"
+    if not raw:
+        path = f"/{server.secret}/{path}"
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer, data
+
+
+def told(server, path, **how):
+    answer, data = ask(server, path, **how)
+    return answer.status, json.loads(data)
+
+
+def test_the_page_and_its_modules_are_served_with_a_strict_policy(server):
+    for name in ("", "index.html", "app.js", "style.css", "icon.svg"):
+        answer, data = ask(server, name)
+        assert answer.status == 200
+        assert data
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http:" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_it_listens_on_loopback_alone(server):
+    assert server.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "0.0.0.0:{port}"]
+)
+def test_a_name_that_points_here_is_not_this_server(server, host):
+    answer, data = ask(server, "", host=host.format(port=server.server_port))
+    assert answer.status == 403
+    assert b"own page alone" in data
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}"])
+def test_a_page_of_another_origin_is_refused(server, origin):
+    origin = origin.format(port=server.server_port)
+    assert ask(server, "api/sources", Origin=origin)[0].status == 403
+    body = json.dumps({"source": 0, "file": 0, "line": 1, "turn": 0, "moves": []})
+    how = {"method": "POST", "body": body, "Content_Type": "application/json"}
+    assert ask(server, "api/play", Origin=origin, **how)[0].status == 403
+    assert ask(server, "api/sources", Sec_Fetch_Site="cross-site")[0].status == 403
+    mine = f"http://127.0.0.1:{server.server_port}"
+    assert ask(server, "api/sources", Origin=mine, Sec_Fetch_Site="same-origin")[0].status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html", "/wrong/", "/api/sources", "*", "//"])
+def test_without_the_secret_nobody_learns_anything(server, path):
+    answer, data = ask(server, path, raw=True)
+    assert answer.status == 403
+    assert b"printed" in data
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret.txt",
+        "..%2fsecret.txt",
+        "static/app.js",
+        "/etc/passwd",
+        "api/",
+        "api/about",
+        "api/play",
+        "assets.py",
+        "config.json",
+    ],
+)
+def test_nothing_but_the_page_and_the_answers_is_served(server, path):
+    answer, data = ask(server, path)
+    assert answer.status == 404
+    assert b"not for you" not in data
+
+
+def test_the_answers_are_those_of_the_files(server):
+    status, about = told(server, "api/sources")
+    assert status == 200
+    assert [source["name"] for source in about["sources"]] == ["run", "hostile.jsonl"]
+    assert about["sources"][0]["config"] == {"training.gamma": 0.9}
+    _, metrics = told(server, "api/metrics?source=0&from=0&generation=-1")
+    assert metrics["rows"] == METRICS
+    later = f"api/metrics?source=0&from=1&generation={metrics['generation']}"
+    assert told(server, later)[1]["rows"] == METRICS[1:]
+    _, listed = told(server, "api/episodes?source=0")
+    names = [(file["name"], len(file["rows"])) for file in listed["files"]]
+    assert names == [("before", 3), ("train-000001", 2), ("after", 3)]
+    assert "files" not in told(server, f"api/episodes?source=0&version={listed['version']}")[1]
+
+
+def test_a_record_is_served_as_it_stands_in_its_file(server):
+    path = server.api.sources[0].files[1].path
+    lines = path.read_bytes().splitlines()
+    for line, wanted in enumerate(lines, 1):
+        assert ask(server, f"api/episode?source=0&file=1&line={line}")[1] == wanted
+
+
+def test_words_are_looked_for_in_every_source(server):
+    assert told(server, "api/search?words=go+north")[1] == [[0, 1, 1], [0, 1, 2]]
+    assert told(server, "api/search?words=ONERROR")[1] == [[1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "api/episode?source=9&file=0&line=1",
+        "api/episode?source=-1&file=0&line=1",
+        "api/episode?source=0&file=-1&line=1",
+        "api/episode?source=0&file=0&line=99",
+        "api/episode?source=0&file=0",
+        "api/episode?source=x",
+        "api/metrics?source=0&from=" + "9" * 5000,
+        "api/test?source=0&file=../x&line=1",
+        "api/sources?" + "&".join("a=b" for _ in range(50)),
+    ],
+)
+def test_a_question_that_makes_no_sense_gets_one_sentence(server, question):
+    status, answer = told(server, question)
+    assert status == 400
+    assert len(answer["error"]) < 300
+
+
+def test_playing_on_goes_through_the_door(server):
+    request = {"source": 0, "file": 0, "line": 1, "turn": 1, "moves": ["3"]}
+    how = {"method": "POST", "Content_Type": "application/json"}
+    status, answer = told(server, "api/play", body=json.dumps(request), **how)
+    assert status == 200
+    assert [turn["action"] for turn in answer["turns"]] == ["3"]
+    for broken in ("{", "[]", json.dumps(request | {"moves": [1]}), "[" * 100_000):
+        assert told(server, "api/play", body=broken, **how)[0] == 400
+    assert told(server, "api/play", body="{}", method="POST", Content_Type="text/plain")[0] == 404
+
+
+def test_a_body_that_is_too_large_is_not_read(server, monkeypatch):
+    monkeypatch.setattr(server_module, "MAX_BODY", 10)
+    how = {"method": "POST", "Content_Type": "application/json"}
+    assert told(server, "api/play", body="x" * 11, **how)[0] == 413
+    assert told(server, "api/sources")[0] == 200
+
+
+def test_the_command_tells_what_is_wrong(tmp_path, capsys):
+    assert cli.main(["view", str(tmp_path / "nothing")]) == 2
+    assert "there is no such file or folder" in capsys.readouterr().err
+    run = str(make_run(tmp_path / "run"))
+    assert cli.main(["view", run, "--limit", "3"]) == 2
+    assert "--limit must be at least 1 and goes with --export" in capsys.readouterr().err
+    assert cli.main(["view", run, "--port", "99999"]) == 2
+    assert "cannot listen on port 99999" in capsys.readouterr().err
+
+
+def test_records_of_play_are_seen_by_the_same_command(tmp_path, capsys):
+    write_episodes(tmp_path / "mine.jsonl", [played(1)])
+    page = tmp_path / "pages/report.html"
+    assert cli.main(["view", str(tmp_path / "mine.jsonl"), "--export", str(page)]) == 0
+    assert "open it in any browser" in capsys.readouterr().out
+    assert page.stat().st_size > 10_000
