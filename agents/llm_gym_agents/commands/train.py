@@ -7,6 +7,7 @@ import itertools
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.plugins import find_spec
+from llm_gym.view.beside import view_beside
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.commands.plan import (
@@ -69,7 +71,12 @@ def main(argv: list[str]) -> int:
         config.check()
         show_plan(config, choices, sys.stdout)
         return 0
-    return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
+    with ExitStack() as beside:
+        if options.view:
+            config.check()
+            url = beside.enter_context(view_beside(Path(config.checkpoint.output_dir)))
+            _say(Console(), f"live:   {url}")
+        return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
 
 
 def resume(argv: list[str]) -> int:
@@ -303,6 +310,7 @@ def _parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="end a run that cannot learn instead of advising"
     )
     parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
+    parser.add_argument("--view", action="store_true", help="open a page that follows the run")
     parser.add_argument("--help-settings", action="store_true", help="list every setting")
     return parser
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from llm_gym.episodes import Tokens
 from llm_gym_agents.rollouts.turns import Closing, Turn
@@ -41,13 +42,14 @@ def episode_tokens(
         numbers += [len(turns)] * len(closing.ids)
         versions += [turns[-1].version] * len(closing.ids)
     log_probs = [one for turn in turns for one in turn.log_probs]
-    columns = {"log_probs": log_probs, **(trained or {})}
+    given = {"log_probs": log_probs, **(trained or {})}
+    columns: dict[str, Any] = {name: list(_spread(sampled, each)) for name, each in given.items()}
     return Tokens(
         ids=ids,
         trained_on=sampled if trained is not None else None,
         weights_versions=versions,
         turns=numbers,
-        **{name: list(_spread(sampled, values)) for name, values in columns.items()},
+        **columns,
     )
 
 

@@ -60,6 +60,8 @@ export async function open() {
 // Returns what has changed: {metrics, episodes}.
 export async function refresh() {
   const changed = { metrics: false, episodes: false };
+  // A run that has not begun has no settings yet.
+  if (backend.live && store.sources.some((source) => !source.is_run)) store.sources = (await backend.sources()).sources;
   for (let at = 0; at < store.sources.length; at++) {
     const known = store.metrics[at] || { generation: -1, rows: [] };
     const told = await backend.metrics(at, known.rows.length, known.generation);

@@ -42,7 +42,7 @@ def test_every_view_of_a_real_run_opens_by_a_click(trained, serve, visit, size, 
         charts.evaluate_all("all => all.map(c => c.dataset.metric)")
     )
     page.get_by_role("link", name="Episodes").click()
-    page.select_option("label:has-text('file') select", "train-000002")
+    page.select_option("label:has(span:text-is('file')) select", "train-000002")
     assert page.locator(".count").text_content().startswith("4 of ")
     page.locator(".row").first.click()
     page.locator(".token").first.hover()
@@ -86,7 +86,7 @@ def test_colours_follow_the_chosen_figure_and_say_above_and_below(tmp_path, serv
     page.locator(".token").first.wait_for()
     colours = {}
     for name in ("log_probs", "values", "advantages", "ratios"):
-        page.select_option("label:has-text('colour by') select", name)
+        page.select_option("label:has(span:text-is('colour by')) select", name)
         colours[name] = page.locator(".token").evaluate_all(
             "all => all.map(t => t.style.backgroundColor)"
         )
@@ -99,7 +99,7 @@ def test_the_same_instance_before_and_after_has_its_first_difference_marked(tmp_
     run = make_run(tmp_path / "run")
     page = visit(serve(run))
     page.evaluate("location.hash = '#/episode/0/0/1'")
-    page.locator("label:has-text('beside') select").select_option(index=1)
+    page.locator("label:has(span:text-is('beside')) select").select_option(index=1)
     page.locator("mark").first.wait_for()
     assert page.locator("mark").all_text_contents() == ["7", "5"]  # the first actions of the two
     assert "in the reply of turn 0, at character 0" in page.locator(".verdict").text_content()
