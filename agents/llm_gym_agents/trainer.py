@@ -265,15 +265,16 @@ class PPOTrainer:
         data = assemble(rollout.ending_after(self.schedule.turn_limit))
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
+        recorded = self.recorder.is_due(self.iteration + 1)
         try:
             told = self.schedule.update_settings(self.iteration)
-            learned = self.learner.update(data, **told, greedy_scores_E=greedy_E)
+            learned = self.learner.update(data, **told, greedy_scores_E=greedy_E, recorded=recorded)
         except NotFiniteError as error:
             place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
             raise error.saved(place) from error
         updated = time.perf_counter()
         published = self.publisher.publish(self.iteration + 1)
-        if self.recorder.is_due(self.iteration + 1):
+        if recorded:
             self.recorder.record(self.iteration + 1, rollout, self.learner.trained())
         end = time.perf_counter()
         self.elapsed_s += end - start

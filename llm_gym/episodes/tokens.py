@@ -23,11 +23,13 @@ class Tokens:
     log_probs: list[float] | None = None
     """Of the token when it was sampled; NaN for a token that was read, not sampled."""
     values: list[float] | None = None
-    """Before the update; NaN for a token that was read, here and in the next two."""
+    """Before the update; NaN for a token that was read, here and in the next three."""
     advantages: list[float] | None = None
     ratios: list[float] | None = None
     """Probability under the weights that were trained, before their update, over that under the
     weights that sampled."""
+    entropies: list[float] | None = None
+    """Of the distribution at the token under the weights that were trained, before the update."""
     trained_on: list[bool] | None = None
     weights_versions: list[int] | None = None
     turns: list[int] | None = None
@@ -57,6 +59,7 @@ TOKEN_FIELDS: kinds.Fields = {
     "values": kinds.Maybe(kinds.NUMBERS),
     "advantages": kinds.Maybe(kinds.NUMBERS),
     "ratios": kinds.Maybe(kinds.NUMBERS),
+    "entropies": kinds.Maybe(kinds.NUMBERS),
     "trained_on": kinds.Maybe(kinds.FLAGS),
     "weights_versions": kinds.Maybe(kinds.WHOLES),
     "turns": kinds.Maybe(kinds.WHOLES),

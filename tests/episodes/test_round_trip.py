@@ -61,6 +61,7 @@ def tokens(draw: st.DrawFn, turns: int) -> Tokens:
         values=draw(floats),
         advantages=draw(floats),
         ratios=draw(floats),
+        entropies=draw(floats),
         trained_on=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),
         weights_versions=draw(st.none() | wholes),
         turns=draw(st.none() | index),

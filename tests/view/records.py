@@ -51,6 +51,7 @@ def with_tokens(count=6):
         values=column(0.0),
         advantages=column(-1.0),
         ratios=column(0.5),
+        entropies=column(2.0),
         trained_on=sampled,
         weights_versions=[3] * count,
         turns=[0] * middle + [1] * (count - middle),

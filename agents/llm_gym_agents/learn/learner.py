@@ -80,10 +80,15 @@ class Learner:
         rate: float = 1.0,
         critic_only: bool = False,
         greedy_scores_E: Tensor | None = None,
+        recorded: bool = False,
     ) -> Metrics:
         """Train on ``data`` and return metrics; see ``PPO.update``."""
         return self.ppo.update(
-            data, rate=rate, critic_only=critic_only, greedy_scores_E=greedy_scores_E
+            data,
+            rate=rate,
+            critic_only=critic_only,
+            greedy_scores_E=greedy_scores_E,
+            recorded=recorded,
         )
 
     def trained(self) -> dict[str, Tensor]:

@@ -98,7 +98,7 @@ class PPO:
 
     def update(
         self, data: RolloutData, *, rate: float = 1.0, critic_only: bool = False,
-        greedy_scores_E: Tensor | None = None,
+        greedy_scores_E: Tensor | None = None, recorded: bool = False,
     ) -> Metrics:  # fmt: skip
         """Train on ``data`` and return metrics.
 
@@ -107,6 +107,8 @@ class PPO:
             rate: Factor on the learning rate, from a schedule.
             critic_only: Leave the policy alone, while a fresh critic warms up.
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
+            recorded: Whether somebody will record it: then each token's entropy is found out
+                where tokens are scored before the update.
         """
         packer = Packer(data.to("cpu"))
         data, clock = packer.data, Clock()
@@ -114,7 +116,7 @@ class PPO:
         on_policy = self._reads_once(len(data.lengths_E)) and not critic_only
         scores = Scores(None, None, None, None)
         if not on_policy or self.reference is not None:
-            scores = self.score(packer, policy=not on_policy)
+            scores = self.score(packer, policy=not on_policy, entropy=recorded)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
         stream = _stream(data, reward_T, scores, greedy_scores_E)
@@ -151,17 +153,19 @@ class PPO:
         return once and self.model.value_head is None and not config.use_kl_in_reward
 
     @torch.no_grad()
-    def score(self, packer: Packer, *, policy: bool = True) -> Scores:
+    def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
         """Read the whole batch once with the current weights; results are on the CPU.
 
         Args:
             packer: Of the batch.
             policy: False leaves the policy out, where only the reference has to be asked.
+            entropy: Whether to ask for the policy's entropy at each token.
         """
         data, model = packer.data, self.model
         device = model.device
         log_prob_T = torch.zeros_like(data.reward_T, device=device)
         value_T, bootstrap_E, ref_T = None, None, None
+        entropy_T = torch.zeros_like(log_prob_T) if entropy and policy else None
         if model.value_head is not None:
             value_T = torch.zeros_like(log_prob_T)
             bootstrap_E = value_T.new_zeros(data.lengths_E.shape)
@@ -172,14 +176,16 @@ class PPO:
             if policy:
                 cut_M = pack.bootstrap_M != NO_POSITION
                 further_B = pack.bootstrap_M[cut_M].to(device, non_blocking=True)
-                found = model(*pack[:4], further_B, entropy="none")
+                found = model(*pack[:4], further_B, entropy="each" if entropy else "none")
                 log_prob_T[index_T] = found.log_prob_T
+                if entropy_T is not None:
+                    entropy_T[index_T] = found.entropy_T
                 if value_T is not None and bootstrap_E is not None:
                     value_T[index_T] = found.value_T
                     bootstrap_E[pack.episodes_M[cut_M].to(device)] = found.bootstrap_B
             if self.reference is not None and ref_T is not None:
                 ref_T[index_T] = self.reference(*pack[:4], entropy="none").log_prob_T
-        found = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T)
+        found = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T, entropy_T)
         return Scores(*(None if each is None else each.cpu() for each in found))
 
     def _packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[Pack]:

@@ -22,6 +22,8 @@ class Scores(NamedTuple):
     value_T: Tensor | None
     bootstrap_E: Tensor | None
     ref_log_prob_T: Tensor | None
+    entropy_T: Tensor | None = None
+    """None where nobody has asked for it, as for the log-probs."""
 
 
 class Clock:
@@ -50,7 +52,8 @@ def trained_tokens(
         "ratios": (scores.log_prob_T - data.sampler_log_prob_T).exp(),
         "advantages": advantages.advantages_T,
     }
-    return found if scores.value_T is None else found | {"values": scores.value_T}
+    maybe = {"values": scores.value_T, "entropies": scores.entropy_T}
+    return found | {name: each for name, each in maybe.items() if each is not None}
 
 
 def critic_metrics(scores: Scores, advantages: algo.Advantages) -> dict[str, float]:

@@ -18,8 +18,9 @@ from torch.utils.checkpoint import checkpoint
 
 from llm_gym_agents.lm.kernels.choice import Kernel, KernelName, Shape, kernel_for
 
-Entropy = Literal["none", "metric", "gradient"]
-"""Whether the entropy is computed: not at all, as a number to look at, or to be trained with."""
+Entropy = Literal["none", "metric", "each", "gradient"]
+"""Whether the entropy is computed: not at all, as a number to look at, of each token to be looked at,
+or to be trained with."""
 CHUNK_BYTES = {"cpu": 1 << 24}
 """Logits held at a time, in float32. A CPU wants them in its cache."""
 LARGE_CHUNK_BYTES = 1 << 28
@@ -79,7 +80,7 @@ def token_log_probs(
         token_T: The tokens asked about.
         temperature: Log-probs are those of ``softmax(logits / temperature)``.
         entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel it is
-            that of some tokens, whose mean stands for the others.
+            that of some tokens, whose mean stands for the others; ``each`` is never that.
         kernel: The fused kernel; ``auto`` measures which is the fastest here.
     """
     _, fused = kernel_for(kernel, head.shape())
@@ -88,7 +89,7 @@ def token_log_probs(
     log_prob_T = _fused(fused, head, hidden_TC, token_T, temperature)
     if entropy == "none":
         return log_prob_T, None
-    step = -(-len(token_T) // LOOKED_AT)
+    step = 1 if entropy == "each" else -(-len(token_T) // LOOKED_AT)
     with torch.no_grad():
         _, some = _chunked(head, hidden_TC[::step], token_T[::step], temperature, "metric")
     assert some is not None

@@ -17,7 +17,8 @@ export function readTokens(record) {
   return {
     ids: tokens.ids, texts: tokens.texts, turns: tokens.turns || tokens.ids.map(() => 0), trained, sampled,
     versions: tokens.weights_versions,
-    columns: { log_probs: logProbs, values: column("values"), advantages: column("advantages"), ratios: column("ratios") },
+    columns: { log_probs: logProbs, values: column("values"), advantages: column("advantages"), ratios: column("ratios"),
+      entropies: column("entropies") },
   };
 }
 

@@ -25,7 +25,7 @@ def test_episodes_are_filtered_and_searched_and_the_address_keeps_it(tmp_path, s
     page = visit(url + "#/episodes")
     wait_count(page, 8)
     page.select_option("label:has(span:text-is('won')) select", "true")
-    wait_count(page, 2)
+    wait_count(page, 4)
     page.select_option("label:has(span:text-is('won')) select", "")
     page.select_option("label:has(span:text-is('environment')) select", "made/ByHand-v0")
     wait_count(page, 2)

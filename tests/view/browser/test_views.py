@@ -74,7 +74,7 @@ def test_the_figures_of_every_token_are_those_of_the_file(trained, serve, visit)
                 "all => all.map(d => [d.dataset.figure, d.textContent])"
             )
         )
-        for name in ("log_probs", "values", "advantages", "ratios"):
+        for name in ("log_probs", "values", "advantages", "ratios", "entropies"):
             assert float(figures[name]) == tokens[name][at], (name, at)
         assert int(figures["id"]) == tokens["ids"][at]
         assert (int(figures["turn"]), figures["trained on"]) == (tokens["turns"][at], "yes")
@@ -85,12 +85,12 @@ def test_colours_follow_the_chosen_figure_and_say_above_and_below(tmp_path, serv
     page.evaluate("location.hash = '#/episode/0/1/1'")
     page.locator(".token").first.wait_for()
     colours = {}
-    for name in ("log_probs", "values", "advantages", "ratios"):
+    for name in ("log_probs", "values", "advantages", "ratios", "entropies"):
         page.select_option("label:has(span:text-is('colour by')) select", name)
         colours[name] = page.locator(".token").evaluate_all(
             "all => all.map(t => t.style.backgroundColor)"
         )
-    assert len(set(map(tuple, colours.values()))) == 4
+    assert len(set(map(tuple, colours.values()))) == 5
     assert all(colour.startswith("rgba(217, 95, 14") for colour in colours["advantages"])  # below 0
     assert all(colour.startswith("rgba(33, 102, 172") for colour in colours["values"])  # above
 
