@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm test-packages lint types demo smoke golden scores bench bench-demo bench-gpu harden lock clean
+.PHONY: help test test-slow test-all test-vllm test-packages test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -46,7 +46,15 @@ test: lint types  ## Install into .venv, then lint, type-check and test, in minu
 test-slow: $(INSTALLED)  ## The tests that take longer: every preset, learning, `kill -9`.
 	$(PYTEST) -m slow
 
-test-all: test test-slow  ## Every test.
+test-all: test test-slow test-view  ## Every test.
+
+# The browser is the system's: Debian's chromium. Playwright only drives it, and downloads none.
+$(VENV)/.playwright: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt playwright
+	@touch $@
+
+test-view: $(VENV)/.playwright  ## The viewer in a real Chromium (apt install chromium).
+	$(BIN)/python -m pytest -q -m slow tests/view
 
 # vLLM pins its own numpy. The three packages that it brings for pictures and sound are built for
 # another torch, and transformers dies of them.

@@ -32,37 +32,36 @@ from torch import Tensor
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
-from llm_gym_agents.rollouts import recorder
+from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.text.pieces import Pieces
 from llm_gym_agents.trainer import PPOTrainer
 
 RESULT = Path(__file__).parent / "results" / "recording.json"
 DEFAULT_EVERY = ConfigStore().checkpoint.record_every
 
 
-class Counted(recorder.RolloutRecorder):
+class Counted(RolloutRecorder):
     """Notes the CPU seconds of both threads."""
 
-    def __init__(self, folder: Path, episodes: int) -> None:
-        super().__init__(folder, 1, episodes)
+    def __init__(self, folder: Path, episodes: int, pieces: Pieces) -> None:
+        super().__init__(folder, 1, episodes, pieces)
         self.waiting: list[float] = []
+        self.writing: list[float] = []
 
     def record(self, iteration: int, rollout: Rollout, trained: Mapping[str, Tensor]) -> None:
         start = thread_time()
         super().record(iteration, rollout, trained)
         self.waiting.append(thread_time() - start)
 
+    def _write(self, place: Path, rollout: Rollout, numbers: Mapping[str, list[float]]) -> None:
+        start = thread_time()
+        super()._write(place, rollout, numbers)
+        self.writing.append(thread_time() - start)
+
 
 def measure(episodes: int, iterations: int) -> dict[str, Any]:
     """Train, and return what recording ``episodes`` of each iteration cost."""
-    writing: list[float] = []
-    write = recorder._write
-
-    def counted_write(*given: Any) -> None:
-        start = thread_time()
-        write(*given)
-        writing.append(thread_time() - start)
-
     recipe = text_game_easy()
     recipe.config.environment.eval_interval = 0
     recipe.config.training.num_epochs, recipe.config.training.num_iters_per_epoch = 1, iterations
@@ -72,7 +71,7 @@ def measure(episodes: int, iterations: int) -> dict[str, Any]:
         recipe.config.checkpoint.save_interval = 0
         model, tokenizer = prepare(recipe.config, hurry=True)
         trainer = PPOTrainer(recipe.config, model=model, tokenizer=tokenizer)
-        trainer.recorder = counted = Counted(Path(folder), episodes)
+        trainer.recorder = counted = Counted(Path(folder), episodes, Pieces(tokenizer))
         iterate = trainer._iterate
 
         def timed() -> dict[str, float]:
@@ -83,15 +82,13 @@ def measure(episodes: int, iterations: int) -> dict[str, Any]:
             return row
 
         trainer._iterate = timed  # type: ignore[method-assign]
-        recorder._write = counted_write
         try:
             trainer.fit()
         finally:
-            recorder._write = write
             trainer.cleanup()
         sizes = [path.stat().st_size for path in Path(folder).glob("episodes/train-*")]
     rows = slice(1, None)  # the first iteration warms up
-    both = [a + b for a, b in zip(counted.waiting, writing, strict=True)]
+    both = [a + b for a, b in zip(counted.waiting, counted.writing, strict=True)]
     share = statistics.median(a / b for a, b in zip(both[rows], seconds[rows], strict=True))
     waiting = statistics.median(
         a / b for a, b in zip(counted.waiting[rows], seconds[rows], strict=True)
@@ -101,7 +98,7 @@ def measure(episodes: int, iterations: int) -> dict[str, Any]:
         "iterations": iterations - 1,
         "iteration_cpu_s": round(statistics.median(seconds[rows]), 4),
         "waiting_cpu_ms": round(1e3 * statistics.median(counted.waiting[rows]), 3),
-        "writing_cpu_ms": round(1e3 * statistics.median(writing[rows]), 3),
+        "writing_cpu_ms": round(1e3 * statistics.median(counted.writing[rows]), 3),
         "bytes": int(statistics.median(sizes)),
         "share": round(share, 5),
         "share_waiting": round(waiting, 6),

@@ -26,7 +26,7 @@ HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_g
 ORDER = {
     "llm_gym": (
         *("core", "legacy", "sandbox", "registry", "as_text", "data", "episodes", "parsing"),
-        *("tools", "envs", "vector", "wrappers", "evaluate", "endpoint", "cli"),
+        *("tools", "envs", "vector", "wrappers", "evaluate", "endpoint", "view", "cli"),
     ),
     "llm_gym_agents": (
         *("llm_gym", "text", "lm", "engines", "run", "rollouts", "algo", "batch", "checkpoint"),

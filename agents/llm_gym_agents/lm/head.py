@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from llm_gym_agents.lm.kernels.choice import Kernel, KernelName, Shape, kernel_for
 
 Entropy = Literal["none", "metric", "each", "gradient"]
-"""Whether the entropy is computed: not at all, as a number to look at, of each token to be looked at,
-or to be trained with."""
+"""Whether the entropy is computed: not at all, as a number to look at, as one of each token to look
+at, or to be trained with."""
 CHUNK_BYTES = {"cpu": 1 << 24}
 """Logits held at a time, in float32. A CPU wants them in its cache."""
 LARGE_CHUNK_BYTES = 1 << 28

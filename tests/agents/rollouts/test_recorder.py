@@ -1,6 +1,7 @@
 """Training episodes on disk: which, with what, and that they can be played again."""
 
 import math
+import re
 import threading
 
 import pytest
@@ -129,3 +130,27 @@ def test_which_iterations_are_due(every, due, tmp_path):
     made = RolloutRecorder(tmp_path, every, 4)
     assert [iteration for iteration in range(1, 5) if made.is_due(iteration)] == due
     made.close()
+
+
+def test_a_record_has_the_text_of_its_tokens(run):
+    folder, _ = run
+    for episode in read_episodes(folder / "episodes/train-000001.jsonl"):
+        tokens = episode.tokens
+        assert len(tokens.texts) == len(tokens.ids)
+        for turn, action in enumerate(episode.actions):
+            sampled = zip(tokens.texts, tokens.turns, tokens.trained_on, strict=True)
+            said = "".join(text for text, when, on in sampled if on and when == turn)
+            assert re.sub(r" ?<\w+>", "", said).strip() == action.strip()  # no control tokens
+
+
+def test_recording_changes_nothing_that_is_learned(tmp_path):
+    rows = []
+    for every in (0, 1):
+        config = small(tmp_path / str(every), environment={"env_id": GUESS})
+        config.update({"checkpoint": {"record_every": every}})
+        trainer = PPOTrainer(config)
+        trainer.fit()
+        trainer.cleanup()
+        last = trainer.metrics_history[-1]
+        rows.append({name: last[name] for name in last if not name.startswith("time/")})
+    assert rows[0] == rows[1]

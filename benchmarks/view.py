@@ -1,0 +1,168 @@
+"""How fluid the viewer is: 10,000 episodes and an episode of 4,000 sampled tokens, in Chromium.
+
+    python benchmarks/view.py            # needs playwright and a chromium: make test-view
+
+Frames are those that the browser draws while the list is scrolled from end to end in 120 steps, and
+while the focus walks along 200 tokens. Prints a table, writes ``results/view.json`` and the table
+of ``docs/viewing.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from machine import provenance
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from llm_gym.episodes import write_episodes  # noqa: E402
+from llm_gym.view.server import ViewServer  # noqa: E402
+from llm_gym.view.sources import open_sources  # noqa: E402
+from tests.view.records import played, with_tokens  # noqa: E402
+
+RESULT = Path(__file__).parent / "results" / "view.json"
+PAGE = ROOT / "docs" / "viewing.md"
+SCROLL = """async () => {
+  const box = document.querySelector(".virtual"), frames = [];
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  let last = await frame();
+  for (let step = 0; step <= 120; step++) {
+    box.scrollTop = (box.scrollHeight - box.clientHeight) * step / 120;
+    const now = await frame();
+    frames.push(now - last);
+    last = now;
+  }
+  return frames;
+}"""
+WALK = """async () => {
+  const frames = [], frame = () => new Promise((done) => requestAnimationFrame(done));
+  document.querySelector(".token").focus();
+  let last = await frame();
+  for (let step = 0; step < 200; step++) {
+    const press = new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true });
+    document.activeElement.dispatchEvent(press);
+    const now = await frame();
+    frames.push(now - last);
+    last = now;
+  }
+  return frames;
+}"""
+FILTER = """async () => {
+  const labels = [...document.querySelectorAll("label.field")];
+  const box = labels.find((l) => l.textContent.startsWith("won")).querySelector("select");
+  const times = [];
+  for (const value of ["true", "false", "", "true", ""]) {
+    const start = performance.now();
+    box.value = value;
+    box.dispatchEvent(new Event("change"));
+    document.body.offsetHeight;  // layout is part of it
+    times.push(performance.now() - start);
+  }
+  return times;
+}"""
+RECOLOUR = """async () => {
+  const box = document.querySelector(".episode select"), times = [];
+  for (const value of ["log_probs", "values", "ratios", "advantages"]) {
+    const start = performance.now();
+    box.value = value;
+    box.dispatchEvent(new Event("change"));
+    document.body.offsetHeight;
+    times.push(performance.now() - start);
+  }
+  return times;
+}"""
+
+
+def measure(page: Page, url: str, opening: float) -> dict[str, float]:
+    """Return milliseconds of everything."""
+    start = perf_counter()
+    page.goto(url + "#/episodes")
+    page.wait_for_selector(".row")
+    listed = perf_counter() - start
+    scroll, chosen = page.evaluate(SCROLL), page.evaluate(FILTER)
+    start = perf_counter()
+    page.evaluate("location.hash = '#/episode/1/0/1'")
+    page.wait_for_selector(".token")
+    opened = perf_counter() - start
+    sampled = page.locator(".token").count()
+    assert sampled == 4000, sampled
+    return {
+        "index_10000_s": round(opening, 2),
+        "list_10000_ms": round(1e3 * listed),
+        "scroll_frame_ms": round(statistics.median(scroll), 1),
+        "scroll_frame_95_ms": round(statistics.quantiles(scroll, n=20)[-1], 1),
+        "filter_ms": round(statistics.median(chosen), 1),
+        "filter_worst_ms": round(max(chosen), 1),
+        "open_4000_ms": round(1e3 * opened),
+        "recolour_4000_ms": round(statistics.median(page.evaluate(RECOLOUR)), 1),
+        "walk_frame_ms": round(statistics.median(walk := page.evaluate(WALK)), 1),
+        "walk_frame_95_ms": round(statistics.quantiles(walk, n=20)[-1], 1),
+    }
+
+
+def table(row: dict[str, float]) -> str:
+    """Return the figures as the page prints them."""
+    pairs = [
+        ("reading 10,000 episodes on the server, once", f"{row['index_10000_s']:.1f} s"),
+        ("opening the list of 10,000", f"{row['list_10000_ms']:.0f} ms"),
+        ("a frame while scrolling it (median, 95 %)", _both(row, "scroll_frame")),
+        ("a filter over 10,000 (median, worst)", _both(row, "filter", "worst_")),
+        ("opening an episode of 4,000 sampled tokens", f"{row['open_4000_ms']:.0f} ms"),
+        ("another colour for all of them", f"{row['recolour_4000_ms']:.0f} ms"),
+        ("a frame while walking along them (median, 95 %)", _both(row, "walk_frame")),
+    ]
+    lines = ["| What | Measured |", "| --- | ---: |"]
+    return "\n".join([*lines, *(f"| {what} | {value} |" for what, value in pairs)])
+
+
+def _both(row: dict[str, float], name: str, second: str = "95_") -> str:
+    return f"{row[name + '_ms']:.0f} ms, {row[f'{name}_{second}ms']:.0f} ms"
+
+
+def main() -> None:
+    """Measure, print and write."""
+    chromium = os.environ.get("LLM_GYM_CHROMIUM") or shutil.which("chromium")
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        line, other = played(1).to_json() + "\n", with_tokens().to_json() + "\n"
+        (folder / "many.jsonl").write_text((line * 9 + other) * 1000)
+        write_episodes(folder / "long.jsonl", [with_tokens(6000)])
+        start = perf_counter()
+        sources = open_sources([folder / "many.jsonl", folder / "long.jsonl"])
+        opening = perf_counter() - start
+        server = ViewServer(sources)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        args = ["--no-sandbox", "--disable-gpu"] if os.geteuid() == 0 else ["--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=args)
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        row: dict[str, Any] = measure(page, server.url, opening)
+        row["chromium"] = browser.version
+        browser.close()
+        server.shutdown()
+    RESULT.write_text(
+        json.dumps(provenance(__file__, ["playwright"]) | {"row": row}, indent=1) + "\n"
+    )
+    print(table(row))
+    text = re.sub(
+        r"<!-- view -->.*?<!-- /view -->",
+        lambda _: f"<!-- view -->\n{table(row)}\n<!-- /view -->",
+        PAGE.read_text(),
+        flags=re.DOTALL,
+    )
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
