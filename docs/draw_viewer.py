@@ -20,7 +20,7 @@ from llm_gym.view.server import ViewServer
 from llm_gym.view.sources import open_sources
 
 IMAGES = Path(__file__).parent / "images"
-SIZE = {"width": 1120, "height": 700}
+SIZE = {"width": 1120, "height": 760}
 
 
 def main() -> None:
@@ -33,16 +33,18 @@ def main() -> None:
     args = ["--no-sandbox", "--disable-gpu"] if os.geteuid() == 0 else ["--disable-gpu"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=args)
-        page = browser.new_page(viewport=SIZE, color_scheme="light")
+        page = browser.new_page(viewport=SIZE, color_scheme="dark")
         page.goto(server.url)
         page.wait_for_selector(".chart")
         page.screenshot(path=IMAGES / "viewer_run.png")
-        page = browser.new_page(viewport=SIZE, color_scheme="dark")
+        page = browser.new_page(viewport=SIZE, color_scheme="light")
         # The last training episodes of the first run; the longest wins most often tell a story.
         page.goto(server.url + "#/episodes?source=0&success=true&order=tokens")
         page.locator(".row").first.click()
-        page.locator(".token").nth(4).click()
-        page.locator("#turn-0").scroll_into_view_if_needed()
+        page.locator(".token").nth(1).focus()
+        page.evaluate("document.querySelector('.episode .tools').scrollIntoView()")
+        page.mouse.wheel(0, -60)  # from under the header
+        page.wait_for_timeout(300)
         page.screenshot(path=IMAGES / "viewer_episode.png")
         browser.close()
     server.shutdown()

@@ -61,12 +61,15 @@ class Api:
 
     def about(self, query: Query) -> dict[str, Any]:
         """Return what there is to see."""
+        for source in self.sources:
+            source.warm_start.refresh()
         return {
             "version": __version__,
             "sources": [
                 {
                     "name": source.name,
                     "config": source.config(),
+                    "warm_start": source.warm_start.rows,
                     "is_run": source.metrics.path.exists() or bool(source.config()),
                 }
                 for source in self.sources

@@ -22,6 +22,7 @@ MAX_FILES = 5_000
 _MAX_CONFIG = 2**20
 _MAX_METRICS = 512 * 2**20
 _ITERATION = re.compile(r"-(\d{6})$")
+_NO_EPISODES = frozenset({"metrics.jsonl", "warm_start.jsonl"})
 _ORDER = ("before", "train", "eval", "after")
 
 
@@ -71,6 +72,7 @@ class Source:
         self.place = place
         self.name = place.resolve().name
         self.metrics = Metrics(place / "metrics.jsonl")
+        self.warm_start = Metrics(place / "warm_start.jsonl")
         self.files: list[EpisodeIndex] = []
         self.version = 0
         """Goes up whenever the episodes have changed."""
@@ -143,7 +145,7 @@ def _episode_files(place: Path) -> list[Path]:
         for folder in folders
         for pattern in ("*.jsonl", "*.jsonl.gz")
         for path in folder.glob(pattern)
-        if path.is_file() and path.name != "metrics.jsonl" and not path.name.startswith(".")
+        if path.is_file() and path.name not in _NO_EPISODES and not path.name.startswith(".")
     ]
     return sorted(found, key=_by_time)[:MAX_FILES]
 

@@ -80,6 +80,7 @@ def make_run(folder, metrics=METRICS, **settings):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"training": {"gamma": 0.9, **settings}}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics))
+    (folder / "warm_start.jsonl").write_text('{"step": 1, "loss": 4.0}\n{"step": 2, "loss": 2.0}\n')
     write_episodes(folder / "episodes/before.jsonl", [played(seed) for seed in range(3)])
     after = [played(seed, ["5", "6", "8", "9"]) for seed in range(3)]
     write_episodes(folder / "episodes/after.jsonl", after)

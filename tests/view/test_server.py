@@ -117,6 +117,7 @@ def test_the_answers_are_those_of_the_files(server):
     assert status == 200
     assert [source["name"] for source in about["sources"]] == ["run", "hostile.jsonl"]
     assert about["sources"][0]["config"] == {"training.gamma": 0.9}
+    assert [row["loss"] for row in about["sources"][0]["warm_start"]] == [4.0, 2.0]
     _, metrics = told(server, "api/metrics?source=0&from=0&generation=-1")
     assert metrics["rows"] == METRICS
     later = f"api/metrics?source=0&from=1&generation={metrics['generation']}"

@@ -7,7 +7,9 @@ becomes plain behaviour cloning.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +109,13 @@ def imitate(
         if on_step is not None:
             on_step(step + 1, loss)
     return losses
+
+
+def write_losses(folder: Path, losses: Sequence[float]) -> None:
+    """Leave the losses of ``imitate`` in the folder of a run, for who looks at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = (json.dumps({"step": at, "loss": loss}) for at, loss in enumerate(losses, 1))
+    (folder / "warm_start.jsonl").write_text("".join(f"{row}\n" for row in rows))
 
 
 def _backward(

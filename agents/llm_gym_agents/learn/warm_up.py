@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -18,7 +19,7 @@ from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.warm_start import Dialogue, imitate
+from llm_gym_agents.learn.warm_start import Dialogue, imitate, write_losses
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 
@@ -90,6 +91,7 @@ class WarmUp:
             seed=training.seed,
             micro_batch_tokens=training.micro_batch_tokens,
         )
+        write_losses(Path(self.config.checkpoint.output_dir), self.losses)
         self._copies_follow()
         self.publish()
         after = self.evaluate(episodes)

@@ -13,15 +13,21 @@ export const LENSES = [
   { name: "ratios", label: "ratio (importance weight)", about: "trainer over sampler", middle: 1 },
 ];
 
-// Returns a function from a number to {colour, alpha}; extremes are those of the sampled tokens.
+// Nine of ten tokens lie within it: a single extreme one does not pale all others.
+function usual(sizes) {
+  const sorted = Float64Array.from(sizes).sort();
+  return sorted[Math.floor(0.9 * (sorted.length - 1))] || sorted.at(-1) || 1;
+}
+
+// Returns a function from a number to a colour; full strength is what one in ten tokens has.
 export function scale(lens, numbers) {
   const known = numbers.filter((value) => Number.isFinite(value));
   if (!known.length) return () => null;
   if (lens.low) {
-    const least = Math.min(known.reduce((a, b) => Math.min(a, b)), -1e-6);
-    return (value) => paint(BLUE, (value <= 0 ? value : 0) / least);
+    const span = usual(known.map((value) => Math.max(0, -value)));
+    return (value) => paint(BLUE, Math.max(0, -value) / span);
   }
-  const span = known.reduce((most, value) => Math.max(most, Math.abs(value - lens.middle)), 0) || 1;
+  const span = usual(known.map((value) => Math.abs(value - lens.middle)));
   return (value) => {
     const distance = (value - lens.middle) / span;
     return paint(distance < 0 ? ORANGE : BLUE, Math.abs(distance));

@@ -9,10 +9,11 @@ const FIRST = [
   ["reward/mean", "return"], ["eval/return", "held-out return"], ["policy/kl", "old to new policy"],
   ["kl/reference", "to the reference"], ["policy/entropy", "nats per token"],
   ["value/explained_variance", "of the critic"], ["episode/turns", ""],
-  ["episode/tokens", "per episode"], ["episode/cut", "replies cut"], ["episode/invalid", "unusable replies"],
-  ["time/collect_s", "playing"], ["time/update_s", "training"], ["time/tokens_per_s", ""],
+  ["episode/tokens", "per episode"], ["episode/cut_replies", "replies cut"], ["episode/invalid", "unusable replies"],
+  ["time/collect_s", "playing"], ["time/score_s", "scoring"], ["time/update_s", "all but playing"],
+  ["time/publish_s", "weights to the engine"], ["time/tokens_per_s", ""],
   ["mismatch/kl", "sampler against trainer"], ["mismatch/ratio_max", "sampler against trainer"],
-  ["memory/peak_gb", ""],
+  ["engine/probe_gap", "engine against trainer"], ["gpu/memory_peak_gib", ""], ["gpu/mfu", "of the peak"],
 ];
 
 const state = { smoothing: 0, log: false, range: null, axis: "iteration", all: false, hidden: new Set() };
@@ -88,7 +89,10 @@ function charts(shown, draw) {
     name: shown.length > 1 ? source.name : "", run: source.run,
     points: source.rows.filter((row) => name in row && state.axis in row).map((row) => [row[state.axis], row[name]]),
   })), state, zoom);
-  return h("div", { className: "charts" }, (state.all ? [...first, ...rest] : first).map(one));
+  const warm = shown.filter((source) => source.warm_start.length).map((source) => ({ name: shown.length > 1 ? source.name : "",
+    run: source.run, points: source.warm_start.map((row) => [row.step, row.loss]) }));
+  const before = warm.length ? chart("warm start", "loss of imitation, by step, before the RL", warm, { ...state, range: null }, () => {}) : null;
+  return h("div", { className: "charts" }, before, (state.all ? [...first, ...rest] : first).map(one));
 }
 
 function settings() {

@@ -136,6 +136,7 @@ def test_charts_zoom_smooth_and_take_logarithms(tmp_path, serve, visit):
     page = visit(
         serve(make_run(tmp_path / "run", rows), make_run(tmp_path / "other", rows, lam=0.5))
     )
+    assert page.locator("[data-metric='warm start'] path.line").count() == 2
     line = page.locator("[data-metric='policy/kl'] path.line").first
     shapes = [line.get_attribute("d")]
     page.get_by_label("log axis").check()
