@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import webbrowser
 from pathlib import Path
 
 from llm_gym.errors import ConfigError
@@ -26,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C, or write the page."""
+    from llm_gym.view.browser import open_browser
     from llm_gym.view.export import write_export
     from llm_gym.view.server import ViewServer
     from llm_gym.view.sources import open_sources
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     with server:
         _say(f"{server.url} (Ctrl-C ends it)")
         if not options.no_browser:
-            webbrowser.open(server.url)
+            open_browser(server.url)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

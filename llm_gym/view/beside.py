@@ -9,12 +9,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from llm_gym.errors import ConfigError
+from llm_gym.view.browser import open_browser
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def view_beside(folder: Path, *, browser: bool = True) -> Iterator[str]:
         if not url:
             raise ConfigError(f"the viewer of {folder} did not start")
         if browser:
-            webbrowser.open(url)
+            open_browser(url)
         yield url
     finally:
         child.stdin.close()

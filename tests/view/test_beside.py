@@ -2,12 +2,15 @@
 
 import http.client
 import json
+import re
 import subprocess
 import sys
 from urllib.parse import urlsplit
 
 import pytest
 
+from llm_gym import cli
+from llm_gym.view import beside
 from llm_gym.view.beside import view_beside
 from tests.view.records import METRICS
 
@@ -47,3 +50,16 @@ def test_a_parent_that_is_killed_leaves_no_page_behind(tmp_path):
     for url in (done.stdout, ended.stdout.strip()):
         with pytest.raises(OSError, match="refused"):
             sources(url)
+
+
+@pytest.mark.slow
+def test_a_training_run_tells_the_address_of_its_page(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("torch", reason="needs the trainer")
+    opened = []
+    monkeypatch.setattr(beside, "open_browser", lambda url: opened.append(sources(url)))
+    run = ["text-game-easy", "--smoke", "--view", "--checkpoint.output-dir", str(tmp_path / "run")]
+    assert cli.main(["train", *run]) == 0
+    printed = re.search(r"live: +(http://127\.0\.0\.1:\S+)", capsys.readouterr().out)
+    assert opened == [{"generation": 0, "from": 0, "rows": []}]
+    with pytest.raises(OSError, match="refused"):
+        sources(printed[1])
