@@ -8,7 +8,9 @@ the page shows the rest.
 from __future__ import annotations
 
 import gzip
+import json
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -87,28 +89,31 @@ class EpisodeIndex:
 
     def raw(self, line: int) -> bytes:
         """Return a record as it is in the file, without its line break."""
-        place = self._places.get(line)
-        if place is None:
+        if line not in self._places:
             raise RecordError(f"{self.path.name} has no episode in line {line}")
+        found = next(self.records([line]))
+        try:
+            Trajectory.from_json(found.decode())
+        except UnicodeDecodeError as error:
+            raise RecordError(f"{self.path.name} has changed: {error}") from error
+        return found
+
+    def records(self, lines: Iterable[int]) -> Iterator[bytes]:
+        """Yield records in one reading of the file; the lines are known ones that go up."""
         try:
             with _open(self.path) as file:
-                file.seek(place)
-                found = file.readline(MAX_LINE).rstrip(b"\n")
-            Trajectory.from_json(found.decode())
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+                for line in lines:
+                    file.seek(self._places[line])
+                    yield file.readline(MAX_LINE).rstrip(b"\n")
+        except (OSError, EOFError) as error:
             raise RecordError(f"cannot read {self.path.name} any more: {error}") from error
-        return found
 
     def search(self, words: str) -> list[int]:
         """Return the lines whose states, actions or messages contain ``words``, in any case."""
         words = words.casefold()
-        found = []
-        for row in self.rows:
-            episode = Trajectory.from_json(self.raw(row.line).decode())
-            said = (str(each.get("content", "")) for each in episode.messages)
-            if any(words in text.casefold() for text in (*episode.states, *episode.actions, *said)):
-                found.append(row.line)
-        return found
+        lines = [row.line for row in self.rows]
+        found = zip(lines, self.records(lines), strict=True)
+        return [line for line, record in found if _says(record, words)]
 
     def _read(self, file: BinaryIO) -> None:
         while len(self.rows) < MAX_EPISODES:
@@ -178,6 +183,15 @@ def summarise(episode: Trajectory, line: int) -> Summary:
         invalid=sum(info.get("valid_action") is False for info in episode.infos),
         snippet=" ".join(text[: 4 * _SNIPPET].split())[:_SNIPPET],
     )
+
+
+def _says(record: bytes, words: str) -> bool:
+    try:
+        data = json.loads(record)  # it was an episode when it was listed
+        said = (str(each.get("content", "")) for each in data["messages"])
+        return any(words in text.casefold() for text in (*data["states"], *data["actions"], *said))
+    except (ValueError, LookupError, TypeError, AttributeError):  # it has changed since
+        return False
 
 
 def _open(path: Path) -> BinaryIO:

@@ -104,3 +104,24 @@ def test_words_are_found_in_what_was_read_and_written_in_any_case(tmp_path):
     assert found.search("GO NORTH") == [1]
     assert found.search("schema") == []  # a name of the file's, not a word of the text
     assert len(list(read_episodes(tmp_path / "a.jsonl"))) == 2
+
+
+def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
+    write_episodes(tmp_path / "a.jsonl.gz", [played(seed) for seed in range(30)])
+    found = indexed(tmp_path / "a.jsonl.gz")
+    opened = []
+    monkeypatch.setattr(
+        index, "_open", lambda path, _open=index._open: opened.append(1) or _open(path)
+    )
+    assert found.search("guess") == [row.line for row in found.rows]
+    assert len(opened) == 1
+
+
+def test_records_that_change_under_a_search_are_not_found(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write_episodes(path, [played(1), played(2)])
+    found = indexed(path)
+    path.write_bytes(b'["x", 1]\n\xff')
+    assert found.search("guess") == []
+    with pytest.raises(RecordError):
+        found.raw(1)

@@ -1,6 +1,6 @@
 // A line chart in SVG: several runs over each other, smoothing, log axis, zoom by dragging.
 import { h, short, svg } from "./dom.js";
-import { DASHES, LINES } from "./colour.js";
+import { lineOf } from "./colour.js";
 
 const WIDTH = 360;
 const HEIGHT = 170;
@@ -79,9 +79,8 @@ export function chart(title, about, lines, view, onzoom) {
 function path(line, x, y) {
   const points = thin(line.points);
   const data = points.map(([a, b], at) => `${at ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
-  const look = { stroke: LINES[line.run % LINES.length], "stroke-dasharray": DASHES[line.run % DASHES.length], class: "line" };
-  if (points.length !== 1) return svg("path", { d: data, fill: "none", ...look });
-  return svg("circle", { cx: x(points[0][0]), cy: y(points[0][1]), r: 3, fill: look.stroke });
+  if (points.length === 1) return svg("circle", { cx: x(points[0][0]), cy: y(points[0][1]), r: 2, ...lineOf(line.run) });
+  return svg("path", { d: data, fill: "none", ...lineOf(line.run) });
 }
 
 function follow(picture, lines, { x, y, from, to }, readout, idle, onzoom) {

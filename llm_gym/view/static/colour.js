@@ -42,6 +42,11 @@ export function paint(rgb, strength) {
 
 export const heat = (share) => paint(BLUE, share);
 
-// Okabe and Ito's lines, told apart by people with any colour vision; dashes tell them apart too.
-export const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
-export const DASHES = ["", "6 3", "2 2", "8 3 2 3", "1 3", "10 4"];
+// How the line of a run looks: a colour of Okabe and Ito, whom people with any colour vision can
+// read (the style has them, for light and for dark), and dashes, which tell the runs apart as well.
+const DASHES = ["", "6 3", "2 2", "8 3 2 3", "1 3", "10 4"];
+
+export function lineOf(run) {
+  const at = run % DASHES.length;
+  return { class: `line run-${at}`, "stroke-dasharray": DASHES[at] };
+}

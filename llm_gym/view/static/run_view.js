@@ -1,6 +1,6 @@
 // Run: the curves of every run over each other, their settings, and where those differ.
 import { h, select, short, svg } from "./dom.js";
-import { DASHES, LINES } from "./colour.js";
+import { lineOf } from "./colour.js";
 import { chart } from "./chart.js";
 import { store } from "./source.js";
 
@@ -54,8 +54,7 @@ function parts(draw) {
 
 function legend(shown, draw) {
   return h("ul", { className: "legend" }, shown.map((source) => {
-    const line = svg("svg", { viewBox: "0 0 30 8", "aria-hidden": "true" }, svg("path", { d: "M0 4H30", "stroke-width": "3",
-      stroke: LINES[source.run % LINES.length], "stroke-dasharray": DASHES[source.run % DASHES.length] }));
+    const line = svg("svg", { viewBox: "0 0 30 8", "aria-hidden": "true" }, svg("path", { d: "M0 4H30", ...lineOf(source.run) }));
     const last = source.rows.at(-1);
     return h("li", {}, h("label", {}, h("input", { type: "checkbox", checked: !state.hidden.has(source.run),
       onchange: (event) => { state.hidden[event.target.checked ? "delete" : "add"](source.run); draw(); } }),

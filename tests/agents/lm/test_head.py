@@ -39,6 +39,22 @@ def made(name, dtype=torch.float32, device="cpu"):
     return Head(weight, bias, settings["scale"], settings["softcap"]), hidden, token
 
 
+def test_the_entropy_of_each_token_is_its_own_beside_a_fused_kernel(monkeypatch):
+    head, hidden, token = made("plain")
+    monkeypatch.setattr(module, "LOOKED_AT", 10)
+
+    def fused(hidden, weight, bias, token, cap):
+        return F.cross_entropy(F.linear(hidden, weight).float(), token, reduction="none")
+
+    monkeypatch.setattr(module, "kernel_for", lambda name, shape: ("fused", fused))
+    _, wanted = plain(head, hidden, token, 1.0)
+    log_prob, each = token_log_probs(head, hidden, token, entropy="each")
+    torch.testing.assert_close(each, wanted.detach())
+    assert not each.requires_grad
+    assert log_prob.equal(token_log_probs(head, hidden, token, entropy="none")[0])
+    assert len(token_log_probs(head, hidden, token, entropy="metric")[1].unique()) == 1
+
+
 def plain(head, hidden, token, temperature):
     """What every line of ``head`` must agree with, in as many words."""
     logits = F.linear(hidden, head.weight, head.bias) * head.scale
