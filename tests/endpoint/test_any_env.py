@@ -68,7 +68,7 @@ def test_any_gymnasium_id_is_played_in_words(server):
 
 
 def test_settings_go_to_the_environment_or_to_its_words(server):
-    settings = {"is_slippery": False, "action_format": "tag"}
+    settings = {"is_slippery": False, "action_format": "tag", "strict": True}
     [episode] = play("FrozenLake-v1", server.url, "m", 1, env_kwargs=settings).episodes
     assert episode.infos[-1]["invalid_actions"] > 0, "left is no tag"
     assert "<action>" in server.asked[0]["messages"][0]["content"]

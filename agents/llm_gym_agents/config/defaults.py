@@ -101,10 +101,10 @@ RULES: tuple[Rule, ...] = (
          "any", "what writes no legal move never sees a reward that differs"),
     Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),
     Rule("warm_start.steps", 250, _embedded, "embedded model", "until it writes legal moves"),
-    Rule("warm_start.learning_rate", 3e-3, _embedded, "embedded model", "random weights"),
+    Rule("warm_start.rate", 3e-3, _embedded, "embedded model", "random weights"),
     Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
-    Rule("warm_start.learning_rate", 5e-5, _full, "a full model", "what it knows must stay"),
-    Rule("warm_start.learning_rate", 5e-4, _lora, "adapters", "ten times that of a full model"),
+    Rule("warm_start.rate", 5e-5, _full, "a full model", "what it knows must stay"),
+    Rule("warm_start.rate", 5e-4, _lora, "adapters", "ten times that of a full model"),
     # --- learning -------------------------------------------------------------------------
     Rule("training.batch_size", 128, _always,
          "any", "a 0/1 reward needs many episodes to show a difference"),

@@ -22,7 +22,7 @@ class WarmStartConfig(Section, section="warm_start"):
     """Optimizer steps."""
     batch_size: Count = 96
     """Moves of an optimizer step."""
-    learning_rate: Positive = 3e-3
+    rate: Positive = 3e-3
     """Step size of AdamW."""
     file: Text | None = None
     """Conversations to imitate, as llm-gym sft-data writes them."""

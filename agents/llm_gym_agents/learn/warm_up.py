@@ -87,7 +87,7 @@ class WarmUp:
             data,
             steps=settings.steps,
             batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
+            learning_rate=settings.rate,
             seed=training.seed,
             micro_batch_tokens=training.micro_batch_tokens,
         )

@@ -15,8 +15,8 @@ from tests.agents.tiny import save_tiny
 TINY = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
 
 
-def replayed(path, capsys):
-    code = cli.main(["replay", str(path)])
+def replayed(path, capsys, *flags):
+    code = cli.main(["replay", str(path), *flags])
     return code, capsys.readouterr().out.strip()
 
 
@@ -93,7 +93,7 @@ def test_an_episode_whose_environment_failed_is_the_same_up_to_there(fragile, tm
     episode = play_pool(pool, [EpisodeTask(0, 0)], steps=3)[0]
     assert episode.num_turns == 2
     write_episodes(tmp_path / "one.jsonl", [episode])
-    code, text = replayed(tmp_path / "one.jsonl", capsys)
+    code, text = replayed(tmp_path / "one.jsonl", capsys, "--trust")  # it is none of the suite's
     assert (code, text) == (0, "1 the same, 0 different, 0 not played")
 
 

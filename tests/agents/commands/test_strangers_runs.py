@@ -69,6 +69,7 @@ def test_what_is_plain_needs_no_trust():
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, capsys):
     shutil.rmtree(run / "checkpoints")
+    shutil.rmtree(run / "warm-start", ignore_errors=True)
     assert cli.main(["resume", str(run)]) == 2
     assert "begins it again" in capsys.readouterr().err
     again = ["train", "llm_gym/Echo-v0", "--smoke", *SMALL, "--checkpoint.output-dir", str(run)]

@@ -78,5 +78,5 @@ def test_help_shows_every_setting_with_the_default_of_the_base(capsys):
     page = capsys.readouterr().out
     assert "usage: llm-gym train demo" in page
     assert "0.123" in page
-    missing = [n for s, n, _ in SETTINGS if f"--{s}.{n.replace('_', '-')}" not in page]
+    missing = [n for s, n, _ in SETTINGS if f"--{s}.{n}".replace("_", "-") not in page]
     assert missing == []

@@ -101,7 +101,7 @@ def test_adapters_learn_faster_than_a_full_model():
     for model in ("full", "lora"):
         config = ConfigStore()
         apply_defaults(config, dataclasses.replace(ECHO, model=model))
-        rates[model] = config.training.learning_rate, config.warm_start.learning_rate
+        rates[model] = config.training.learning_rate, config.warm_start.rate
     assert all(lora > full for lora, full in zip(rates["lora"], rates["full"], strict=True))
 
 

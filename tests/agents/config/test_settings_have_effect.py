@@ -60,7 +60,7 @@ EFFECTS = {
     "warm_start.turns": Effect(8, "metrics", WARM),
     "warm_start.steps": Effect(3, given=WARM),
     "warm_start.batch_size": Effect(4, given=WARM),
-    "warm_start.learning_rate": Effect(1e-2, given=WARM),
+    "warm_start.rate": Effect(1e-2, given=WARM),
     "model.critic": Effect("separate"),
     "model.compute_dtype": Effect("bfloat16"),
     "inference.num_envs": Effect(4, "rows"),

@@ -150,7 +150,9 @@ def test_a_run_on_an_imported_id_is_resumed_without_importing_it_again(here, cap
     config.training.num_epochs = 2
     config.save(here / "run/config.json")
     forget(before)
-    assert cli.main(["resume", "run"]) == 0
+    assert cli.main(["resume", "run"]) == 2
+    assert "if you trust run, pass --trust" in capsys.readouterr().err
+    assert cli.main(["resume", "run", "--trust"]) == 0
     assert "iteration 2/2" in capsys.readouterr().out
 
 
