@@ -44,7 +44,7 @@ test: lint types  ## Install into .venv, then lint, type-check and test, in minu
 	$(PYTEST) -m "not slow"
 
 test-slow: $(INSTALLED)  ## The tests that take longer: every preset, learning, `kill -9`.
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --ignore tests/view
 
 test-all: test test-slow test-view  ## Every test.
 

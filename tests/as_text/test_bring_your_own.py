@@ -34,8 +34,8 @@ def test_every_example_runs_and_shows_something(monkeypatch, tmp_path, capsys):
     assert "Answer with twice the number." in shown[0]
     assert shown[1].rstrip().endswith("You reach the goal. 1 True")
     assert "'It opens.', 1.0, True, False" in shown[2]
-    assert "You are on field 4." in shown[-2]
-    assert shown[-1].startswith("Height ")
+    assert "You are on field 4." in shown[-3]
+    assert shown[-2].startswith("Height ")
 
 
 def test_the_example_of_a_third_party_id_runs(capsys):

@@ -141,7 +141,7 @@ def test_a_section_that_does_not_exist_is_refused_with_what_was_meant():
         config.trainin = 1
     with pytest.raises(UnknownSettingError, match=r"\(did you mean 'training.learning_rate'\?\)"):
         config.learning_rate = 1e-5
-    with pytest.raises(UnknownSettingError, match="it has model, inference, training, checkpoint"):
+    with pytest.raises(UnknownSettingError, match="it has model, inference, warm_start, training"):
         _ = config.xyzzy
     with pytest.raises(
         ConfigError, match="must be a TrainingConfig, got dict; assign its settings"

@@ -26,7 +26,8 @@ def double(number: int) -> int:
 @pytest.fixture(scope="module")
 def engine():
     tokenizer = tiny_tokenizer()
-    return BaseInferenceEngine(TransformersEngine(tiny_model(), tokenizer=tokenizer), tokenizer)
+    lm = tiny_model(max_position_embeddings=2048)  # a byte is a token, and rules are long
+    return BaseInferenceEngine(TransformersEngine(lm, tokenizer=tokenizer), tokenizer)
 
 
 @pytest.fixture
