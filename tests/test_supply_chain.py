@@ -76,12 +76,15 @@ def test_every_direct_dependency_of_make_is_locked():
     assert names - {"torch", "llm-gym"} <= set(locked())
 
 
+CODE = (".py", "py.typed", ".md", ".js", ".css", ".html")
+
+
 def test_every_bundled_file_of_data_has_its_origin_and_licence():
     page = (ROOT / "docs/data_origins.md").read_text()
     listed = subprocess.run(
         ["git", "ls-files", "llm_gym", "agents"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
-    data = [name for name in listed if not name.endswith((".py", "py.typed", ".md"))]
+    data = [name for name in listed if not name.endswith(CODE)]
     if listed:
         assert data
     for name in data:

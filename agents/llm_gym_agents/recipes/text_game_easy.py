@@ -45,7 +45,7 @@ def text_game_easy() -> Recipe:
                 "turns": 20_000,
                 "steps": 250,
                 "batch_size": 96,
-                "learning_rate": 3e-3,
+                "rate": 3e-3,
             },
             "training": {
                 "num_epochs": 12,
