@@ -20,7 +20,8 @@ ENGINE_OVERHEAD = 6 * GIB
 """The same of vLLM: what it computes in, and its CUDA graphs."""
 _PER_TOKEN_PER_CHANNEL = 34.0
 """Bytes of activations that a layer keeps for each token and channel besides its MLP, in bfloat16:
-norms, q, k, v, attention and residuals. Measured; see benchmarks/train_gpu.py."""
+norms, q, k, v, attention and residuals. An estimate: of the peaks that ``benchmarks/train_gpu.py
+fits`` measured it is 5 % below one (7B, checkpointed) and above the others."""
 _PER_TOKEN_PER_MLP = 8.0
 
 
