@@ -65,7 +65,8 @@ def _no_spread(rows: Rows) -> float | None:
 
 
 def _still(rows: Rows) -> float | None:
-    values = [abs(row[KL]) for row in rows if KL in row]
+    # The only step of an iteration is measured before it is taken: its KL is 0 in any run.
+    values = [abs(row[KL]) for row in rows if KL in row and row.get("train/steps", 2) > 1]
     if len(values) < len(rows) or not all(value < STILL_KL for value in values):
         return None
     return values[-1]

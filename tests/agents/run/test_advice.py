@@ -82,3 +82,7 @@ def test_a_run_that_goes_on_does_not_repeat_itself():
     advisor.catch_up([bad] * 5)
     assert advisor.look(bad) == []
     assert advisor.metrics == {"advice/unusable": 1.0}
+
+
+def test_the_only_step_of_an_iteration_moves_nothing_that_is_measured_before_it():
+    assert looked([WELL | {"policy/kl": 0.0, "train/steps": 1.0}] * 6)[0] == []
