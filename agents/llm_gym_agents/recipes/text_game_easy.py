@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from llm_gym_agents.build import tiny_llama
+from llm_gym_agents.build import TINY_SPREAD, tiny_llama
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.recipes.recipe import Recipe
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
@@ -79,5 +79,6 @@ def prepare(
     In a hurry its tokenizer has read little, to try out everything that comes after.
     """
     tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=20 if hurry else 200))
-    lm = tiny_llama(tokenizer, seed=config.training.seed, context_length=256)
+    seed = config.training.seed
+    lm = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed, context_length=256)
     return lm, tokenizer
