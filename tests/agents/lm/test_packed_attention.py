@@ -1,8 +1,5 @@
 """Packed attention: what its kernels are given, and what autocast makes of it."""
 
-import sys
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -22,26 +19,30 @@ def read(lm, ids, lengths, dtype=None):
         ).last_hidden_state[0]
 
 
-def test_keys_and_values_go_to_the_variable_length_kernel_as_they_are(monkeypatch):
+@pytest.mark.parametrize(("window", "left", "right"), [(None, None, None), (4, 3, 0)])
+def test_keys_and_values_go_to_the_variable_length_kernel_as_they_are(
+    monkeypatch, window, left, right
+):
     given = {}
 
-    def varlen_attn(query, key, value, *places, enable_gqa=False, **settings):
-        given.update(key=key, value=value, places=places, enable_gqa=enable_gqa)
-        return query
+    def kernel(query, key, value, *places, **settings):
+        given.update(key=key, value=value, places=places, settings=settings)
+        return query, None
 
-    fake = SimpleNamespace(varlen_attn=varlen_attn)
-    monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", fake)
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", kernel)
     query, key, value = torch.randn(10, 8, 4), torch.randn(10, 2, 4), torch.randn(10, 2, 4)
-    _varlen(query, key, value, Packing.of(LENGTHS), None, None)
-    assert given["enable_gqa"] is True
+    assert _varlen(query, key, value, Packing.of(LENGTHS), 0.5, window) is query
     assert given["key"].equal(key)
     assert given["value"].equal(value), "no head is repeated"
-    starts, also, longest, _ = given["places"]
+    starts, also, longest, _, dropout, causal, _ = given["places"]
     assert starts.tolist() == also.tolist() == [0, 3, 8, 10]
     assert starts.dtype == torch.int32
-    assert longest == 5
-    _varlen(query, query, query, Packing.of(LENGTHS), None, None)
-    assert given["enable_gqa"] is False
+    assert (longest, dropout, causal) == (5, 0.0, True)
+    assert given["settings"] == {
+        "scale": 0.5,
+        "window_size_left": left,
+        "window_size_right": right,
+    }
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
