@@ -1,7 +1,9 @@
-"""Runs a program that must not outlive whoever started it: ``python guard.py PROGRAM ...``.
+"""Runs a program that must not outlive whoever started it: ``python guard.py LINE PROGRAM ...``.
 
-A script of its own, with nothing but the standard library. The program has our streams. When the
-parent of this process ends, however it does, the program and all that it has started are killed.
+A script of its own, with nothing but the standard library. The program has our streams; where LINE
+is not 0, what it prints comes through us, and a line of more bytes than that ends it: whoever reads
+line by line would otherwise have to hold all of it. When the parent of this process ends, however
+it does, the program and all that it has started are killed.
 Polling, and not ``PR_SET_PDEATHSIG``: that fires when the *thread* which started us ends.
 """
 
@@ -11,19 +13,27 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 
 _LOOK_S = 0.5
+_CHUNK = 1 << 16
 
 
-def guarded(command: Sequence[str]) -> list[str]:
-    """Return the command that runs ``command`` under guard; where there is none, as it is."""
+def guarded(command: Sequence[str], *, line_bytes: int = 0) -> list[str]:
+    """Return the command that runs ``command`` under guard; where there is none, as it is.
+
+    Args:
+        command: Program and arguments.
+        line_bytes: Longest line that it may print; 0 for any.
+    """
     if not hasattr(signal, "sigtimedwait"):
         return list(command)
-    return [sys.executable, "-I", "-S", "-B", os.path.abspath(__file__), *command]
+    guard = [sys.executable, "-I", "-S", "-B", os.path.abspath(__file__)]
+    return [*guard, str(line_bytes), *command]
 
 
-def main(command: Sequence[str]) -> int:
+def main(line_bytes: int, command: Sequence[str]) -> int:
     """Run ``command`` and return its exit status, or end everything."""
     parent = os.getppid()
     if os.getpgid(0) != os.getpid():
@@ -32,15 +42,22 @@ def main(command: Sequence[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:
         child = subprocess.Popen(
-            command, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
+            command,
+            stdout=subprocess.PIPE if line_bytes else None,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ends),
         )
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127
+    relay = threading.Thread(target=_relay, args=(child, line_bytes), daemon=True)
+    if line_bytes:
+        relay.start()
     while child.poll() is None:
         came = signal.sigtimedwait(ends, _LOOK_S)
         if os.getppid() != parent or (came is not None and came.si_signo != signal.SIGCHLD):
             os.killpg(0, signal.SIGKILL)
+    if line_bytes:
+        relay.join(_LOOK_S)  # its last words; what it has left behind may never stop talking
     # What it has left behind would hold our streams open.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
@@ -53,5 +70,24 @@ def main(command: Sequence[str]) -> int:
     return child.returncode & 255
 
 
+def _relay(child: subprocess.Popen[bytes], line_bytes: int) -> None:
+    """Hand on what ``child`` prints; a line that is too long, or nobody to read it, ends all."""
+    assert child.stdout is not None
+    source, line = child.stdout.fileno(), 0
+    while chunk := os.read(source, _CHUNK):
+        end = chunk.rfind(b"\n")
+        first = chunk.find(b"\n")
+        longest = line + (len(chunk) if end < 0 else first)
+        line = line + len(chunk) if end < 0 else len(chunk) - end - 1
+        if longest > line_bytes:
+            os.write(2, b"it printed a line of more than %d bytes\n" % line_bytes)
+            os.killpg(0, signal.SIGKILL)
+        try:
+            while chunk:
+                chunk = chunk[os.write(1, chunk) :]
+        except OSError:
+            os.killpg(0, signal.SIGKILL)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

@@ -24,6 +24,11 @@ def manners(kind, request):
         return {"tools": [{"name": "odd", "inputSchema": schema}]}
     if kind == "shapes" and method == "tools/list":
         return {"tools": "none"}
+    if kind == "flood" and method == "tools/list":
+        block = "x" * (1 << 20)
+        for _ in range(4096):  # a reader that goes on reading holds 4 GiB in the end
+            sys.stdout.write(block)
+        sys.stdout.flush()
     if kind == "ends" and method == "tools/list":
         os._exit(3)
     return None

@@ -44,6 +44,7 @@ def gone(pids):
         ("many", "or 1000 tools"),
         ("shapes", ""),
         ("ends", ""),
+        ("flood", ""),
     ],
 )
 def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
@@ -98,3 +99,27 @@ def test_the_guard_hands_on_streams_and_exit_status():
     done = subprocess.run(command, input=b"hello\n", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (7, b"hello\n")
     assert subprocess.run(guarded(["/nowhere"]), capture_output=True, check=False).returncode == 127
+
+
+@pytest.mark.parametrize("line", [0, 1, 65536, 200_000])
+def test_the_guard_hands_on_lines_of_any_allowed_length(line):
+    from llm_gym.sandbox.guard import guarded
+
+    code = f"import sys; sys.stdout.write(('a' * {line} + chr(10)) * 3 + 'end')"
+    command = guarded([sys.executable, "-c", code], line_bytes=max(line, 3))
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.stdout == (b"a" * line + b"\n") * 3 + b"end"
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("before", ["", "short\\n"])
+def test_a_line_that_is_too_long_ends_the_program_and_no_more_is_handed_on(before):
+    from llm_gym.sandbox.guard import guarded
+
+    code = f"import sys\nsys.stdout.write('{before}')\nwhile True: sys.stdout.write('a' * 4096)"
+    command = guarded([sys.executable, "-c", code], line_bytes=100_000)
+    # Apart, since the guard ends its whole group.
+    done = subprocess.run(command, capture_output=True, check=False, start_new_session=True)
+    assert done.returncode == -9
+    assert len(done.stdout) <= 100_000 + len("short\n")
+    assert b"more than 100000 bytes" in done.stderr

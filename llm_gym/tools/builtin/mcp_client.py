@@ -25,6 +25,8 @@ _START_S = 30.0
 _END_S = 10.0
 _MAX_PAGES = 100
 _MAX_TOOLS = 1000
+_LINE_BYTES = 16 << 20
+"""Longest message that a server may print: the client holds one as a whole."""
 
 
 class McpServer:
@@ -136,7 +138,7 @@ class McpServer:
     def _transport(self) -> Any:
         mcp = _import_mcp()
         if self.url is None:
-            program, *arguments = guarded(self.command)
+            program, *arguments = guarded(self.command, line_bytes=_LINE_BYTES)
             return mcp.stdio_client(
                 mcp.StdioServerParameters(
                     command=program, args=arguments, env=self.environment or None

@@ -28,6 +28,7 @@ from llm_gym_agents.engines.base import (
     end_ids_of,
     portable_pattern,
 )
+from llm_gym_agents.engines.sglang.answers import read_marks, read_reply, read_scores
 from llm_gym_agents.engines.sglang.http_calls import Calls
 from llm_gym_agents.engines.sglang.server import SGLangServer, need_sglang
 from llm_gym_agents.engines.weight_push import shared_memory
@@ -195,22 +196,14 @@ class SGLangEngine(Engine):
         if isinstance(answer, Exception):
             self._fail(answer)
         try:
-            return self._read(request, answer)
-        except (TypeError, KeyError, ValueError, IndexError, AttributeError, OverflowError):
-            self._fail(f"its answer is no reply: {answer!r:.200}")
-
-    def _read(self, request: Request, answer: Any) -> Completion:
-        about = answer["meta_info"]
-        finish = about["finish_reason"]["type"]
-        if finish not in _FINISH:
-            said = about["finish_reason"].get("message")
-            self._fail(f"it ended a reply with {finish!r:.100}: {said!s:.300}")
-        pairs = about["output_token_logprobs"]
-        ids = [int(id) for _, id, *_ in pairs]
-        if ids and not 0 <= min(ids) <= max(ids) < int(self._config.vocab_size):
-            raise ValueError("these are no token ids")
-        log_probs = [float(log_prob) for log_prob, *_ in pairs]
-        return Completion(ids, log_probs, _FINISH[finish], self.version, request.key)
+            kind, said, ids, log_probs = read_reply(
+                answer, int(self._config.vocab_size), request.sampling.max_tokens
+            )
+        except ValueError as error:
+            self._fail(f"its answer is no reply: {error}: {answer!r:.200}")
+        if kind not in _FINISH:
+            self._fail(f"it ended a reply with {kind!r:.100}: {said:.300}")
+        return Completion(ids, log_probs, _FINISH[kind], self.version, request.key)
 
     # --- scoring -------------------------------------------------------------------------
 
@@ -231,8 +224,10 @@ class SGLangEngine(Engine):
                 return_logprob=True,
                 logprob_start_len=0,
             )
-            pairs = answer["meta_info"]["input_token_logprobs"]
-            scores.append([float(log_prob) for log_prob, *_ in pairs[1:]])
+            try:
+                scores.append(read_scores(answer, len(ids), int(self._config.vocab_size)))
+            except ValueError as error:
+                raise EngineError(f"SGLang gives no scores: {error}: {answer!r:.200}") from error
         return scores
 
     # --- weights -------------------------------------------------------------------------
@@ -273,10 +268,12 @@ class SGLangEngine(Engine):
             if error.status in (404, 405):  # an older SGLang
                 return None
             raise EngineError(f"SGLang cannot say which weights it has: {error}") from error
-        return {
-            name: " ".join(str(rank["checksums"].get(name)) for rank in answer["ranks"])
-            for name in answer["ranks"][0]["checksums"]
-        }
+        try:
+            return read_marks(answer)
+        except ValueError as error:
+            raise EngineError(
+                f"SGLang cannot say which weights it has: {error}: {answer!r:.200}"
+            ) from error
 
     # --- life and death ------------------------------------------------------------------
 

@@ -9,11 +9,13 @@ What SGLang 0.5 does not know is refused here too, so that a wrong name cannot p
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -126,6 +128,10 @@ class StandIn(ThreadingHTTPServer):
         """Says that it has taken new weights, and has not: a stale push."""
         self.refuses: dict[str, str] = {}
         """Paths that are answered with 400 and a sentence."""
+        self.says: dict[str, bytes] = {}
+        """Paths that are answered with these very bytes: whatever a stranger may send."""
+        self.trickles: set[str] = set()
+        """Paths whose answer comes a byte at a time, for ever."""
         self.lacks: set[str] = set()
         """Paths that this version of the server does not have."""
         self.dead = False
@@ -208,7 +214,11 @@ class _Handler(BaseHTTPRequestHandler):
             "/weights_checker": self._marks,
             "/abort_request": lambda body: server.abort(),
         }
-        if self.path in server.refuses:
+        if self.path in server.says:
+            self._send(200, "application/json", server.says[self.path])
+        elif self.path in server.trickles:
+            self._trickle()
+        elif self.path in server.refuses:
             self._say(400, {"success": False, "message": server.refuses[self.path]})
         elif self.path not in known or self.path in server.lacks:
             self._say(404, {"detail": "Not Found"})
@@ -222,11 +232,25 @@ class _Handler(BaseHTTPRequestHandler):
     def _say(self, status: int, answer: Any) -> None:
         is_text = answer is None or isinstance(answer, str)
         text = (answer or "") if is_text else json.dumps(answer)
+        self._send(status, "text/plain" if is_text else "application/json", text.encode())
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "text/plain" if is_text else "application/json")
-        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(body)
+
+    def _trickle(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            while not self.server.dead:
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.01)
 
     def _generate(self, body: Any) -> Any:
         params, ids = body["sampling_params"], body["input_ids"]
