@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from llm_gym.sandbox.delegation import Delegated, delegate
 from llm_gym.sandbox.inside.cell import WALLED
 from llm_gym.sandbox.inside.namespaces import DEVICES, FOLDER, NOBODY
 from llm_gym.sandbox.result import SandboxError
@@ -83,6 +84,7 @@ class Worker:
         home = FOLDER if isolation in WALLED else self.folder
         self.door, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        self._group = _group(isolation)
         settings = {
             "isolation": isolation,
             "door": inner.fileno(),
@@ -93,7 +95,9 @@ class Worker:
             "preload": [*PRELOAD, *preload],
             "subprocesses": subprocesses,
             "threads": _threads_of(NOBODY if who else os.geteuid()),
+            "group": self._group and [self._group.descriptor, self._group.controllers],
         }
+        group = () if self._group is None else (self._group.descriptor,)
         try:
             self.process = subprocess.Popen(
                 [*walls, *_python(settings)],
@@ -102,17 +106,19 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=(inner.fileno(), proc),
+                pass_fds=(inner.fileno(), proc, *group),
                 start_new_session=True,  # an interrupt at the terminal is not for the worker
                 **who,
             )
         except OSError as error:
             self.door.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._clear_away()
             raise SandboxError(_cannot_start(error, who)) from error
         finally:
             inner.close()
             os.close(proc)
+            for descriptor in group:
+                os.close(descriptor)
         self.landlock = self._greet()
         if isolation != "none":
             # Nothing is written to it; a program that is killed could not clear it away.
@@ -122,9 +128,15 @@ class Worker:
         """Wait until the worker is ready; return its version of Landlock."""
         self.door.settimeout(_START)
         try:
+            # Bound before it builds anything: it waits for our word.
+            if self.door.recv(16) and self._group is not None:
+                self._group.take(self.process.pid)
+            self.door.send(b"go")
             answer: dict[str, Any] = json.loads(self.door.recv(65536) or b"{}")
         except TimeoutError:
             answer = {"refused": f"no answer within {_START:g} s"}
+        except OSError as error:
+            answer = {"refused": f"the worker cannot be bound: {error}"}
         self.door.settimeout(None)
         if "landlock" in answer:
             return int(answer["landlock"])
@@ -142,9 +154,25 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             _, complaint = self.process.communicate()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._clear_away()
         last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
         return last[0] if last else ""
+
+    def _clear_away(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._group is not None:
+            self._group.remove()
+
+    @property
+    def grouped(self) -> list[str]:
+        """The controllers that bound each cell as a whole; none where no group is delegated."""
+        return [] if self._group is None else self._group.controllers
+
+
+def _group(isolation: str) -> Delegated | None:
+    if isolation == "none":
+        return None
+    return delegate(NOBODY if os.geteuid() == 0 else None)
 
 
 def _who(isolation: str) -> dict[str, Any]:

@@ -22,7 +22,16 @@ import socket
 import tempfile
 from typing import Any
 
-from llm_gym.sandbox.inside import cell, keeper, kernel, landlock, namespaces, runner, seccomp
+from llm_gym.sandbox.inside import (
+    cell,
+    cgroup,
+    keeper,
+    kernel,
+    landlock,
+    namespaces,
+    runner,
+    seccomp,
+)
 
 _SIGNALS = {b"k": signal.SIGKILL, b"s": signal.SIGSTOP, b"c": signal.SIGCONT}
 _ORDER_BYTES = 65536
@@ -39,8 +48,10 @@ class _Held:
         leash: socket.socket,
         folder: str | None = None,
         keeper: socket.socket | None = None,
+        group: str | None = None,
     ) -> None:
         self.pid, self.leash, self.folder, self.buried = pid, leash, folder, False
+        self.group = group
         self.keeper = keeper
         """Leads to the first process of a cell that may have many: see ``keeper``."""
         self.pidfd = os.pidfd_open(pid)
@@ -75,8 +86,10 @@ class _Held:
 class Zygote:
     """Serves the orders of one sandbox."""
 
-    def __init__(self, door: socket.socket, site: cell.Site) -> None:
-        self.door, self.site = door, site
+    def __init__(
+        self, door: socket.socket, site: cell.Site, groups: cgroup.Cells | None = None
+    ) -> None:
+        self.door, self.site, self.groups = door, site, groups
         self.walled = site.isolation in cell.WALLED
         self.poll = select.poll()
         self.poll.register(door, select.POLLIN)
@@ -127,18 +140,20 @@ class Zygote:
         if site.isolation == "none":
             folder = tempfile.mkdtemp(dir=site.folder)
             site = site._replace(folder=folder)
+        group = self._new_group(order["limits"])
         # Where there may be more processes than one, the first is ours and keeps the others.
         kept = self.walled and order["limits"]["subprocesses"]
         ours, inner = socket.socketpair() if kept else (None, None)
         pid = os.fork()
         if pid == 0:
+            self._enter(group)
             if inner is not None:
                 keeper.keep(inner, lambda: _become_cell(site, order, streams))
             _become_cell(site, order, streams)
         if inner is not None:
             inner.close()
         try:
-            held = _Held(pid, leash, folder, ours)
+            held = _Held(pid, leash, folder, ours, group)
         except OSError:  # no descriptor is left to hold it with
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -146,6 +161,21 @@ class Zygote:
         self.by_leash[leash.fileno()] = self.by_pidfd[held.pidfd] = held
         self.poll.register(leash, select.POLLIN)
         self.poll.register(held.pidfd, select.POLLIN)
+
+    def _new_group(self, limits: dict[str, Any]) -> str | None:
+        """Make a group for a cell: all of it together, its folder included; one task is ours."""
+        if self.groups is None:
+            return None
+        memory = limits["memory_bytes"] + limits["disk_bytes"]
+        return self.groups.make(memory, limits["tasks"] + 1)
+
+    def _enter(self, group: str | None) -> None:
+        if self.groups is None or group is None:
+            return
+        try:
+            self.groups.enter(group)
+        except OSError:  # unbound it must not be
+            os._exit(1)
 
     def _pull(self, held: _Held) -> None:
         try:
@@ -164,6 +194,8 @@ class Zygote:
         if self.site.isolation == "none":  # what its leader has left behind
             held.send(signal.SIGKILL, group=True)
         held.bury()
+        if self.groups is not None and held.group is not None:
+            self.groups.drop(held.group)
 
     def _end(self) -> None:
         for held in list(self.by_pidfd.values()):
@@ -196,6 +228,9 @@ def main(settings: dict[str, Any]) -> None:
     door = socket.socket(fileno=settings["door"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session holds two of them
+    door.send(b"here")
+    door.recv(16)  # we are bound now, where there is a group for us
+    groups = cgroup.Cells(*settings["group"]) if settings["group"] else None
     try:
         site = _build(settings)
         runner.prepare([site.folder, *settings["path"]])
@@ -214,7 +249,7 @@ def main(settings: dict[str, Any]) -> None:
     gc.collect()
     gc.freeze()  # the collector of a cell need not touch, and so copy, what it shares
     door.send(json.dumps({"landlock": site.landlock}).encode())
-    Zygote(door, site).serve()
+    Zygote(door, site, groups).serve()
 
 
 def _build(settings: dict[str, Any]) -> cell.Site:
