@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm test-packages test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden lock clean
+.PHONY: help test test-slow test-all test-vllm test-packages test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden results-check lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -127,6 +127,10 @@ bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it
 
 harden: $(INSTALLED)  ## Try to break it: hostile actions, files, servers, code; kills; full disks.
 	$(BIN)/python benchmarks/harden.py
+
+results-check: $(INSTALLED)  ## Find numbers in README and docs that no result file has.
+	$(BIN)/python benchmarks/readme.py --check
+	$(BIN)/python benchmarks/results_check.py
 
 clean:  ## Remove what `make` created.
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache dist

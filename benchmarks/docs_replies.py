@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "replies.md"
-BEGIN, END = "<!-- table: benchmarks/replies.py -->", "<!-- end -->"
+BEGIN, END = "<!-- replies -->", "<!-- /replies -->"
 
 
 def write_page(result: dict[str, Any], page: Path = PAGE) -> None:

@@ -15,7 +15,10 @@ import sys
 from pathlib import Path
 from statistics import median
 from textwrap import fill
+from typing import Any
 
+import docs_replies
+import gpu_tables
 import gymnasium as gym
 
 from llm_gym.evaluate.scores import published
@@ -23,6 +26,11 @@ from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+
+
+def _result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
 
 
 def families() -> list[list[str]]:
@@ -189,8 +197,12 @@ TABLES = {
     "speed": speed,
     "all-speeds": all_speeds,
     "serving": serving,
+    "replies": lambda: docs_replies.write_table(_result("replies")),
+    "gpu-update": gpu_tables.update,
+    "gpu-fits": gpu_tables.fits,
+    "gpu-iteration": gpu_tables.iteration,
 }
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def filled(text: str) -> str:

@@ -117,11 +117,11 @@ def table(row: dict[str, float]) -> str:
     pairs = [
         ("reading 10,000 episodes on the server, once", f"{row['index_10000_s']:.1f} s"),
         ("opening the list of 10,000", f"{row['list_10000_ms']:.0f} ms"),
-        ("a frame while scrolling it (median, 95 %)", _both(row, "scroll_frame")),
+        ("a frame while scrolling it (median, 95th percentile)", _both(row, "scroll_frame")),
         ("a filter over 10,000 (median, worst)", _both(row, "filter", "worst_")),
         ("opening an episode of 4,000 sampled tokens", f"{row['open_4000_ms']:.0f} ms"),
         ("another colour for all of them", f"{row['recolour_4000_ms']:.0f} ms"),
-        ("a frame while walking along them (median, 95 %)", _both(row, "walk_frame")),
+        ("a frame while walking along them (median, 95th percentile)", _both(row, "walk_frame")),
     ]
     lines = ["| What | Measured |", "| --- | ---: |"]
     return "\n".join([*lines, *(f"| {what} | {value} |" for what, value in pairs)])

@@ -1,0 +1,136 @@
+"""Published numbers come from files: what ``make results-check`` finds, and what it lets pass."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+UNLISTED = {
+    "readme.py",  # writes tables and measures nothing
+    "as_text_gallery.py",
+    "record_replies.py",
+    "sudoku_bank.py",
+    "sglang_check.py",  # asks a question once
+    "peers/worker.py",  # parts of the others
+    "peers/tool_worker.py",
+}
+
+
+@pytest.fixture
+def checker(monkeypatch, tmp_path):
+    """The script, with a result file of its own."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script = importlib.import_module("results_check")
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    measured = {"rows": [{"seconds": 1.2374, "success": 0.1249}, {"seconds": 80.0}], "gib": 15.606}
+    (tmp_path / "speed.json").write_text(json.dumps(measured))
+    return script
+
+
+def test_every_measured_number_of_readme_and_docs_has_its_file(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script, readme = map(importlib.import_module, ("results_check", "readme"))
+    found = [
+        each
+        for page in readme.PAGES
+        for each in script.check(page.relative_to(ROOT).as_posix(), page.read_text(), readme.TABLES)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "It reaches 93 % of games.",
+        "It reaches 93% of games.",
+        "An update takes 1.3 s.",
+        "An update takes 1.2 to 1.3 CPU seconds.",
+        "It is 3.5x as fast, and 6 times faster than the other.",
+        "Playing gives 4,600 tokens/s.",
+        "It needs 15.5 GiB.",
+        "| size | peak |\n| --- | ---: |\n| 7B | 129.6 |",
+        "- one thing\n- another in 12 ms",
+    ],
+)
+def test_a_number_that_nobody_measured_is_found(checker, claim):
+    (sentence,) = checker.check("docs/page.md", f"# Title\n\n{claim}\n")
+    assert sentence.startswith("docs/page.md:3: no result file has ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A board of 4x4 or 4×4, 92k parameters, version 1.16, λ = 0.95, and 3 seeds.",
+        "```text\nsuccess 37.5% in 12 s\n```",
+        "Code says `timeout=5 s`; see [the file](a/12%/b.md).",
+        "With its 95 % interval.",
+        "<!-- settings: a limit -->\nIt waits at most 30 s.",
+        "<!-- settings: a limit -->\n\nIt waits at most 30 s.",
+    ],
+)
+def test_what_claims_no_measurement_passes(checker, text):
+    assert checker.check("docs/page.md", text) == []
+
+
+def test_a_reference_is_compared_at_the_precision_that_is_printed(checker):
+    note = "<!-- results: speed.json rows.0.seconds, rows.0.success, gib -->"
+    good = f"{note}\nIn 1.24 s it reaches 12.5 % with 15.6 GiB."
+    assert checker.check("p", good) == []
+    wrong = checker.check("p", good.replace("1.24", "1.237").replace("15.6", "15.60"))
+    assert ["gib is 15.606" in wrong[0], "has 15.60 GiB;" in wrong[1]] == [True, True]
+    wrong = checker.check("p", good.replace("12.5", "12.4"))
+    assert ["rows.0.success is 0.1249" in wrong[0], "12.4 %" in wrong[1]] == [True, True]
+
+
+def test_a_reference_whose_number_is_gone_is_found(checker):
+    (wrong,) = checker.check("p", "<!-- results: speed.json gib -->\nIt needs little.")
+    assert wrong.endswith("speed.json gib is 15.606, which is not printed here with a unit")
+
+
+def test_a_file_without_a_path_vouches_for_any_number_in_it(checker):
+    note = "<!-- results: speed.json -->"
+    assert checker.check("p", f"{note}\n\n| a | 1.24 |\n| b | 80.0 |\n") == []
+    (wrong,) = checker.check("p", f"{note}\n\n| a | 1.24 |\n| b | 81.0 |\n")
+    assert "has 81.0;" in wrong
+
+
+@pytest.mark.parametrize("note", ["no.json gib", "speed.json rows.7.seconds", "speed.json rows"])
+def test_a_reference_to_nothing_is_said_in_a_sentence(checker, note):
+    wrong = checker.check("p", f"<!-- results: {note} -->\nIt takes 80 s.")
+    assert f"there is no '{note}' among the results" in wrong[0]
+
+
+def test_a_note_speaks_of_one_paragraph_only(checker):
+    text = "<!-- settings: a limit -->\n\nAt most 30 s.\n\nIt took 31 s.\n"
+    (wrong,) = checker.check("p", text)
+    assert wrong.startswith("p:5:")
+    assert "31 s" in wrong
+
+
+def test_only_blocks_that_a_generator_knows_are_left_to_it(checker):
+    text = "<!-- speed -->\nIt took 31 s.\n<!-- /speed -->\n"
+    assert checker.check("p", text, ["speed"]) == []
+    assert len(checker.check("p", text, ["other"])) == 1
+
+
+def test_every_result_file_says_how_it_was_made():
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        result = json.loads(path.read_text())
+        parts = [result] if "command" in result else list(result.values())
+        assert any("command" in part for part in parts if isinstance(part, dict)), path.name
+
+
+def test_the_guide_to_the_benchmarks_names_every_script_and_no_other():
+    folder = ROOT / "benchmarks"
+    named = set(re.findall(r"^\| (`.*?`) \|", (folder / "README.md").read_text(), re.M))
+    scripts = {script for cell in named for script in re.findall(r"`([^`]+)`", cell)}
+    runnable = {
+        path.relative_to(folder).as_posix()
+        for path in [*folder.glob("*.py"), *folder.glob("peers/*.py")]
+        if "argparse" in path.read_text() or path.name == "view.py"
+    }
+    assert [name for name in scripts if not (folder / name).exists()] == []
+    assert runnable - scripts - UNLISTED == set()
