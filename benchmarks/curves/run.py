@@ -1,0 +1,157 @@
+"""One training run of ``benchmarks/learning.py``: a warm start, or reinforcement learning from it.
+
+    python benchmarks/curves/run.py warm Echo 0 FOLDER
+    python benchmarks/curves/run.py learn Echo 0 FOLDER --estimator grpo --iterations 40
+
+The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
+what differs between two runs is the estimator. Settings are those of ``llm-gym train ID``; the last
+line of output is the result. CPU seconds are those of the whole process, evaluations taken out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import torch
+
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
+from llm_gym_agents.checkpoint import save_lm
+from llm_gym_agents.config.defaults import apply_defaults
+from llm_gym_agents.config.situation import look
+from llm_gym_agents.lm.load import load_model, load_tokenizer
+
+GROUP = 8
+"""Episodes that start alike, for the estimators that compare them."""
+CONTROL = "shuffled"
+"""PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
+
+
+@register_advantage(CONTROL, needs_critic=True)
+def shuffled(stream: TokenStream, *, gamma: float = 1.0, lam: float = 0.95) -> Advantages:
+    """GAE's advantages in random order; the critic's targets stay as they are."""
+    found = get_advantage("gae")(stream, gamma=gamma, lam=lam, discount="turn")
+    order_T = torch.randperm(len(found.advantages_T))
+    return Advantages(found.advantages_T[order_T], found.returns_T)
+
+
+def settings(game: str, seed: int) -> ConfigStore:
+    """Return what ``llm-gym train`` would choose."""
+    config = ConfigStore()
+    config.environment.env_id = f"llm_gym/{game}-v0"
+    config.training.seed = seed
+    apply_defaults(config, look(config))
+    config.environment.stop_at_success = None
+    config.checkpoint.record_every = config.checkpoint.save_interval = 0
+    config.checkpoint.save_best = False
+    return config
+
+
+def warm(game: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Teach the embedded model to write moves of ``game``; leave it in ``folder``."""
+    config = settings(game, seed)
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        trainer = PPOTrainer(config)
+        start = process_time()
+        trainer.warm_up()
+        took = process_time() - start
+        save_lm(folder, trainer.learner.lm, trainer.tokenizer)
+        trainer.cleanup()
+    found = {name.removeprefix("warm_start/"): v for name, v in (trainer.warm_start or {}).items()}
+    return {"game": game, "seed": seed, "cpu_s": round(took, 1)} | found
+
+
+class Curve:
+    """Success against episodes and CPU seconds, filled while a trainer runs."""
+
+    def __init__(self, trainer: PPOTrainer, episodes: int) -> None:
+        self.rows: list[dict[str, float]] = []
+        self._evaluated_s, self._episodes = 0.0, episodes
+        self._evaluate, trainer.evaluate = trainer.evaluate, self.evaluate  # type: ignore[method-assign]
+        self._begun = process_time()
+        trainer.callbacks.append(self.note)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate as the trainer does, with the clock stopped."""
+        start = process_time()
+        try:
+            return self._evaluate(episodes=self._episodes)
+        finally:
+            self._evaluated_s += process_time() - start
+
+    def note(self, trainer: PPOTrainer, row: dict[str, float]) -> None:
+        """Keep what an evaluated iteration came to."""
+        if "eval/success" in row:
+            self.add(trainer.iteration * trainer.config.training.batch_size, row["eval/success"])
+
+    def add(self, episodes: int, success: float) -> None:
+        """Keep a point."""
+        took = process_time() - self._begun - self._evaluated_s
+        self.rows.append({"episodes": episodes, "success": success, "cpu_s": round(took, 2)})
+
+
+def learn(
+    game: str, seed: int, folder: Path, estimator: str, iterations: int, points: int, episodes: int
+) -> dict[str, Any]:
+    """Train from the weights in ``folder``; return the curve."""
+    config = settings(game, seed)
+    config.warm_start.player = "none"
+    config.training.adv_estimator = estimator
+    if get_advantage(estimator).needs_groups:
+        config.training.group_size = GROUP
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
+    config.environment.eval_interval = max(1, iterations // points)
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        trainer = PPOTrainer(
+            config, model=load_model(str(folder)), tokenizer=load_tokenizer(str(folder))
+        )
+        curve = Curve(trainer, episodes)
+        curve.add(0, trainer.evaluate().success)
+        try:
+            trainer.fit()
+        finally:
+            trainer.cleanup()
+    rows = curve.rows
+    return {
+        "game": game,
+        "seed": seed,
+        "estimator": estimator,
+        "iterations": iterations,
+        "final": rows[-1]["success"],
+        "best": max(row["success"] for row in rows),
+        "cpu_s": rows[-1]["cpu_s"],
+        "curve": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("warm", "learn"))
+    parser.add_argument("game")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("folder", type=Path, help="of the warm-started model")
+    parser.add_argument("--estimator", default="gae")
+    parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--points", type=int, default=8, help="evaluations after the first")
+    parser.add_argument("--episodes", type=int, default=200, help="of an evaluation")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.what == "warm":
+        row = warm(args.game, args.seed, args.folder)
+    else:
+        row = learn(
+            args.game, args.seed, args.folder, args.estimator, args.iterations, args.points,
+            args.episodes,
+        )  # fmt: skip
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()

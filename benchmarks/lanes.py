@@ -1,0 +1,111 @@
+"""Jobs in lanes: many processes of one thread each, side by side, and a file that knows them all.
+
+A job is a command whose last line of output is its result, as JSON. Rows go to the result file as
+they come, under the job's key, so that a run that is stopped goes on where it was: what is there
+is not done again, what failed is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+Row = dict[str, Any]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command, and what its result is called."""
+
+    key: str
+    command: Sequence[str]
+    timeout: float = 600.0
+    environ: Mapping[str, str] | None = None
+
+
+class Results:
+    """A result file that several lanes add to. Opening it keeps the rows that are there."""
+
+    def __init__(self, path: Path, about: Row) -> None:
+        self.path, self._lock = path, threading.Lock()
+        known = json.loads(path.read_text()) if path.exists() else {}
+        self.rows: dict[str, Row] = known.get("rows", {})
+        self._about = about
+
+    def lacks(self, key: str) -> bool:
+        """Whether there is no row of this key, or only one that says what went wrong."""
+        return "error" in self.rows.get(key, {"error": "not run"})
+
+    def add(self, key: str, row: Row) -> None:
+        """Write the row of a job; the file is whole at any moment."""
+        with self._lock:
+            self.rows[key] = row
+            text = json.dumps(self._about | {"rows": self.rows}, indent=1)
+            part = self.path.with_suffix(".part")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text + "\n")
+            part.replace(self.path)
+
+
+def work(
+    jobs: Sequence[Job],
+    results: Results,
+    *,
+    lanes: int,
+    deadline: float = float("inf"),
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run the jobs that ``results`` lacks, in order, ``lanes`` at a time.
+
+    Args:
+        jobs: The first are started first.
+        results: Gets their rows.
+        lanes: Processes at a time.
+        deadline: Moment of ``monotonic`` after which none is started, and none goes on.
+        say: Told of each that ends.
+    """
+
+    def one(job: Job) -> None:
+        left = deadline - monotonic()
+        if left <= 1:
+            return
+        begun = monotonic()
+        row = run(job, min(job.timeout, left))
+        row["wall_s"] = round(monotonic() - begun, 1)
+        results.add(job.key, row)
+        say(f"{job.key}: {row.get('error') or 'done'} ({row['wall_s']:.0f} s)")
+
+    todo = [job for job in jobs if results.lacks(job.key)]
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(one, todo))
+
+
+def run(job: Job, timeout: float) -> Row:
+    """Run one job; return what its last line says, or what went wrong."""
+    environ = os.environ | ONE_THREAD | dict(job.environ or {})
+    try:
+        done = subprocess.run(
+            job.command, capture_output=True, text=True, timeout=timeout, env=environ
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"stopped after {timeout:.0f} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return {"error": f"exit code {done.returncode}: {' '.join(done.stderr.split())[-600:]}"}
+    try:
+        row: Row = json.loads(lines[-1])
+    except ValueError:
+        return {"error": f"its last line must be JSON, got {lines[-1][:200]!r}"}
+    return row

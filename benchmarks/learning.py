@@ -1,0 +1,98 @@
+"""Does it learn, with every estimator? Success against episodes and CPU time, seed after seed.
+
+Seven games, three seeds, five estimators, and a control whose advantages are shuffled: each run
+is a process of one thread that begins with the warm-started weights of its game and seed.
+
+    python benchmarks/learning.py --lanes 13                  # everything, about 10 minutes
+    python benchmarks/learning.py --lanes 2 --only Echo Count # these games
+    python benchmarks/learning.py --show                      # only the table and the figures
+
+Rows go to ``benchmarks/results/learning.json`` as they come; a run that was stopped goes on where
+it was. Seed 0 of everything comes first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from time import monotonic
+
+from lanes import Job, Results, work
+from machine import provenance
+
+HERE = Path(__file__).parent
+RESULT = HERE / "results" / "learning.json"
+ITERATIONS = {
+    "Echo": 48,
+    "Count": 48,
+    "Memory": 48,
+    "GuessTheNumberEasy": 64,
+    "FrozenLake": 48,
+    "TextGameEasy": 40,
+    "TextGameMedium": 40,
+}
+"""Game → iterations of 128 episodes, chosen for about a minute each."""
+ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
+CONTROL = "shuffled"
+
+
+def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]:
+    """Return the warm starts, and the runs that begin with them."""
+    script = [sys.executable, str(HERE / "curves" / "run.py")]
+    warm, learn = [], []
+    for seed in args.seeds:
+        # The longest first: at the end no lane waits for a run that began late.
+        for game in sorted(args.only, key=lambda game: list(ITERATIONS).index(game), reverse=True):
+            place = weights / f"{game}-{seed}"
+            warm.append(Job(f"{game}/{seed}/warm", [*script, "warm", game, str(seed), str(place)]))
+            for name in (*args.estimators, *([CONTROL] if seed in args.control_seeds else [])):
+                iterations = max(1, round(ITERATIONS[game] * args.scale))
+                command = [*script, "learn", game, str(seed), str(place), "--estimator", name]
+                command += ["--iterations", str(iterations), "--episodes", str(args.episodes)]
+                learn.append(Job(f"{game}/{seed}/{name}", command))
+    return warm, learn
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
+    made.add_argument("--only", nargs="+", choices=ITERATIONS, default=list(ITERATIONS))
+    made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
+    made.add_argument("--scale", type=float, default=1.0, help="of the number of iterations")
+    made.add_argument("--episodes", type=int, default=200, help="of an evaluation")
+    made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
+    made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
+    made.add_argument("--out", type=Path, default=RESULT)
+    made.add_argument("--show", action="store_true", help="run nothing")
+    return made
+
+
+def main() -> None:
+    args = parser().parse_args()
+    if not args.show:
+        results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
+        deadline = monotonic() + 60 * args.minutes
+        with tempfile.TemporaryDirectory() as scratch:
+            weights = args.weights or Path(scratch)
+            warm, learn = jobs(args, weights)
+            # Weights are not in the result file: whoever learns needs them made.
+            needed = {job.key.rpartition("/")[0] for job in learn if results.lacks(job.key)}
+            missing = [job for job in warm if job.key.removesuffix("/warm") in needed]
+            missing = [job for job in missing if not Path(job.command[-1], "config.json").exists()]
+            for job in missing:
+                results.rows.pop(job.key, None)
+            work(missing, results, lanes=args.lanes, deadline=deadline)
+            work(learn, results, lanes=args.lanes, deadline=deadline)
+    if args.show or importlib.util.find_spec("matplotlib"):
+        from curves import figure
+
+        figure.main(args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The learning curves: what a run reports, the control, and how far a curve has come."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from llm_gym_agents.algo import TokenStream, get_advantage
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module
+
+
+def stream():
+    lengths_E = torch.tensor([3, 4, 5])
+    return TokenStream(
+        reward_T=torch.randn(12),
+        value_T=torch.randn(12),
+        lengths_E=lengths_E,
+        terminated_E=torch.ones(3, dtype=torch.bool),
+        bootstrap_E=torch.zeros(3),
+    )
+
+
+def test_the_control_has_the_advantages_of_gae_on_other_tokens(script):
+    script("curves.run")
+    torch.manual_seed(0)
+    given = stream()
+    real = get_advantage("gae")(given, gamma=0.9, lam=0.9, discount="turn")
+    control = get_advantage("shuffled")(given, gamma=0.9, lam=0.9)
+    assert torch.equal(control.advantages_T.sort()[0], real.advantages_T.sort()[0])
+    assert not torch.equal(control.advantages_T, real.advantages_T)
+    assert torch.equal(control.returns_T, real.returns_T)
+
+
+def test_the_way_to_a_goal_is_found_between_two_points(script):
+    reached = script("curves.table").reached
+    curve = [
+        {"success": 0.1, "episodes": 0},
+        {"success": 0.5, "episodes": 100},
+        {"success": 0.9, "episodes": 200},
+        {"success": 0.7, "episodes": 300},
+    ]
+    assert reached(curve, 0.1, "episodes") == 0
+    assert reached(curve, 0.7, "episodes") == pytest.approx(150)
+    assert reached(curve, 0.95, "episodes") is None
+
+
+def test_the_table_tells_of_seeds_that_did_not_get_there(script):
+    table = script("curves.table")
+    start = {"success": 0.0, "episodes": 0, "cpu_s": 0.0}
+    end = {"success": 0.9, "episodes": 90, "cpu_s": 9.0}
+    rows = {
+        f"Echo/{seed}/gae": {
+            "game": "Echo", "seed": seed, "estimator": "gae", "final": final, "best": 0.9,
+            "cpu_s": 10.0, "curve": [start, end][: 1 + won],
+        }
+        for seed, final, won in ((0, 0.9, 1), (1, 0.0, 0))
+    } | {"Echo/2/gae": {"error": "stopped"}}  # fmt: skip
+    line = table.table(rows, ["Echo"]).splitlines()[-1]
+    cells = "2 | 0.0% | 45.0% | 0.0% to 90.0% | 90.0 | 10 | 1 of 2 | 1 of 2"
+    assert line == f"| Echo | PPO, GAE | {cells} |"
+
+
+def test_an_estimator_begins_with_the_warm_started_weights_and_reports_a_curve(script, tmp_path):
+    run = script("curves.run")
+    made = run.settings("Echo", 0)
+    assert made.environment.stop_at_success is None
+    folder = tmp_path / "weights"
+    from llm_gym_agents.build import build_lm
+    from llm_gym_agents.checkpoint import save_lm
+
+    save_lm(folder, *build_lm(made, "llm_gym/Echo-v0"))
+    row = run.learn("Echo", 0, folder, "grpo", iterations=2, points=2, episodes=8)
+    assert [point["episodes"] for point in row["curve"]] == [0, 128, 256]
+    assert row["curve"][0]["cpu_s"] == 0.0
+    assert 0 < row["curve"][1]["cpu_s"] < row["curve"][2]["cpu_s"]
+    json.dumps(row)
