@@ -13,7 +13,7 @@ from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
 from llm_gym.registry.plugins import owner
-from llm_gym.registry.suite import ENVS
+from llm_gym.registry.suite import ENVS, NEEDS
 
 _SUITE = frozenset(row.id for row in ENVS)
 HELP = "list the environments with turns and scores"
@@ -56,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
         scores = _scores(env_id, options.measure)
         cells = "".join(f"{_percent(scores.get(player)):>9}" for player in PLAYERS)
         whose = f"{owners.get(env_id, ''):<{wide}}"
-        sys.stdout.write(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}\n")
+        needs = f"  needs {NEEDS[env_id]}" if env_id in NEEDS else ""
+        sys.stdout.write(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}\n")
         sys.stdout.flush()
     episodes = options.measure or max(s.episodes for r in published().values() for s in r.values())
     sys.stdout.write(
@@ -79,6 +80,8 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
         rows[env_id] = {player: score._asdict() for player, score in scores.items()}
         if options.all:
             rows[env_id]["from"] = owner(gym.spec(env_id))
+        if env_id in NEEDS:
+            rows[env_id]["needs"] = NEEDS[env_id]
     return rows
 
 

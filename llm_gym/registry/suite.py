@@ -18,6 +18,9 @@ class EnvRow(NamedTuple):
     id: str
     entry_point: str
     kwargs: dict[str, Any] = {}
+    needs: str = ""
+    """What must be there before it can be made, such as a package or an argument."""
+    vector_entry_point: str | None = None
 
 
 _GUESS = "llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv"
@@ -259,17 +262,22 @@ ENVS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/Dataset-v0", "llm_gym.envs.answers.dataset:DatasetEnv"),
 )
 
-# No part of the suite: what it plays is somebody else's, so it has no oracle and no score.
-AS_TEXT = EnvRow("llm_gym/AsText-v0", "llm_gym.as_text.env:AsTextEnv")
+# No part of the suite: what these play is somebody else's, so they have no score. A row that
+# ``needs`` something cannot be made by its id alone, and whoever goes over every id leaves it out.
+DOORS: tuple[EnvRow, ...] = (EnvRow("llm_gym/AsText-v0", "llm_gym.as_text.env:AsTextEnv"),)
+
+NEEDS = {row.id: row.needs for row in DOORS if row.needs}
+"""What an id needs beyond itself; one that has an entry here is listed, and never swept over."""
 
 
 def register_envs() -> None:
-    """Add every row of ``ENVS``, and ``AsText``, to Gymnasium's registry. Safe to call twice."""
-    for row in (*ENVS, AS_TEXT):
+    """Add the rows of ``ENVS`` and ``DOORS`` to Gymnasium's registry. Safe to call twice."""
+    for row in (*ENVS, *DOORS):
         if row.id not in gym.registry:
             gym.register(
                 id=row.id,
                 entry_point=row.entry_point,
+                vector_entry_point=row.vector_entry_point,
                 kwargs=dict(row.kwargs),
                 # What these wrappers look for at every step, TextEnv refuses by itself and the
                 # tests have checked; without them a light game is a third faster.
