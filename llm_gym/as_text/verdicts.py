@@ -9,9 +9,10 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.error import ResetNeeded
 
-from llm_gym.core.outcome import stop_reason
-from llm_gym.errors import ConfigError
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.errors import ActionTypeError, ConfigError
 from llm_gym.legacy.old_gym import inside
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
@@ -95,3 +96,14 @@ class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
                 info = {**info, "success": bool(won)}
                 info["stop_reason"] = stop_reason(terminated, truncated, info)
         return observation, reward, terminated, truncated, info
+
+
+def refusal(action: object, stop: StopReason | None) -> Exception:
+    """Return why ``action`` cannot be played: it is no text, or there is no episode."""
+    if not isinstance(action, str):
+        return ActionTypeError(
+            f"AsText takes a str action, got {type(action).__name__}; decode token ids before "
+            "calling step"
+        )
+    why = "has not begun" if stop is None else f"is over ({stop})"
+    return ResetNeeded(f"the episode {why}; call reset() before step()")

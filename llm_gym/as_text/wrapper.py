@@ -13,7 +13,6 @@ from typing import Any, Literal, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
@@ -23,12 +22,12 @@ from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phraseboo
 from llm_gym.as_text.players import TextPlayers
 from llm_gym.as_text.settings import check_settings, numbers_in, path_of
 from llm_gym.as_text.speaking import BookSpeaker, read_by_function, read_on
-from llm_gym.as_text.verdicts import Success, load_success, payer
+from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
 from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text_env import MAX_ACTION_CHARS
-from llm_gym.errors import ActionTypeError, ContractError
+from llm_gym.errors import ContractError
 
 _PLAYING = StopReason.PLAYING
 _MAX_INVALID = 20
@@ -155,15 +154,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._fallback = fallback
         self._worst = 0.0  # the lowest reward of a step, in all episodes
         self.max_observation_chars = max_observation_chars
-        self._describe = describe or self.book.describe
-        # Moves that are found at once; what is not among them is read by ``_read``.
-        self._own_parse = parse or (None if kind.parse is Phrasebook.parse else self.book.parse)
-        quick = self._own_parse is None and masked == "play"
-        self._quick: Mapping[str, Any] = named_choices(self.book) if quick else {}
-        self._played = None if kind.played is Phrasebook.played else self.book.played
-        self.observation_space = AnyText(max_observation_chars)
-        examples = [self._format.render(move) for move in self.book.example_moves()]
-        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._read_and_write_with(kind, parse, describe)
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
         self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
@@ -171,6 +162,23 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._told = self._write_rules() if system_prompt is None else system_prompt
         self._player_seed = self._player_rng = None
         self._clear(None)
+
+    def _read_and_write_with(
+        self,
+        kind: type[Phrasebook],
+        parse: Callable[[str], Any] | None,
+        describe: Callable[[Any, dict[str, Any]], str] | None,
+    ) -> None:
+        """Choose the words: the author's own functions, or else the phrasebook's."""
+        self._describe = describe or self.book.describe
+        # Moves that are found at once; what is not among them is read by ``_read``.
+        self._own_parse = parse or (None if kind.parse is Phrasebook.parse else self.book.parse)
+        quick = self._own_parse is None and self.masked == "play"
+        self._quick: Mapping[str, Any] = named_choices(self.book) if quick else {}
+        self._played = None if kind.played is Phrasebook.played else self.book.played
+        self.observation_space = AnyText(self.max_observation_chars)
+        examples = [self._format.render(move) for move in self.book.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
 
     def _clear(self, stop: StopReason | None) -> None:
         """Forget the last episode."""
@@ -201,7 +209,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def step(self, action: str) -> _Step:
         """Play the action that the move in ``action`` means."""
         if self._stop is not _PLAYING or not isinstance(action, str):
-            raise self._refusal(action)
+            raise refusal(action, self._stop)
         move = self._format.parse(drop_thinking(action) if "think>" in action else action)
         chosen = self._quick.get(move) if move is not None else None
         if chosen is None:
@@ -349,15 +357,6 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         else:
             ours["success"] = known["success"] = bool(success)
         self._stop = ours["stop_reason"] = stop_reason(terminated, truncated, known)
-
-    def _refusal(self, action: object) -> Exception:
-        if not isinstance(action, str):
-            return ActionTypeError(
-                f"AsText takes a str action, got {type(action).__name__}; decode token ids before "
-                "calling step"
-            )
-        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
-        return ResetNeeded(f"the episode {why}; call reset() before step()")
 
     # --- text ----------------------------------------------------------------------------
 

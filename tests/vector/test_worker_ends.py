@@ -1,0 +1,126 @@
+"""Environments in worker processes end with whoever started them, however that ends."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+from gymnasium.error import ClosedEnvironmentError
+
+from llm_gym.errors import WorkerError
+from llm_gym.vector import make_vec, worker_pool
+from tests.vector.odd import GUESS, Odd, pause
+from tests.vector.processes import runs, wait_until_gone
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_close_ends_every_process_also_after_a_failure(start):
+    envs = start(Odd, 3, workers=3, timeout=1)
+    pids = envs.get_attr("pid")
+    envs.reset(seed=0)
+    with pytest.raises(WorkerError):
+        envs.step(["raise x", "sleep 60", "exit 1"])
+    envs.close()
+    assert not any(map(runs, pids))
+    with pytest.raises(ClosedEnvironmentError):
+        envs.step(["a"] * 3)
+    envs.close()
+
+
+def test_close_waits_for_environments_to_close_but_not_for_ever(tmp_path, monkeypatch):
+    class Tidy(Odd):
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    monkeypatch.setattr(worker_pool, "CLOSE_SECONDS", 0.5)
+    envs = make_vec([Tidy, partial(Odd, "stuck")], workers=2)
+    pids = envs.get_attr("pid")
+    envs.close()
+    assert (tmp_path / "closed").exists()
+    assert not any(map(runs, pids))
+
+
+def test_forgetting_the_vector_env_ends_its_processes():
+    envs = make_vec(Odd, 2, workers=2)
+    pids = envs.get_attr("pid")
+    del envs
+    gc.collect()
+    assert not any(map(runs, pids))
+
+
+SCRIPT = """
+import sys, threading
+from llm_gym.vector import make_vec
+from tests.vector.odd import Odd
+if __name__ == "__main__":
+    envs = make_vec(Odd, 2, workers=2)
+    envs.reset(seed=0)
+    print(*envs.get_attr("pid"), flush=True)
+    {ending}
+"""
+
+
+def run_script(folder, ending):
+    path = folder / "script.py"
+    path.write_text(SCRIPT.format(ending=ending))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, str(path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("pass", 0), ("1 / 0", 1), ("sys.exit(7)", 7)],
+    ids=["end", "error", "exit"],
+)
+def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
+    script = run_script(tmp_path, ending)
+    output, errors = script.communicate(timeout=300)
+    assert script.returncode == code, errors.decode()
+    assert not any(map(runs, output.split()[0:2]))
+    assert errors == b"" or code == 1
+
+
+@pytest.mark.slow
+def test_a_killed_program_takes_its_workers_along_even_one_that_hangs(tmp_path):
+    with run_script(tmp_path, 'envs.step(["a", "sleep 60"])') as script:
+        pids = [int(pid) for pid in script.stdout.readline().split()]
+        assert len(pids) == 2
+        pause(0.5)
+        script.kill()
+        wait_until_gone(pids, seconds=120)
+
+
+def test_a_worker_that_holds_the_interpreter_in_c_ends_with_a_killed_program(tmp_path):
+    with run_script(tmp_path, 'envs.step(["a", "backtrack"])') as script:
+        pids = [int(pid) for pid in script.stdout.readline().split()]
+        assert len(pids) == 2
+        pause(0.5)
+        script.kill()
+        wait_until_gone(pids, seconds=60)
+
+
+def test_workers_that_a_thread_started_outlive_the_thread(start):
+    made = []
+    thread = threading.Thread(target=lambda: made.append(start(Odd, 2, workers=1)))
+    thread.start()
+    thread.join()
+    made[0].reset(seed=0)
+    assert made[0].step(["a", "b"])[0] == ["a", "b"]
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(f"from llm_gym.vector import make_vec\nmake_vec({GUESS!r}, 2, workers=1)\n")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1
+    assert "a script must start workers under: if __name__ == '__main__'" in done.stderr
