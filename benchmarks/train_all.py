@@ -1,13 +1,15 @@
 """``llm-gym train ID`` with nothing else, for one id of every family and four foreign ones.
 
-    python benchmarks/train_all.py                       # whatever is missing in the results
+    python benchmarks/train_all.py --lanes 12            # whatever is missing in the results
     python benchmarks/train_all.py llm_gym/Echo-v0       # these, again
-    python benchmarks/train_all.py --table               # only write the table again
+    python benchmarks/train_all.py --page                # only write docs/train_all.md again
 
-Each id is a process of its own with one thread and at most five minutes of CPU time; its row is
-written as soon as it is done, so the script can be stopped and goes on where it was. A row has
-held-out success and return at random weights, after the warm start and after reinforcement
-learning, the solver's, the CPU seconds, and the advice that the run printed.
+Every training command in README.md and docs/ that needs no model of somebody's is run as well, at
+full length: no example can be one that does not learn. Each command is a process of its own with
+one thread and at most five minutes of CPU time, as many side by side as there are lanes. A row is
+written as soon as it is known, so the script can be stopped and goes on where it was, and a command
+that fails is a row that says so. A row has held-out success and return at random weights, after
+the warm start and after reinforcement learning, the solver's, CPU seconds, and the advice printed.
 """
 
 from __future__ import annotations
@@ -15,22 +17,40 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from machine import ROOT, provenance
+from train_all_page import write_page
+
+from llm_gym.as_text import make_text
+from llm_gym.episodes import play_episode
+from llm_gym.errors import LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.run.advice import ADVICE
+from llm_gym_agents.learn.demonstrations import find_player
 from llm_gym_agents.run.metrics import read_metrics
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/train_all.json"
-PAGE = ROOT / "docs/train_all.md"
 CPU_SECONDS = 300
+GRACE = 30
+"""CPU seconds from the limit to the end of a process that does not stop when it is told to."""
+SLOWEST = 8
+"""A lane gives up after this many times the CPU limit: something sleeps there."""
+SOLVED = 20
+"""Episodes of the solver, where nobody has published its score."""
 FAMILIES = (
     "Echo", "Count", "Memory", "TextGameEasy", "GuessTheNumberEasy", "FrozenLake",
     "MinesweeperEasy", "SudokuEasy", "TowerOfHanoiEasy", "FifteenPuzzleEasy", "CoinCollectorEasy",
@@ -39,46 +59,76 @@ FAMILIES = (
     "LetterCountingEasy", "ChainSumEasy", "Blackjack", "BanditEasy", "MathPythonEasy",
     "SearchQAEasy", "TextToSQLEasy", "Dataset",
 )  # fmt: skip
-FOREIGN = {
-    "FrozenLake-v1": ("is_slippery=false",),
-    "CliffWalking-v1": (),
-    "MiniGrid-Empty-5x5-v0": (),
-    "CartPole-v1": (),
-}
-IDS = (*(f"llm_gym/{name}-v0" for name in FAMILIES), *FOREIGN)
+FOREIGN = (
+    "FrozenLake-v1 --environment.env-kwargs is_slippery=false",
+    "CliffWalking-v1",
+    "MiniGrid-Empty-5x5-v0 --import minigrid",
+    "CartPole-v1",
+)
+_ELSEWHERE = re.compile(
+    r"--model\.|--inference\.backend|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b"
+)
+"""In a command that trains somebody's model, needs a GPU, or is a pattern and no example."""
 
 
-def train(env_id: str) -> dict[str, Any]:
-    """Run the command in a process of its own; return its row."""
+def commands() -> list[str]:
+    """Return every command that is run, each once, what takes longest first."""
+    ours = [f"llm-gym train llm_gym/{name}-v0" for name in FAMILIES]
+    foreign = [f"llm-gym train {rest}" for rest in FOREIGN]
+    return list(dict.fromkeys([*foreign, *reversed(ours), *examples()]))
+
+
+def examples() -> list[str]:
+    """Return the training commands of README and docs that run with what is here."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [each for page in pages for each in examples_in(page.read_text("utf-8"))]
+
+
+def examples_in(page: str) -> Iterator[str]:
+    r"""Yield the training commands in the code blocks of a page that need no model of somebody's.
+
+    >>> list(examples_in("``llm-gym train X``\n```bash\nllm-gym train a/B-v0 --view  # so\n```"))
+    ['llm-gym train a/B-v0']
+    """
+    for block in re.findall(r"```\w*\n(.*?)```", page, re.DOTALL):
+        for line in re.findall(r"^(?:\$ )?(llm-gym train .*)$", block, re.MULTILINE):
+            words = shlex.split(line, comments=True)
+            command = shlex.join(word for word in words if word != "--view")
+            if not _ELSEWHERE.search(command):
+                yield command
+
+
+def train(command: str) -> dict[str, Any]:
+    """Run a command in a process of its own; return its row."""
+    start = "from llm_gym.cli import main; raise SystemExit(main())"
     with tempfile.TemporaryDirectory(prefix="train-all-") as place:
-        run = Path(place) / "run"
-        modules = ["--import", "minigrid"] if env_id.startswith("MiniGrid") else []
-        kwargs = FOREIGN.get(env_id, ())
-        given = ["--environment.env-kwargs", *kwargs] if kwargs else []
-        command = ["llm-gym", "train", env_id, *modules, *given]
-        start = "from llm_gym.cli import main; raise SystemExit(main())"
-        program = [sys.executable, "-c", start, *command[1:]]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            [*program, "--checkpoint.output-dir", str(run)],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            preexec_fn=_limit,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run, log = Path(place) / "run", Path(place) / "log"
+        program = [sys.executable, "-c", start, *shlex.split(command)[1:]]
+        with log.open("w") as out:
+            child = subprocess.Popen(
+                [*program, "--checkpoint.output-dir", str(run)],
+                # A GPU would be taken where there is one; the table is about one CPU core.
+                env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+                preexec_fn=_limit,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        ending = threading.Timer(CPU_SECONDS * SLOWEST, child.kill)
+        ending.start()
+        _, status, used = os.wait4(child.pid, 0)
+        ending.cancel()
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said = log.read_text("utf-8", errors="replace")
+        row = {"cpu_s": round(used.ru_utime + used.ru_stime, 1), "exit": child.returncode}
         rows = read_metrics(run)
         if not rows:
-            why = " ".join(done.stderr.split())[-400:]
-            return {"command": " ".join(command), "error": why or f"exit code {done.returncode}"}
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return {"command": " ".join(command), "cpu_s": round(cpu, 1), **summary(run, rows)}
+            return row | {"error": " ".join(said.split())[-400:] or "it said nothing"}
+        return row | summary(run, rows) | {"advice": advice(said)}
 
 
 def _limit() -> None:
     """End the process at its limit; what it had measured by then is in its folder."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 30))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + GRACE))
 
 
 def summary(run: Path, rows: list[dict[str, float]]) -> dict[str, Any]:
@@ -86,71 +136,97 @@ def summary(run: Path, rows: list[dict[str, float]]) -> dict[str, Any]:
     first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
     last = evaluated[-1] if evaluated else {}
     config = ConfigStore.load(run / "config.json")
-    signs = {name.removeprefix(ADVICE) for row in rows for name in row if name.startswith(ADVICE)}
+    measured = {
+        name: {
+            "random_weights": first.get(f"warm_start/{name}_before"),
+            "warm_start": first.get(f"warm_start/{name}"),
+            "trained": last.get(f"eval/{name}"),
+            "best": max((row[f"eval/{name}"] for row in evaluated), default=None),
+        }
+        for name in ("success", "return")
+    }
     return {
+        "env_id": config.environment.env_id,
         "iterations": len(rows),
-        "episodes": config.environment.eval_episodes,
-        "success": {
-            "random_weights": first.get("warm_start/success_before"),
-            "warm_start": first.get("warm_start/success"),
-            "trained": last.get("eval/success"),
-            "best": max((row["eval/success"] for row in evaluated), default=None),
+        "planned": config.training.num_epochs * config.training.num_iters_per_epoch,
+        "episodes": len(rows) * config.training.batch_size,
+        "max_turns": config.inference.max_turns,
+        "unusable": {
+            "random_weights": first.get("warm_start/invalid_before"),
+            "warm_start": first.get("warm_start/invalid"),
+            "trained": rows[-1].get("episode/invalid"),
         },
-        "return": {
-            "random_weights": first.get("warm_start/return_before"),
-            "warm_start": first.get("warm_start/return"),
-            "trained": last.get("eval/return"),
-        },
-        "advice": sorted(signs),
+        "solver": solver(config),
+        **measured,
+        "curve": [round(row["eval/success"], 4) for row in evaluated],
+        "curve_return": [round(row["eval/return"], 4) for row in evaluated],
     }
 
 
-def table(results: dict[str, Any]) -> str:
-    """Return the page with the table."""
-    head = (
-        "# One command, nothing else\n\n"
-        "`llm-gym train ID` and no other setting (FrozenLake-v1 with `is_slippery=false`), the\n"
-        f"embedded model, one seed, at most {CPU_SECONDS // 60} CPU minutes: held-out success, "
-        "and\nreturn in brackets. Written by `benchmarks/train_all.py` from\n"
-        "`benchmarks/results/train_all.json`.\n\n"
-        "| id | random weights | warm start | trained | solver | CPU s | advice |\n"
-        "|---|---|---|---|---|---|---|\n"
-    )
-    return head + "".join(_line(env_id, results[env_id]) for env_id in IDS if env_id in results)
+def advice(said: str) -> list[str]:
+    """Return the sentences of advice in what a run printed, each once."""
+    found = (line.removeprefix("advice: ") for line in said.splitlines() if "advice: " in line[:8])
+    return list(dict.fromkeys(found))
 
 
-def _line(env_id: str, row: dict[str, Any]) -> str:
-    if "error" in row:
-        return f"| `{env_id}` | | | did not run: {row['error']} | | | |\n"
-    solver = published().get(env_id, {}).get("solver")
-    shown = [
-        _shown(row["success"][name], row["return"][name])
-        for name in ("random_weights", "warm_start", "trained")
-    ]
-    known = "" if solver is None else f"{solver.success:.0%}"
-    advice = ", ".join(row["advice"])
-    return f"| `{env_id}` | {' | '.join(shown)} | {known} | {row['cpu_s']:.0f} | {advice} |\n"
+def solver(config: ConfigStore) -> dict[str, float] | None:
+    """Return what a solver reaches: published, or played here; None where there is none."""
+    env_id, kwargs = config.environment.env_id or "", config.environment.env_kwargs
+    known = published().get(env_id, {}).get("solver")
+    if known is not None:
+        return {"success": known.success}
+    try:
+        env = make_text(env_id, **kwargs)
+        act = find_player(env, "solver")
+        played = [play_episode(env, act, seed) for seed in range(SOLVED)]
+    except (LLMGymError, NotImplementedError):
+        return None
+    wins, total = (sum(getattr(e, n) for e in played) for n in ("success", "total_reward"))
+    return {"success": wins / SOLVED, "return": total / SOLVED}
 
 
-def _shown(success: float | None, mean: float | None) -> str:
-    if success is None or mean is None:
-        return "?"
-    return f"{success:.0%} ({mean:.2f})"
+def run_all(todo: Iterable[str], lanes: int, place: Path) -> dict[str, Any]:
+    """Run commands side by side; write each row as it comes, and return them all."""
+    results = load(place)
+    results["provenance"] = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    with ThreadPoolExecutor(lanes) as pool:
+        running = {pool.submit(train, command): command for command in todo}
+        for done in as_completed(running):
+            command = running[done]
+            try:
+                row = done.result()
+            except Exception as error:  # noqa: BLE001 - one row must not take the others along
+                row = {"error": f"{type(error).__name__}: {error}"}
+            results["rows"][command] = row
+            place.write_text(json.dumps(results, indent=1) + "\n")
+            print(time.strftime("%H:%M:%S"), command, json.dumps(row), flush=True)
+    return results
+
+
+def load(place: Path) -> dict[str, Any]:
+    """Return the results so far."""
+    empty: dict[str, Any] = {"provenance": None, "rows": {}}
+    return json.loads(place.read_text()) if place.exists() else empty
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ids", nargs="*", help="what to train; all that are missing by default")
-    parser.add_argument("--table", action="store_true", help="only write the table")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ids", nargs="*", help="ids to train again; what is missing by default")
+    parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where rows are kept")
+    parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    todo = [] if options.table else options.ids or [each for each in IDS if each not in results]
-    for env_id in todo:
-        print(env_id, flush=True)
-        results[env_id] = train(env_id)
-        print(json.dumps(results[env_id]), flush=True)
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    PAGE.write_text(table(results))
+    known, asked = commands(), set(options.ids)
+    have = load(options.results)["rows"]
+    todo = [c for c in known if asked & set(c.split())] or [
+        *(f"llm-gym train {each}" for each in options.ids),
+        *([] if asked else (c for c in known if "success" not in have.get(c, {}))),
+    ]
+    results = run_all([] if options.page else todo, options.lanes, options.results)
+    if options.results == RESULTS:
+        write_page(results, known, set(examples()))
 
 
 if __name__ == "__main__":

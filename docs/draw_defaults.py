@@ -32,7 +32,7 @@ billions of weights on clusters, single-turn answers and rewards of 0 or 1.
 | passes over a batch | 2 / 1 / 1 | 1 | 1 | on a CPU playing costs as much as learning |
 | episodes of an optimizer step | 32 | 256 | by device | a run has thousands of episodes, not millions |
 | weight decay | 0 | 0.01 | 0 | nothing is over-fitted in so few steps |
-| discount of a turn | 0.9 | 1.0 | none | episodes of many turns: credit has to find its turn |
+| discount of a turn | 0.9 to 0.97 | 1.0 | none | episodes of many turns: credit has to find its turn |
 | reply length | by the longest move | 512 | 256 | a move is a few words; every reply that is cut is lost |
 | context | what the game says of its observations | whole | whole | a map does not need its past |
 | warm start | auto | none | none | what writes no legal move never sees a reward that differs |
@@ -43,8 +43,7 @@ def page() -> str:
     """Return the whole page."""
     rows = []
     for rule in RULES:
-        shown = "by the longest move" if callable(rule.value) else repr(rule.value)
-        rows.append(f"| `{rule.setting}` | {shown} | {rule.situation} | {rule.reason} |\n")
+        rows.append(f"| `{rule.setting}` | {rule.shown} | {rule.situation} | {rule.reason} |\n")
     return HEAD + "".join(rows) + PEERS
 
 

@@ -21,7 +21,7 @@ from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.plugins import find_spec
 from llm_gym.view.beside import view_beside
-from llm_gym_agents.build import load_lm
+from llm_gym_agents.build import is_embedded, load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.commands.plan import (
     choice_lines,
@@ -42,6 +42,7 @@ from llm_gym_agents.run.lock import is_locked
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.plots import draw_curve
 from llm_gym_agents.run.progress import TrainingProgress
+from llm_gym_agents.run.verdict import verdict
 from llm_gym_agents.trainer import WARM_START, PPOTrainer
 
 _EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"
@@ -193,7 +194,8 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
-    for sentence in advice:
+    last = verdict(before, after, trainer.metrics_history, embedded=is_embedded(trainer.config))
+    for sentence in [*advice, *([] if last is None else [last])]:
         _say(console, f"advice: {sentence}")
     _say(console, next_commands(trainer.config, trainer.checkpoints))
     return 0

@@ -14,6 +14,14 @@ from llm_gym_agents.config.situation import Situation
 
 When = Callable[[Situation], bool]
 ENV_KWARGS = "environment.env_kwargs"
+MOST_TURNS = 64
+"""Turns after which an episode of somebody else's environment is cut."""
+DECISIONS = 1536
+"""Turns of a batch, about."""
+WORDS = 2_500_000
+"""Words that the embedded model reads in a run, about: three minutes of one core."""
+ITERATIONS = 5
+"""Iterations of an epoch."""
 CHOSEN = "chosen by you"
 DEFAULT = "by default"
 
@@ -23,10 +31,18 @@ class Rule(NamedTuple):
 
     setting: str
     value: Any
-    """The value, or a function of the situation."""
+    """The value, or a function of the situation, whose docstring says it in words."""
     when: When
     situation: str
     reason: str
+
+    @property
+    def shown(self) -> str:
+        """The value, for a table."""
+        if not callable(self.value):
+            return repr(self.value)
+        words = str(self.value.__doc__).rstrip(".")
+        return words[0].lower() + words[1:]
 
 
 class Choice(NamedTuple):
@@ -65,12 +81,40 @@ def _ours(situation: Situation) -> bool:
     return situation.env != "other"
 
 
+def _endless(situation: Situation) -> bool:
+    return situation.env == "as_text" and (situation.turns is None or situation.turns > MOST_TURNS)
+
+
 def _short(situation: Situation) -> int:
+    """Words of the longest move, and 2."""
     return situation.move_words + 2
 
 
 def _roomy(situation: Situation) -> int:
+    """Characters of the longest move, 32 to 512."""
     return min(512, max(32, situation.move_chars))
+
+
+def _batch(situation: Situation) -> int:
+    """1,536 turns, 32 to 256 episodes."""
+    wanted = DECISIONS / max(situation.episode_turns, 1.0)
+    return next(size for size in (256, 128, 64, 32) if size <= wanted or size == 32)
+
+
+def _mini_batch(situation: Situation) -> int:
+    """A quarter of the batch."""
+    return _batch(situation) // 4
+
+
+def _discount(situation: Situation) -> float:
+    """1 - 2 / turns of an episode, 0.9 to 0.97."""
+    return round(min(0.97, max(0.9, 1.0 - 2.0 / max(situation.episode_turns, 1.0))), 3)
+
+
+def _epochs(situation: Situation) -> int:
+    """2.5 million words, 8 to 36 epochs."""
+    read = _batch(situation) * situation.episode_words * ITERATIONS
+    return int(min(36, max(8, WORDS // read)))
 
 
 def _kwarg(name: str) -> str:
@@ -91,6 +135,12 @@ RULES: tuple[Rule, ...] = (
          "embedded model, a token a word", "the longest move that was seen, its end, and one more"),
     Rule("inference.max_tokens", _roomy, lambda s: _given(s) and s.move_chars > 0,
          "a given model", "room for the longest move that was seen; raise it for reasoning"),
+    Rule("inference.max_turns", MOST_TURNS, _endless,
+         "an environment in words that goes on", "more short episodes teach more than a long one"),
+    Rule("inference.turn_limit_is_cut", True, _endless,
+         "an environment in words that goes on", "it would have gone on: the critic says what for"),
+    Rule(_kwarg("max_invalid"), MOST_TURNS, lambda s: s.env == "as_text" and s.turns is None,
+         "an environment in words without an end", "nonsense must not be the way out of it"),
     # --- rewards --------------------------------------------------------------------------
     Rule(_kwarg("penalty"), 0.1, _ours,
          "our environments and those in words", "a move that can be used is worth something"),
@@ -106,10 +156,17 @@ RULES: tuple[Rule, ...] = (
     Rule("warm_start.rate", 5e-5, _full, "a full model", "what it knows must stay"),
     Rule("warm_start.rate", 5e-4, _lora, "adapters", "ten times that of a full model"),
     # --- learning -------------------------------------------------------------------------
-    Rule("training.batch_size", 128, _always,
-         "any", "a 0/1 reward needs many episodes to show a difference"),
-    Rule("inference.num_envs", 128, _always, "any", "a whole batch is played side by side"),
-    Rule("training.mini_batch_size", 32, _always, "any", "four steps from a batch"),
+    Rule("training.batch_size", _batch, _embedded,
+         "embedded model", "short episodes tell less, so there are more of them"),
+    Rule("training.batch_size", 128, _given,
+         "a given model", "a 0/1 reward needs many episodes to show a difference"),
+    Rule("inference.num_envs", _batch, _embedded,
+         "embedded model", "a whole batch is played side by side"),
+    Rule("inference.num_envs", 128, _given,
+         "a given model", "a whole batch is played side by side"),
+    Rule("training.mini_batch_size", _mini_batch, _embedded,
+         "embedded model", "four steps from a batch"),
+    Rule("training.mini_batch_size", 32, _given, "a given model", "four steps from a batch"),
     Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much"),
     Rule("training.ppo_epochs", 1, _given, "a given model", "a second pass drifts off policy"),
     Rule("training.learning_rate", 1e-3, _embedded, "embedded model", "0.1M weights"),
@@ -118,12 +175,14 @@ RULES: tuple[Rule, ...] = (
     Rule("training.value_learning_rate", 1e-4, _full, "a full model", "the critic begins at 0"),
     Rule("training.lr_schedule", "linear", _always,
          "any", "at a constant rate a good player falls back"),
-    Rule("training.gamma", 0.9, _always, "any", "a turn is a long way from the end"),
-    Rule("training.lam", 0.9, _always, "any", "as gamma"),
+    Rule("training.gamma", _discount, _always,
+         "any", "credit has to find its turn: half an episode is as far as it looks"),
+    Rule("training.lam", 0.9, _always, "any", "beyond ten turns the critic says what is to come"),
     Rule("training.entropy_coef", 0.01, _embedded, "embedded model", "it must not settle early"),
     Rule("training.max_grad_norm", 0.5, _embedded, "embedded model", "large steps are noise"),
-    Rule("training.num_epochs", 12, _embedded, "embedded model", "a few minutes on a laptop"),
-    Rule("training.num_iters_per_epoch", 5, _embedded, "embedded model", "an evaluation each"),
+    Rule("training.num_epochs", _epochs, _embedded, "embedded model", "a few minutes on a laptop"),
+    Rule("training.num_iters_per_epoch", ITERATIONS, _embedded,
+         "embedded model", "an evaluation each"),
     # --- evaluation -----------------------------------------------------------------------
     Rule("environment.eval_split", "test", lambda s: s.has_splits,
          "the game can keep instances unseen", "success on what was not trained on"),

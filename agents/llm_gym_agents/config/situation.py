@@ -7,7 +7,6 @@ moves are is seen, not guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,8 +19,11 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config.settings import Settings
 
 EMBEDDED = "tiny"
-_EPISODES, _TURNS = 20, 20
+_EPISODES, _TURNS = 20, 64
 _WORD = re.compile(r"[^\s.,:;!?]+|[.,:;!?]+")
+_EVERY = 0.9
+"""Share of turns with a positive reward above which longer episodes are better ones."""
+_MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,11 @@ class Situation:
     move_chars: int = 0
     """Its characters."""
     turns: int | None = None
-    """Turns that the game allows."""
+    """Turns that the game allows; None where it says nothing of it."""
+    episode_turns: float = 1.0
+    """Turns of an episode that is played at random, 64 at most; 64 where every turn is paid for."""
+    episode_words: float = 32.0
+    """Words, digits and marks that are read in such an episode."""
 
 
 def look(config: Settings) -> Situation:
@@ -56,7 +62,10 @@ def look(config: Settings) -> Situation:
         kind = "embedded"
     if config.environment.env_id is None:
         return Situation(model=kind, env="other")
-    env = make_text(config.environment.env_id, **config.environment.env_kwargs)
+    # Rules in the first observation would count as words that are read.
+    env = make_text(
+        config.environment.env_id, **{"rules": "system"} | config.environment.env_kwargs
+    )
     try:
         return _of(env, kind)
     finally:
@@ -65,11 +74,7 @@ def look(config: Settings) -> Situation:
 
 def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Situation:
     bare = env.unwrapped
-    moves = list(_moves(env))
-    lengths: dict[str, Any] = {
-        "move_words": max((len(_WORD.findall(move)) for move in moves), default=0),
-        "move_chars": max(map(len, moves), default=0),
-    }
+    seen: dict[str, Any] = _Seen(env).lengths()
     if isinstance(bare, TextEnv):
         return Situation(
             model=kind,
@@ -78,27 +83,56 @@ def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Si
             has_potential=type(bare).potential is not Game.potential,
             has_splits=bare.has_splits,
             turns=bare.max_turns,
-            **lengths,
+            **seen,
         )
     wrapped = env.has_wrapper_attr("book") or isinstance(env, AsText)
     # An environment of Gymnasium's is a Markov decision process: what it shows is its state.
-    return Situation(model=kind, env="as_text" if wrapped else "other", says_all=wrapped, **lengths)
+    return Situation(
+        model=kind,
+        env="as_text" if wrapped else "other",
+        says_all=wrapped,
+        turns=env.get_wrapper_attr("book").step_limit() if wrapped else None,
+        **seen,
+    )
 
 
-def _moves(env: gym.Env[str, str]) -> Iterator[str]:
-    """Yield moves that a random player makes, and those that are legal."""
-    if not env.has_wrapper_attr("random_action"):
-        return
-    act, legal = env.get_wrapper_attr("random_action"), env.get_wrapper_attr("legal_actions")
-    try:
-        for seed in range(_EPISODES):
-            env.reset(seed=seed)
-            for _ in range(_TURNS):
-                yield from legal() or ()
-                move = act()
-                yield move
-                *_, terminated, truncated, _ = env.step(move)
-                if terminated or truncated:
-                    break
-    except (NotImplementedError, ConfigError):
-        return
+class _Seen:
+    """What a random player reads and writes in a few episodes."""
+
+    def __init__(self, env: gym.Env[str, str]) -> None:
+        self.moves: set[str] = set()
+        self.turns = self.words = self.episodes = self.paid = 0
+        if not env.has_wrapper_attr("random_action"):
+            return
+        try:
+            for seed in range(_EPISODES):
+                self._play(env, seed)
+        except (NotImplementedError, ConfigError):
+            return
+
+    def _play(self, env: gym.Env[str, str], seed: int) -> None:
+        act, legal = env.get_wrapper_attr("random_action"), env.get_wrapper_attr("legal_actions")
+        observation, _ = env.reset(seed=seed)
+        self.episodes += 1
+        for _ in range(_TURNS):
+            move = act()
+            self.moves |= {move, *(legal() or ())}
+            self.turns += 1
+            self.words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
+            observation, reward, terminated, truncated, _ = env.step(move)
+            self.paid += float(reward) > 0.0
+            if terminated or truncated:
+                break
+
+    def lengths(self) -> dict[str, Any]:
+        """Return how long moves and episodes are, as ``Situation`` calls them."""
+        found: dict[str, Any] = {
+            "move_words": max((len(_WORD.findall(move)) for move in self.moves), default=0),
+            "move_chars": max(map(len, self.moves), default=0),
+        }
+        if self.turns:
+            # Who is paid for every turn will learn to make episodes longer than random ones are.
+            turns = _TURNS if self.paid > _EVERY * self.turns else self.turns / self.episodes
+            found["episode_turns"] = turns
+            found["episode_words"] = self.words / self.turns * turns
+        return found

@@ -32,7 +32,7 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     text = capsys.readouterr().out
     assert "0.09M weights" in text
     assert "at most 192 sampled in an iteration" in text  # 16 episodes, 4 turns, 3 tokens
-    assert "60 iterations, 960 episodes" in text
+    assert "180 iterations, 2,880 episodes" in text
     assert "training.batch_size" in text
     assert "chosen by you" in text
     assert "by default: reading less" in text

@@ -1,0 +1,162 @@
+"""Writes ``docs/train_all.md`` from what ``train_all.py`` measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from machine import ROOT
+
+PAGE = ROOT / "docs/train_all.md"
+GAIN = 0.2
+"""Points, as a share, that reinforcement learning is to add to the warm start."""
+ALL_OF = {"CartPole-v1": 64.0}
+"""The most that an environment pays in an episode of 64 turns, where nothing is ever won."""
+HEAD = """# One command, nothing else
+
+`llm-gym train ID` and no other setting (but that FrozenLake-v1 is not slippery), the embedded
+model of 0.1 million weights, one seed, one CPU core, at most {minutes} CPU minutes. In the table:
+held-out success, in percent, of random weights; after the warm start, which imitates *random legal*
+moves and so knows how to write one and nothing else; after reinforcement learning; and of the
+solver that comes with the environment. The *gain* is what reinforcement learning added to the warm
+start, in points. Success is measured on 64 episodes before training and on 100 after it:
+differences of less than 15 points are noise.
+
+Written by `benchmarks/train_all.py` from `benchmarks/results/train_all.json`, which also has the
+returns, the curves and every word of advice.
+"""
+SCALED = """
+\\* CartPole has no success, only time: its numbers are the share of the {most:.0f} turns after
+which an episode is cut here.
+"""
+
+
+def write_page(results: dict[str, Any], commands: Sequence[str], examples: set[str]) -> None:
+    """Write the page; ``examples`` are those of ``commands`` that README and docs show."""
+    rows = {each: results["rows"][each] for each in commands if each in results["rows"]}
+    PAGE.write_text(page(rows, examples, results["provenance"]))
+
+
+def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | None) -> str:
+    """Return the page."""
+    ran = {each: row for each, row in rows.items() if "success" in row}
+    plain = {each: row for each, row in ran.items() if each not in examples or _is_bare(each)}
+    own = {each: row for each, row in plain.items() if "llm_gym/" in each}
+    foreign = {each: row for each, row in plain.items() if "llm_gym/" not in each}
+    parts = [
+        HEAD.format(minutes=5),
+        _where(provenance),
+        _counted(own, foreign),
+        _table("Families of the suite", own),
+        _table("Environments of others, in words", foreign),
+        SCALED.format(most=ALL_OF["CartPole-v1"]) if any("CartPole" in e for e in foreign) else "",
+        _explained(plain),
+        _examples({each: row for each, row in rows.items() if each in examples}),
+        _failed({each: row for each, row in rows.items() if "success" not in row}),
+    ]
+    return "".join(parts)
+
+
+def score(row: dict[str, Any], when: str) -> float | None:
+    """Return success, or the share of the most that can be earned."""
+    most = ALL_OF.get(row["env_id"])
+    value = row["success"][when] if most is None else row["return"][when]
+    return None if value is None else value / (most or 1.0)
+
+
+def gain(row: dict[str, Any]) -> float | None:
+    """Return what reinforcement learning added to the warm start."""
+    before, after = score(row, "warm_start"), score(row, "trained")
+    return None if before is None or after is None else after - before
+
+
+def _is_bare(command: str) -> bool:
+    """Whether a command has an environment's id and no setting, but for the slippery lake's."""
+    rest = command.removeprefix("llm-gym train ").split()
+    return "-v" in rest[0] and (len(rest) == 1 or rest[1] == "--import" or "slippery" in rest[-1])
+
+
+def _where(provenance: dict[str, Any] | None) -> str:
+    if provenance is None:
+        return ""
+    machine = provenance["machine"]
+    return (
+        f"\nMeasured at commit `{(provenance['commit'] or 'unknown')[:10]}` with torch "
+        f"{machine['packages']['torch']}, several runs side by side on {machine['cpus']} cores, "
+        "each with one thread.\n"
+    )
+
+
+def _counted(own: dict[str, Any], foreign: dict[str, Any]) -> str:
+    lines = [
+        f"{sum((gain(row) or 0) >= GAIN for row in rows.values())} of {len(rows)} {what}"
+        for what, rows in (("families", own), ("environments of others", foreign))
+    ]
+    return f"\nReinforcement learning added 20 points or more on {' and on '.join(lines)}.\n"
+
+
+def _table(title: str, rows: dict[str, Any]) -> str:
+    head = (
+        f"\n## {title}\n\n| `llm-gym train …` | random weights | warm start | trained | gain | "
+        "solver | unusable replies | episodes | CPU s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+    )
+    best_first = sorted(rows.items(), key=lambda item: -(gain(item[1]) or 0.0))
+    return head + "".join(_line(command, row) for command, row in best_first)
+
+
+def _line(command: str, row: dict[str, Any]) -> str:
+    star = "\\*" if row["env_id"] in ALL_OF else ""
+    known = row["solver"]
+    solved = None if known is None else known["success"]
+    cells = [
+        f"`{command.removeprefix('llm-gym train ')}`{star}",
+        *(_percent(score(row, when)) for when in ("random_weights", "warm_start", "trained")),
+        "" if gain(row) is None else f"{100 * (gain(row) or 0.0):+.0f}",
+        "" if star else _percent(solved),
+        _percent(row["unusable"]["trained"]),
+        f"{row['episodes']:,}",
+        f"{row['cpu_s']:.0f}" + ("" if row["exit"] == 0 else " (cut)"),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f}"
+
+
+def _explained(rows: dict[str, Any]) -> str:
+    """Say what the runs that gained little said about it themselves."""
+    little = {each: row for each, row in rows.items() if (gain(row) or 0.0) < GAIN}
+    if not little:
+        return ""
+    lines = ["\n## Where it gained less, and what the run said\n\n"]
+    for command, row in little.items():
+        said = "; ".join(row["advice"]) or "nothing"
+        lines.append(f"- `{command.removeprefix('llm-gym train ')}`: {said}\n")
+    return "".join(lines)
+
+
+def _examples(rows: dict[str, Any]) -> str:
+    """Say how each example of README and docs fared at its full length."""
+    head = (
+        "\n## The examples of README and docs\n\nEvery training command in them that needs no "
+        "model of yours, at full length.\n\n"
+        "| command | before | after | CPU s |\n|---|--:|--:|--:|\n"
+    )
+    lines = []
+    for command, row in rows.items():
+        if "success" not in row:
+            lines.append(f"| `{command}` | | did not run | {row.get('cpu_s', '')} |\n")
+            continue
+        before = score(row, "warm_start")
+        first = row["curve"][0] if before is None else before
+        shown = f"{_percent(first)} | {_percent(score(row, 'trained'))} | {row['cpu_s']:.0f}"
+        lines.append(f"| `{command}` | {shown} |\n")
+    return head + "".join(lines)
+
+
+def _failed(rows: dict[str, Any]) -> str:
+    if not rows:
+        return ""
+    lines = [f"- `{each}`: {row.get('error', 'no row')}\n" for each, row in rows.items()]
+    return "\n## What did not run\n\n" + "".join(lines)
