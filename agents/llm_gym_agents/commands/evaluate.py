@@ -79,6 +79,7 @@ def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evalua
             on_end=lambda ended: bar.update(task, completed=ended),
             workers=options.workers,
             constrained=options.constrained,
+            max_turns=options.max_turns,
             env_kwargs={"rules": "system", **settings(options.set)},
         )
 
@@ -104,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_arguments(parser)
     parser.add_argument("--workers", type=int, default=0, help="processes for slow environments")
+    parser.add_argument("--max-turns", type=int, help="replies after which an episode is cut")
     parser.add_argument(
         "--endpoint",
         metavar="URL",

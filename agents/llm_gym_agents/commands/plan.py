@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -11,11 +12,15 @@ from llm_gym_agents.build import tiny_llama, tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
-from llm_gym_agents.config.situation import EMBEDDED, look
+from llm_gym_agents.config.situation import EMBEDDED, Situation, look
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.atomic import write_atomically
 
 CHOICES = "choices.json"
+SPEED = 15_000
+"""Words a second that the embedded model plays and learns from on one CPU core, two passes over a
+batch: benchmarks/results/train_all.json."""
+_REWARDED = ("rules", "penalty", "shaping", "max_invalid")
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -80,7 +85,8 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
     training, inference = config.training, config.inference
     name = config.model.local_path or config.model.model_name
     iterations = training.num_epochs * training.num_iters_per_epoch
-    turns = (inference.max_turns if inference.multi_turn else 1) or _turns(config) or 1
+    seen = look(config)
+    turns = (inference.max_turns if inference.multi_turn else 1) or seen.turns or 1
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
     lines = [
@@ -92,7 +98,7 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
         f"run          {iterations} iterations, {iterations * training.batch_size:,} episodes",
         f"evaluation   every {config.environment.eval_interval} iterations, "
         f"{config.environment.eval_episodes} episodes",
-        f"time         {_time(most, iterations, name)}",
+        f"time         {_time(config, seen)}",
         f"folder       {config.checkpoint.output_dir}",
         "nothing was started",
     ]
@@ -104,18 +110,20 @@ def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
     env, folder = config.environment.env_id, config.checkpoint.output_dir
     if env is None or checkpoints.latest() is None:
         return f"next:\n  llm-gym resume {folder}"
+    inference, kwargs = config.inference, config.environment.env_kwargs
+    # What changes rewards only does not change how it is played.
+    own = {name: kwargs[name] for name in kwargs if name not in _REWARDED}
+    evaluated = [
+        f"llm-gym eval {env} --model {checkpoints.latest()}/model",
+        f"--context {inference.context} --max-tokens {inference.max_tokens}",
+        *([] if inference.max_turns is None else [f"--max-turns {inference.max_turns}"]),
+        *([] if inference.system_prompt is None else ["--system-prompt ''"]),
+        *(f"--set {shlex.quote(f'{name}={json.dumps(own[name])}')}" for name in own),
+    ]
     return (
-        f"next:\n"
-        f"  llm-gym play {env} --model {folder}\n"
-        f"  llm-gym eval {env} --model {checkpoints.latest()}/model "
-        f"--context {config.inference.context} --max-tokens {config.inference.max_tokens}"
-        + ("" if config.inference.system_prompt is None else " --system-prompt ''")
-        + f"\n  llm-gym resume {folder}"
+        f"next:\n  llm-gym play {env} --model {folder}\n  {' '.join(evaluated)}\n"
+        f"  llm-gym resume {folder}"
     )
-
-
-def _turns(config: ConfigStore) -> int | None:
-    return look(config).turns if config.environment.env_id is not None else None
 
 
 def _weights(config: ConfigStore, name: str) -> str:
@@ -132,9 +140,14 @@ def _weights(config: ConfigStore, name: str) -> str:
     return f", {count / 1e6:.2f}M weights, {count * 16 / 2**30:.2f} GiB to train them all"
 
 
-def _time(tokens: int, iterations: int, name: str) -> str:
+def _time(config: ConfigStore, seen: Situation) -> str:
     """Return how long a run may take: only the embedded model's speed is known beforehand."""
-    if name != EMBEDDED:
+    if seen.model != "embedded":
         return "known after the first iteration, which the display then says"
-    # 1,500 tokens a second, played and learned, on one CPU core (benchmarks/results/demo.json).
-    return f"at most {tokens * iterations / 1500 / 60:.0f} minutes on one CPU core"
+    training, taught = config.training, config.warm_start
+    passes = (1 + training.ppo_epochs) / 3  # as SPEED was measured
+    played = training.num_epochs * training.num_iters_per_epoch * training.batch_size
+    words = played * seen.episode_words * passes
+    if taught.player != "none":
+        words += taught.steps * taught.batch_size * seen.episode_words / seen.episode_turns / 2
+    return f"about {max(1, round(words / SPEED / 60))} minutes on one CPU core, or less"

@@ -10,6 +10,7 @@ from pathlib import Path
 from llm_gym.cli.common import add_imports, import_modules, settings
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint import save_lm
+from llm_gym_agents.commands.plan import choose, flags
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.trainer import PPOTrainer
@@ -31,6 +32,8 @@ def main(argv: list[str]) -> int:
     if options.file is not None:
         config.warm_start.player = "file"
     config = parse_args(rest, config, prog="llm-gym warm-start")
+    # As `train` will choose them for a model in a folder, which is told the rules.
+    choose(config, flags(rest) | {"warm_start.player", "inference.system_prompt"})
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         config.checkpoint.output_dir = folder
         return _teach(config, out)

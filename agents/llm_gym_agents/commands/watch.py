@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
             options.episodes,
             seed=options.seed,
             env_kwargs=kwargs | settings(options.set),
+            max_turns=inference.max_turns,
         )
     ask = input if options.wait else None
     for episode in played.episodes:

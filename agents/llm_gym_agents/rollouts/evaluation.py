@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from llm_gym.episodes import write_episodes
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.sources import EnvSource
+from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -35,6 +37,7 @@ def rollout(
     workers: int = 0,
     env_kwargs: dict[str, Any] | None = None,
     constrained: bool = False,
+    max_turns: int | None = None,
     **policy_kwargs: Any,
 ) -> Evaluation:
     """Play ``episodes`` episodes of ``env`` and return how it went.
@@ -52,6 +55,8 @@ def rollout(
         env_kwargs: Settings of the environment.
         constrained: Hold the model to moves that the environment can use; needs an engine that
             was started with ``patterns=True``.
+        max_turns: Replies after which an episode is cut; None leaves it to the environment, and
+            some know no end.
         **policy_kwargs: For ``LLMPolicy.from_pretrained``.
     """
     with ExitStack() as ends:
@@ -61,7 +66,14 @@ def rollout(
             policy = LLMPolicy.from_pretrained(model, **policy_kwargs)
             ends.callback(policy.engine.close)
         rows = min(num_envs, episodes)
-        pool = TextEnvPool(env, rows, workers=workers, patterns=constrained, **(env_kwargs or {}))
+        pool = TextEnvPool(
+            env,
+            rows,
+            workers=workers,
+            patterns=constrained,
+            wrappers=[] if max_turns is None else [partial(EpisodeLimits, max_turns=max_turns)],
+            **(env_kwargs or {}),
+        )
         sampler = Sampler(policy, pool, on_end=on_end)
         ends.callback(sampler.collector.close)  # a policy that was passed in keeps its engine
         return evaluate(sampler, tasks(episodes, seed, split), records)

@@ -15,6 +15,8 @@ GAINED, GOOD = 0.2, 0.9
 """A gain in success, and a success, about which there is nothing to be said."""
 NEAR = 0.05
 """How near a solver's success is as good as it."""
+EASIER = 0.01
+"""How much more a random player wins at a level that is easier."""
 RISING = 0.03
 """How much higher the last third of a curve is than the one before, where it still rises."""
 
@@ -59,7 +61,8 @@ def _earns_more(before: Evaluation, after: Evaluation) -> bool:
     if min(len(first), len(last)) < 2:
         return False
     noise = math.sqrt(stdev(first) ** 2 / len(first) + stdev(last) ** 2 / len(last))
-    return fmean(last) - fmean(first) > 4 * noise and fmean(last) > 1.5 * fmean(first)
+    more = fmean(last) - fmean(first)
+    return more > 4 * noise and more > abs(fmean(first)) / 2
 
 
 def _ways(
@@ -97,4 +100,4 @@ def _easier(env_id: str | None, known: Mapping[str, Score]) -> str | None:
     if not wins or "random" not in known:
         return None
     easiest = max(wins, key=lambda each: wins[each])
-    return easiest if wins[easiest] > known["random"].success + NEAR else None
+    return easiest if wins[easiest] > known["random"].success + EASIER else None

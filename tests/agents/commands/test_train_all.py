@@ -1,0 +1,115 @@
+"""The script behind docs/train_all.md: examples are found, rows survive, the page says what is."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("train_all")
+
+
+def row(env_id="llm_gym/Echo-v0", before=0.1, after=0.9, **other):
+    at = {"random_weights": 0.0, "warm_start": before, "trained": after, "best": after}
+    return {
+        "env_id": env_id,
+        "cpu_s": 12.3,
+        "exit": 0,
+        "episodes": 640,
+        "success": at,
+        "return": at,
+        "unusable": {"random_weights": 1.0, "warm_start": 0.1, "trained": 0.0},
+        "solver": {"success": 1.0},
+        "curve": [before, after],
+        "advice": [],
+        **other,
+    }
+
+
+def test_examples_are_the_training_commands_of_code_blocks_that_need_nothing_else(script):
+    page = """`llm-gym train in/Prose-v0` and
+```bash
+llm-gym train a/B-v0   # a comment
+llm-gym train a/C-v0 --view
+llm-gym train a/D-v0 --model.local-path path/to/model
+llm-gym train ENV --help-settings
+llm-gym eval a/E-v0 --model x
+```
+"""
+    assert list(script.examples_in(page)) == ["llm-gym train a/B-v0", "llm-gym train a/C-v0"]
+
+
+def test_readme_and_docs_have_examples_and_every_family_is_there(script):
+    commands = script.commands()
+    assert len(script.FAMILIES) == 30
+    assert len(script.FOREIGN) == 4
+    assert len(commands) == len(set(commands))
+    assert set(script.examples()) < set(commands)
+    assert "llm-gym train llm_gym/Echo-v0" in script.examples()
+
+
+def test_a_command_that_fails_is_a_row_that_says_so(script):
+    failed = script.train("llm-gym train llm_gym/NoSuchGame-v0")
+    assert failed["exit"] == 2
+    assert "NoSuchGame" in failed["error"]
+
+
+def test_a_command_that_runs_is_a_row_with_its_numbers(script):
+    made = script.train("llm-gym train llm_gym/Echo-v0 --smoke --warm-start.turns 50")
+    assert made["exit"] == 0
+    assert made["env_id"] == "llm_gym/Echo-v0"
+    assert made["solver"] == {"success": 1.0}
+    assert made["cpu_s"] > 0
+    assert 0.0 <= made["success"]["warm_start"] <= 1.0
+    assert made["success"]["trained"] == made["curve"][-1]
+
+
+def test_rows_are_kept_as_they_come_and_one_failure_does_not_stop_the_rest(
+    script, monkeypatch, tmp_path, capsys
+):
+    place = tmp_path / "rows.json"
+
+    def train(command):
+        if command == "bad":
+            raise OSError("no such thing")
+        return row()
+
+    monkeypatch.setattr(script, "train", train)
+    script.run_all(["good", "bad"], 2, place)
+    script.run_all(["later"], 1, place)
+    kept = json.loads(place.read_text())["rows"]
+    assert kept.keys() == {"good", "bad", "later"}
+    assert kept["bad"] == {"error": "OSError: no such thing"}
+    assert kept["good"]["success"]["trained"] == 0.9
+
+
+def test_advice_is_what_was_printed_each_sentence_once(script):
+    said = "advice: raise it\nsomething\nadvice: raise it\nadvice: lower it\nno advice: here\n"
+    assert script.advice(said) == ["raise it", "lower it"]
+
+
+def test_the_page_counts_gains_and_explains_what_gained_little(script):
+    made = importlib.import_module("train_all_page")
+    little = row("llm_gym/Count-v0", 0.1, 0.2, advice=["take an easier level"], solver=None)
+    cart = row("CartPole-v1", 0.0, 0.0, **{"return": {"warm_start": 16.0, "trained": 64.0}})
+    cart["return"] |= {"random_weights": 8.0}
+    rows = {
+        "llm-gym train llm_gym/Echo-v0": row(),
+        "llm-gym train llm_gym/Count-v0": little,
+        "llm-gym train CartPole-v1": cart,
+        "llm-gym train text-game-easy": row("llm_gym/TextGameEasy-v0"),
+        "llm-gym train llm_gym/Memory-v0": {"error": "killed"},
+    }
+    shown = {"llm-gym train llm_gym/Echo-v0", "llm-gym train text-game-easy"}
+    page = made.page(rows, shown, None)
+    assert "on 1 of 2 families and on 1 of 1 environments of others" in page
+    assert "| `CartPole-v1`\\* | 12 | 25 | 100 | +75 |" in page
+    assert "- `llm_gym/Count-v0`: take an easier level" in page
+    assert "| `llm-gym train text-game-easy` | 10 | 90 | 12 |" in page
+    assert "- `llm-gym train llm_gym/Memory-v0`: killed" in page
