@@ -95,6 +95,11 @@ def _roomy(situation: Situation) -> int:
     return min(512, max(32, situation.move_chars))
 
 
+def _penalty(situation: Situation) -> float:
+    """A tenth of the worst reward, at least 0.1."""
+    return round(max(0.1, -situation.worst_reward / 10), 3)
+
+
 def _batch(situation: Situation) -> int:
     """1,536 turns, 32 to 256 episodes."""
     wanted = DECISIONS / max(situation.episode_turns, 1.0)
@@ -142,8 +147,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_kwarg("max_invalid"), MOST_TURNS, lambda s: s.env == "as_text" and s.turns is None,
          "an environment in words without an end", "nonsense must not be the way out of it"),
     # --- rewards --------------------------------------------------------------------------
-    Rule(_kwarg("penalty"), 0.1, _ours,
-         "our environments and those in words", "a move that can be used is worth something"),
+    Rule(_kwarg("penalty"), _penalty, _ours,
+         "our environments and those in words", "nonsense must not be safer than a move"),
     Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
          "the game knows how near the goal is", "it adds up to 0, and every turn teaches"),
     # --- the warm start -------------------------------------------------------------------

@@ -50,6 +50,8 @@ class Situation:
     """Turns of an episode that is played at random, 64 at most; 64 where every turn is paid for."""
     episode_words: float = 32.0
     """Words, digits and marks that are read in such an episode."""
+    worst_reward: float = 0.0
+    """The lowest reward of a turn that was seen, 0 at most."""
 
 
 def look(config: Settings) -> Situation:
@@ -102,6 +104,7 @@ class _Seen:
     def __init__(self, env: gym.Env[str, str]) -> None:
         self.moves: set[str] = set()
         self.turns = self.words = self.episodes = self.paid = 0
+        self.worst = 0.0
         if not env.has_wrapper_attr("random_action"):
             return
         try:
@@ -121,6 +124,7 @@ class _Seen:
             self.words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
             observation, reward, terminated, truncated, _ = env.step(move)
             self.paid += float(reward) > 0.0
+            self.worst = min(self.worst, float(reward))
             if terminated or truncated:
                 break
 
@@ -129,6 +133,7 @@ class _Seen:
         found: dict[str, Any] = {
             "move_words": max((len(_WORD.findall(move)) for move in self.moves), default=0),
             "move_chars": max(map(len, self.moves), default=0),
+            "worst_reward": self.worst,
         }
         if self.turns:
             # Who is paid for every turn will learn to make episodes longer than random ones are.
