@@ -27,9 +27,7 @@ def test_a_run_that_gained_enough_or_is_good_is_left_alone(before, after):
 
 def test_the_solvers_score_is_as_good_as_it_gets():
     sentence = said("llm_gym/Blackjack-v0", 30, 41)
-    assert sentence == (
-        "success is 41% and a solver's is 43%: there is nothing left to learn here"
-    )
+    assert sentence == ("success is 41% and a solver's is 43%: there is nothing left to learn here")
 
 
 def test_what_never_won_is_said_with_the_solver_that_could_be_imitated():
