@@ -36,7 +36,7 @@ from machine import ROOT, provenance
 from train_all_page import write_page
 
 from llm_gym.as_text import make_text
-from llm_gym.episodes import play_episode
+from llm_gym.episodes import play_episode, read_episodes
 from llm_gym.errors import LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.config import ConfigStore
@@ -134,7 +134,7 @@ def _limit() -> None:
 def summary(run: Path, rows: list[dict[str, float]]) -> dict[str, Any]:
     """Return what the metrics of a run say."""
     first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
-    last = evaluated[-1] if evaluated else {}
+    last = after(run) or (evaluated[-1] if evaluated else {})
     config = ConfigStore.load(run / "config.json")
     measured = {
         name: {
@@ -160,6 +160,18 @@ def summary(run: Path, rows: list[dict[str, float]]) -> dict[str, Any]:
         **measured,
         "curve": [round(row["eval/success"], 4) for row in evaluated],
         "curve_return": [round(row["eval/return"], 4) for row in evaluated],
+    }
+
+
+def after(run: Path) -> dict[str, float] | None:
+    """Return how the weights that a finished run leaves play; None for one that was cut."""
+    records = run / "episodes/after.jsonl"
+    if not records.exists():
+        return None
+    played = list(read_episodes(records))
+    return {
+        "eval/success": sum(episode.success for episode in played) / len(played),
+        "eval/return": sum(episode.total_reward for episode in played) / len(played),
     }
 
 
