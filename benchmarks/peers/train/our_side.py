@@ -1,0 +1,64 @@
+"""Our side of ``trl_train.py``: one run. The last line of output is its result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from guess import GROUP, Curve, config
+
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.config.defaults import apply_defaults
+from llm_gym_agents.config.situation import Situation
+from llm_gym_agents.lm.load import load_model, load_tokenizer
+
+SETTINGS = {
+    "defaults": {},
+    "rate 5e-4": {"learning_rate": 5e-4},
+    "rate 2e-3": {"learning_rate": 2e-3},
+    "8 steps": {"mini_batch_size": 16},
+    "grpo": {"adv_estimator": "grpo", "group_size": GROUP},
+    "grpo, rate 3e-4": {"adv_estimator": "grpo", "group_size": GROUP, "learning_rate": 3e-4},
+}
+"""What was tried: differences from the defaults of an embedded model."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="of the model to begin with")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("setting", choices=SETTINGS)
+    parser.add_argument("--updates", type=int, default=300)
+    parser.add_argument("--every", type=int, default=20, help="updates between two measurements")
+    parser.add_argument("--episodes", type=int, default=400, help="of a measurement")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    made = config(args.seed)
+    kept = {"environment.env_kwargs.shaping", "inference.max_tokens", "inference.num_envs",
+            "training.batch_size", "environment.eval_interval"}  # fmt: skip
+    apply_defaults(made, Situation(model="embedded", env="suite", move_words=1), kept)
+    made.warm_start.player, made.environment.stop_at_success = "none", None
+    made.environment.eval_interval = 0
+    made.training.num_epochs, made.training.num_iters_per_epoch = 1, args.updates
+    for name, value in SETTINGS[args.setting].items():
+        setattr(made.training, name, value)
+    lm, tokenizer = load_model(str(args.folder)), load_tokenizer(str(args.folder))
+    with tempfile.TemporaryDirectory() as place:
+        made.checkpoint.output_dir = place
+        trainer = PPOTrainer(made, model=lm, tokenizer=tokenizer)
+        curve = Curve(lm, tokenizer, args.every, args.episodes)
+        trainer.callbacks.append(lambda trainer, row: curve.note(trainer.iteration))
+        trainer.fit()
+        trainer.cleanup()
+    told = {"side": "ours", "setting": args.setting, "seed": args.seed, "updates": args.updates}
+    print(json.dumps(told | {"curve": curve.rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Training beside TRL's ``GRPOTrainer``: the same tiny model, game and batch, one thread each.
+
+First each side tries six settings on a seed of its own; then the best of each plays three seeds,
+and ours with GRPO as well. CPU seconds leave out evaluations; success is on held-out episodes.
+
+    python benchmarks/peers/trl_train.py --lanes 8              # makes .venv-trl, then everything
+    python benchmarks/peers/trl_train.py --python python3       # TRL is there already
+    python benchmarks/peers/trl_train.py --scale 0.05           # try it out
+    python benchmarks/peers/trl_train.py --show                 # the figure, from the file
+
+Rows go to ``benchmarks/results/trl_train.json`` as they come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from curves.table import reached
+from lanes import Job, Results, work
+from machine import provenance
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RESULT = HERE.parent / "results" / "trl_train.json"
+VENV = ROOT / ".venv-trl"
+PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
+OURS = ("defaults", "rate 5e-4", "rate 2e-3", "8 steps", "grpo", "grpo, rate 3e-4")
+TRL = (
+    "rate 1e-4", "rate 3e-4", "rate 1e-3", "4 steps, rate 3e-4", "4 steps, rate 1e-3",
+    "4 steps twice, rate 3e-4",
+)  # fmt: skip
+UPDATES = {"ours": 150, "trl": 450}
+SWEEP = {"ours": 75, "trl": 150}
+SWEEP_SEED = 9
+Row = dict[str, Any]
+
+
+def environment() -> str:
+    """Make a virtual environment with TRL and this checkout; return its Python."""
+    python = VENV / "bin" / "python"
+    if not (VENV / ".installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, *PACKAGES], check=True)
+        subprocess.run([*pip, "--editable", f"{ROOT}[train]", *PACKAGES], check=True)
+        (VENV / ".installed").touch()
+    return str(python)
+
+
+class Plan:
+    """Which runs there are, and which settings won the sweep."""
+
+    def __init__(self, args: argparse.Namespace, weights: Path) -> None:
+        self.args, self.weights = args, weights
+        self.pythons = {"ours": sys.executable, "trl": args.python or environment()}
+
+    def starts(self, seeds: list[int]) -> list[Job]:
+        """Return the jobs that make first weights."""
+        code = (
+            "import sys, json; from pathlib import Path; "
+            f"sys.path.insert(0, {str(HERE / 'train')!r}); import guess, torch; "
+            "torch.set_num_threads(1); "
+            "print(json.dumps(guess.start(Path(sys.argv[1]), int(sys.argv[2]))))"
+        )
+        return [
+            Job(f"start/{seed}", [sys.executable, "-c", code, str(self.place(seed)), str(seed)])
+            for seed in seeds
+            if not (self.place(seed) / "config.json").exists()
+        ]
+
+    def place(self, seed: int) -> Path:
+        return self.weights / f"guess-{seed}"
+
+    def job(self, stage: str, side: str, setting: str, seed: int, updates: int) -> Job:
+        """Return one training run."""
+        script = HERE / "train" / {"ours": "our_side.py", "trl": "trl_side.py"}[side]
+        updates = max(10, round(updates * self.args.scale))
+        every = max(5, updates // 15)
+        updates -= updates % every
+        command = [self.pythons[side], str(script), str(self.place(seed)), str(seed), setting]
+        command += ["--updates", str(updates), "--every", str(every)]
+        command += ["--episodes", str(self.args.episodes)]
+        return Job(f"{stage}/{side}/{setting}/{seed}", command, timeout=1200)
+
+    def sweep(self) -> list[Job]:
+        return [
+            self.job("sweep", side, setting, SWEEP_SEED, SWEEP[side])
+            for trl, ours in zip(TRL, OURS, strict=True)
+            for side, setting in (("trl", trl), ("ours", ours))
+        ]
+
+    def finals(self, rows: Mapping[str, Row]) -> list[Job]:
+        """Return the runs of the winners; the slow side first."""
+        wanted = [("trl", best(rows, "trl", TRL)), ("ours", best(rows, "ours", OURS))]
+        wanted += [("ours", best(rows, "ours", [name for name in OURS if "grpo" in name]))]
+        return [
+            self.job("final", side, setting, seed, UPDATES[side])
+            for side, setting in dict.fromkeys(wanted)
+            for seed in self.args.seeds
+        ]
+
+
+def best(rows: Mapping[str, Row], side: str, settings: Any) -> str:
+    """Return the setting with the highest success over the last three points of its sweep."""
+
+    def score(setting: str) -> float:
+        curve = rows.get(f"sweep/{side}/{setting}/{SWEEP_SEED}", {}).get("curve", ())
+        last = [point["success"] for point in curve[-3:]]
+        return sum(last) / len(last) if last else -1.0
+
+    return max(settings, key=score)
+
+
+def summary(rows: Mapping[str, Row]) -> dict[str, Any]:
+    """Return what the table says: by side and setting, and how many times faster we got there."""
+    found: dict[str, Any] = {}
+    for key, row in rows.items():
+        if key.startswith("final/") and "curve" in row:
+            found.setdefault(f"{row['side']}, {row['setting']}", []).append(row["curve"])
+    told = {name: _told(curves) for name, curves in found.items()}
+    peers = [name for name in told if name.startswith("trl")]
+    if not peers:
+        return told
+    goal = told[peers[0]]["final"]
+    theirs = _way(found[peers[0]], goal)
+    for name, curves in found.items():
+        told[name]["cpu_s_to_trl_final"] = ours = _way(curves, goal)
+        told[name]["times_faster"] = None if None in (ours, theirs) else theirs / ours
+    return told
+
+
+def _told(curves: list[list[Row]]) -> dict[str, Any]:
+    ends = [curve[-1] for curve in curves]
+    finals = [end["success"] for end in ends]
+    return {
+        "seeds": len(curves),
+        "start": _mean([curve[0]["success"] for curve in curves]),
+        "final": _mean(finals),
+        "lowest": min(finals),
+        "highest": max(finals),
+        "peak": _mean([max(point["success"] for point in curve) for curve in curves]),
+        "episodes": _mean([end["episodes"] for end in ends]),
+        "cpu_s": _mean([end["cpu_s"] for end in ends]),
+        "cpu_s_per_update": _mean([end["cpu_s"] / end["updates"] for end in ends]),
+    }
+
+
+def _mean(values: list[float]) -> float:
+    return round(sum(values) / len(values), 4)
+
+
+def _way(curves: list[list[Row]], goal: float) -> float | None:
+    """Return the CPU seconds to ``goal`` of the mean curve: single ones go up and down."""
+    length = min(map(len, curves))
+    mean = [
+        {what: _mean([curve[at][what] for curve in curves]) for what in ("success", "cpu_s")}
+        for at in range(length)
+    ]
+    return reached(mean, goal, "cpu_s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of updates")
+    parser.add_argument("--episodes", type=int, default=400, help="of a measurement")
+    parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
+    parser.add_argument("--python", help="that has TRL; made in .venv-trl unless given")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    args = parser.parse_args()
+    if args.show:
+        from trl_figure import draw
+
+        return draw(json.loads(args.out.read_text()))
+    results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
+    deadline = monotonic() + 60 * args.minutes
+    with tempfile.TemporaryDirectory() as scratch:
+        plan = Plan(args, Path(scratch))
+        how = {"lanes": args.lanes, "deadline": deadline}
+        starts = plan.starts([SWEEP_SEED, *args.seeds])
+        for job in starts:  # weights are not kept
+            results.rows.pop(job.key, None)
+        work(starts, results, **how)
+        work(plan.sweep(), results, **how)
+        work(plan.finals(results.rows), results, **how)
+    print(json.dumps(summary(results.rows), indent=1))
+
+
+if __name__ == "__main__":
+    main()
