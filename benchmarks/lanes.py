@@ -59,13 +59,17 @@ class Results:
             part.replace(self.path)
 
 
+def say_at_once(text: str) -> None:
+    print(text, flush=True)
+
+
 def work(
     jobs: Sequence[Job],
     results: Results,
     *,
     lanes: int,
     deadline: float = float("inf"),
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = say_at_once,
 ) -> None:
     """Run the jobs that ``results`` lacks, in order, ``lanes`` at a time.
 

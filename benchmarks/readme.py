@@ -20,6 +20,7 @@ from typing import Any
 import docs_replies
 import gpu_tables
 import gymnasium as gym
+import leaderboard
 
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
@@ -198,6 +199,8 @@ TABLES = {
     "all-speeds": all_speeds,
     "serving": serving,
     "replies": lambda: docs_replies.write_table(_result("replies")),
+    "leaderboard": lambda: leaderboard.table(leaderboard.read()),
+    "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
     "gpu-update": gpu_tables.update,
     "gpu-fits": gpu_tables.fits,
     "gpu-iteration": gpu_tables.iteration,

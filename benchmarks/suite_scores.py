@@ -12,6 +12,9 @@ to ``benchmarks/results/suite_NAME.json``.
     python benchmarks/suite_scores.py
     python benchmarks/suite_scores.py --episodes 100 --only Guess
     python benchmarks/suite_scores.py --model Qwen/Qwen3-0.6B --engine vllm --episodes 50
+    python benchmarks/suite_scores.py --model FOLDER --engine vllm --minutes 4 --out mine.json
+
+Games come one id of each first, so that ``--minutes`` leaves out levels and no game.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from machine import ROOT, provenance
 
+from llm_gym.cli.common import settings
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
 from llm_gym.registry.suite import ENVS
 
@@ -66,7 +71,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", default="", help="only ids that contain this; keep the others")
     made.add_argument("--model", help="a model folder or hub name, instead of the built-in players")
     made.add_argument("--engine", default="transformers", help="transformers, vllm or sglang")
+    made.add_argument("--engine-set", action="append", default=[], metavar="NAME=VALUE")
     made.add_argument("--name", help="of the result file; the model's own unless given")
+    made.add_argument("--out", type=Path, help="another file to write the model's rows to")
+    made.add_argument("--minutes", type=float, default=1e9, help="after which no game is begun")
     made.add_argument("--num-envs", type=int, default=32, help="episodes played side by side")
     made.add_argument("--seed", type=int, default=0, help="seed of the first episode")
     made.add_argument("--max-tokens", type=int, default=64, help="most tokens of a reply")
@@ -115,17 +123,22 @@ def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     policy = LLMPolicy.from_pretrained(
         args.model,
         engine=args.engine,
+        config=settings(args.engine_set, "--engine-set"),
         context=args.context,
         sampling=Sampling(max_tokens=args.max_tokens, temperature=args.temperature),
         run_seed=args.seed,
     )
     name = re.sub(r"[^\w.-]+", "-", args.name or Path(args.model).name)
-    path = RESULTS / f"suite_{name}.json"
+    path = args.out or RESULTS / f"suite_{name}.json"
     packages = ["torch", "transformers", *({args.engine} - {"transformers"})]
-    made = {**provenance(__file__, packages), "args": vars(args)}
+    asked = {name: str(v) if isinstance(v, Path) else v for name, v in vars(args).items()}
+    made = {**provenance(__file__, packages), "args": asked}
     print(line(list(COLUMNS)))
     results: list[Evaluation] = []
-    for env_id in ids:
+    deadline = monotonic() + 60 * args.minutes
+    for env_id in plain_first(ids):
+        if results and monotonic() > deadline:
+            break
         results.append(
             rollout(
                 env_id,
@@ -141,6 +154,20 @@ def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
         made |= {"rows": rows, "mean": suite_mean(rows)}
         path.write_text(json.dumps(made, indent=1) + "\n")
     print(f"\n{mean_line(suite_mean(rows))}\n{os.path.relpath(path)}")
+
+
+def plain_first(ids: Sequence[str]) -> list[str]:
+    """Return one id of each game first: whoever has little time has seen all of them.
+
+    >>> plain_first(["llm_gym/MazeHard-v0", "llm_gym/Maze-v0", "llm_gym/Count-v0"])
+    ['llm_gym/Maze-v0', 'llm_gym/Count-v0', 'llm_gym/MazeHard-v0']
+    """
+    games = {row.id: row.entry_point for row in ENVS}
+    shortest: dict[str, str] = {}
+    for env_id in sorted(ids, key=len):
+        shortest.setdefault(games.get(env_id, env_id), env_id)
+    plain = [env_id for env_id in ids if env_id in shortest.values()]
+    return plain + [env_id for env_id in ids if env_id not in plain]
 
 
 def cells(result: Evaluation) -> list[str]:

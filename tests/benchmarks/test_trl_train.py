@@ -1,0 +1,63 @@
+"""Training beside TRL: the winners of the sweep play on, and the way to the same success is told."""
+
+import argparse
+import importlib
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def script(monkeypatch):
+    folder = Path(__file__).parents[2] / "benchmarks"
+    monkeypatch.syspath_prepend(folder / "peers")
+    monkeypatch.syspath_prepend(folder)
+    return importlib.import_module("trl_train")
+
+
+def curve(*successes, cpu_s=10.0):
+    return [
+        {"updates": 10 * at, "episodes": 640 * at, "cpu_s": cpu_s * at, "success": success}
+        for at, success in enumerate(successes)
+    ]
+
+
+def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
+    rows = {
+        f"sweep/trl/{name}/9": {"curve": curve(0.3, 0.3, end)}
+        for name, end in zip(script.TRL, (0.4, 0.6, 0.5, 0.4, 0.3, 0.2), strict=True)
+    } | {
+        f"sweep/ours/{name}/9": {"curve": curve(0.3, 0.3, end)}
+        for name, end in zip(script.OURS, (0.4, 0.5, 0.9, 0.4, 0.3, 0.6), strict=True)
+    }
+    rows["sweep/trl/rate 1e-3/9"] = {"error": "it collapsed"}
+    args = argparse.Namespace(seeds=[0, 1], scale=1.0, episodes=400, python="python")
+    jobs = script.Plan(args, tmp_path).finals(rows)
+    assert [job.key for job in jobs] == [
+        f"final/{name}/{seed}"
+        for name in ("trl/rate 3e-4", "ours/rate 2e-3", "ours/grpo, rate 3e-4")
+        for seed in (0, 1)
+    ]
+    assert jobs[0].command[-6:] == ["--updates", "450", "--every", "30", "--episodes", "400"]
+
+
+def test_the_summary_compares_cpu_seconds_to_the_success_that_trl_ends_with(script):
+    def final(side, setting, curve):
+        return {"side": side, "setting": setting, "curve": curve}
+
+    rows = {
+        "final/trl/rate 3e-4/0": final("trl", "rate 3e-4", curve(0.3, 0.4, 0.6, cpu_s=60.0)),
+        "final/ours/defaults/0": final("ours", "defaults", curve(0.3, 0.6, 0.9, cpu_s=10.0)),
+        "final/ours/grpo/0": final("ours", "grpo", curve(0.3, 0.3, 0.4, cpu_s=10.0)),
+        "final/ours/grpo/1": {"error": "stopped"},
+    }
+    told = script.summary(rows)
+    assert told["trl, rate 3e-4"]["cpu_s_to_trl_final"] == pytest.approx(120.0)
+    assert told["ours, defaults"]["cpu_s_to_trl_final"] == pytest.approx(10.0)
+    assert told["ours, defaults"]["times_faster"] == pytest.approx(12.0)
+    assert told["ours, grpo"]["times_faster"] is None
+    assert told["ours, defaults"]["cpu_s_per_update"] == pytest.approx(1.0)
+
+
+def test_both_sides_try_as_many_settings(script):
+    assert len(script.OURS) == len(script.TRL)
