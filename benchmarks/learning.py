@@ -27,12 +27,12 @@ HERE = Path(__file__).parent
 RESULT = HERE / "results" / "learning.json"
 ITERATIONS = {
     "Echo": 48,
-    "Count": 48,
-    "Memory": 48,
-    "GuessTheNumberEasy": 64,
-    "FrozenLake": 48,
-    "TextGameEasy": 40,
-    "TextGameMedium": 40,
+    "Count": 64,
+    "Memory": 80,
+    "GuessTheNumberEasy": 96,
+    "FrozenLake": 40,
+    "TextGameEasy": 32,
+    "TextGameMedium": 24,
 }
 """Game → iterations of 128 episodes, chosen for about a minute each."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")

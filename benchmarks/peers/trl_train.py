@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 RESULT = HERE.parent / "results" / "trl_train.json"
 VENV = ROOT / ".venv-trl"
 PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
-OURS = ("defaults", "rate 5e-4", "rate 2e-3", "8 steps", "grpo", "grpo, rate 3e-4")
+OURS = ("defaults", "rate 2e-3", "rate 4e-3", "8 steps", "grpo", "grpo, rate 2e-3")
 TRL = (
     "rate 1e-4", "rate 3e-4", "rate 1e-3", "4 steps, rate 3e-4", "4 steps, rate 1e-3",
     "4 steps twice, rate 3e-4",
@@ -180,9 +180,9 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="run nothing")
     args = parser.parse_args()
     if args.show:
-        from trl_figure import draw
+        from curves.beside import draw
 
-        return draw(json.loads(args.out.read_text()))
+        return draw(json.loads(args.out.read_text())["rows"])
     results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""Training beside TRL: the winners of the sweep play on, and the way to the same success is told."""
+"""Training beside TRL: the winners of the sweep play on; how long to the same success is told."""
 
 import argparse
 import importlib
@@ -35,7 +35,7 @@ def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
     jobs = script.Plan(args, tmp_path).finals(rows)
     assert [job.key for job in jobs] == [
         f"final/{name}/{seed}"
-        for name in ("trl/rate 3e-4", "ours/rate 2e-3", "ours/grpo, rate 3e-4")
+        for name in ("trl/rate 3e-4", "ours/rate 4e-3", "ours/grpo, rate 2e-3")
         for seed in (0, 1)
     ]
     assert jobs[0].command[-6:] == ["--updates", "450", "--every", "30", "--episodes", "400"]

@@ -23,7 +23,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from guess import BATCH, ENV_ID, ENV_KWARGS, GROUP
+from episodes import BATCH, ENV_ID, ENV_KWARGS, GROUP, Row, fields
 
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.checkpoint import save_lm
@@ -110,7 +110,7 @@ def trl(args: argparse.Namespace) -> None:
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
-    from trl_side import Player, Row, fields
+    from trl_side import Player
 
     tokenizer = load_tokenizer(str(args.folder))
     served = args.backend == "vllm"

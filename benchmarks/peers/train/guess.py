@@ -13,6 +13,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from episodes import BATCH, ENV_ID, ENV_KWARGS, MAX_TOKENS
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym_agents import ConfigStore, LLMPolicy, PPOTrainer, rollout
@@ -22,9 +23,7 @@ from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.text.chat import ChatFormat
 
-ENV_ID = "llm_gym/GuessTheNumberEasy-v0"
-ENV_KWARGS: dict[str, Any] = {"rules": "system", "penalty": 0.1}
-BATCH, GROUP, MAX_TOKENS, WIDTH = 64, 8, 3, 128
+WIDTH = 128
 HELD_OUT = 5_000_000
 """Seed of the first episode that success is measured on; training stays below."""
 

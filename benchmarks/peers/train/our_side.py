@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from guess import GROUP, Curve, config
+from episodes import GROUP
+from guess import Curve, config
 
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.config.defaults import apply_defaults
@@ -20,11 +21,11 @@ from llm_gym_agents.lm.load import load_model, load_tokenizer
 
 SETTINGS = {
     "defaults": {},
-    "rate 5e-4": {"learning_rate": 5e-4},
     "rate 2e-3": {"learning_rate": 2e-3},
+    "rate 4e-3": {"learning_rate": 4e-3},
     "8 steps": {"mini_batch_size": 16},
     "grpo": {"adv_estimator": "grpo", "group_size": GROUP},
-    "grpo, rate 3e-4": {"adv_estimator": "grpo", "group_size": GROUP, "learning_rate": 3e-4},
+    "grpo, rate 2e-3": {"adv_estimator": "grpo", "group_size": GROUP, "learning_rate": 2e-3},
 }
 """What was tried: differences from the defaults of an embedded model."""
 

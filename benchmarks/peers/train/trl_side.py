@@ -24,7 +24,8 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from guess import BATCH, ENV_ID, ENV_KWARGS, GROUP, MAX_TOKENS, Curve
+from episodes import BATCH, ENV_ID, ENV_KWARGS, GROUP, MAX_TOKENS, Row, fields
+from guess import Curve
 
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.text.chat import ChatFormat
@@ -90,40 +91,6 @@ class Player:
     def _cut(self, reply: list[int]) -> list[int]:
         stops = [at for at, token in enumerate(reply) if token in self.chat.stop_ids]
         return reply[: stops[0] + 1] if stops else reply
-
-
-class Row:
-    """One episode as TRL wants it: a prompt, a completion, and which of it the model wrote."""
-
-    def __init__(self, env: gym.Env[str, str], chat: ChatFormat, seed: int, told: bool) -> None:
-        self.env, self.chat = env, chat
-        observation, info = env.reset(seed=seed)
-        self.prompt = chat.opening(info["system_prompt"] if told else "", observation)
-        self.completion: list[int] = []
-        self.mask: list[int] = []
-        self.score, self.done = 0.0, False
-
-    def move(self, reply: list[int]) -> None:
-        """Play a reply, and append it and what is said to it."""
-        said, reward, terminated, truncated, _ = self.env.step(self.chat.text_of(reply))
-        self.completion += reply
-        self.mask += [1] * len(reply)
-        self.score += float(reward)
-        self.done = terminated or truncated
-        if not self.done:
-            heard = self.chat.following(reply, said)
-            self.completion += heard
-            self.mask += [0] * len(heard)
-
-
-def fields(rows: list[Row]) -> dict[str, Any]:
-    """Return what ``rollout_func`` is asked for, without log-probs."""
-    return {
-        "prompt_ids": [row.prompt for row in rows],
-        "completion_ids": [row.completion for row in rows],
-        "env_mask": [row.mask for row in rows],
-        "score": [row.score for row in rows],
-    }
 
 
 class Watch(TrainerCallback):
