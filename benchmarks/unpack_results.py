@@ -1,9 +1,10 @@
-"""Results that came back joined from another machine, put where they belong; then pages and figures.
+"""Results that came back joined from another machine, put where they belong; then the pages.
 
     python benchmarks/unpack_results.py results_all.json [--commit HASH]
 
-The file maps names (``learning``, ``trl_train``, ``trl_gpu``) to result files; ``suite_*`` are rows of
-the suite, which go to the leaderboard. A machine without git cannot say its commit: ``--commit`` does.
+The file maps names (``learning``, ``trl_train``, ``trl_gpu``) to result files; ``suite_*`` are rows
+of the suite, which go to the leaderboard. A machine without git cannot say its commit: ``--commit``
+does.
 """
 
 from __future__ import annotations
