@@ -17,10 +17,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
-from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
@@ -37,24 +35,23 @@ from llm_gym_agents.checkpoint import (
     Part,
     TrainerState,
     load_checkpoint,
+    number,
     restore_lm,
     rng_state,
     save_checkpoint,
     set_rng_state,
 )
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.early_stop import EarlyStop
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.ppo import NotFiniteError
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.learn.schedule import Curriculum, Schedule, reward_settings
+from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.warm_up import WarmUp
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
-from llm_gym_agents.rollouts.failures import FailureWatch
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.rollouts.rewards import settle_rewards
-from llm_gym_agents.rollouts.tasks import greedy_tasks
-from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.advice import Advisor
 from llm_gym_agents.run.device_watch import DeviceWatch
@@ -63,8 +60,8 @@ from llm_gym_agents.run.stop_signal import Stopped, StopSignal
 from llm_gym_agents.text.pieces import Pieces
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
-WARM_START = "warm-start"
-"""The checkpoint of a warm start, in the run's folder."""
+WARM_START, FINAL = "warm-start", "final"
+"""The checkpoint of a warm start, and the model that a run ended with, in the run's folder."""
 _log = logging.getLogger(__name__)
 
 
@@ -129,8 +126,8 @@ class PPOTrainer:
         """Iterations that are done."""
         self.elapsed_s = 0.0
         """Seconds of training so far, over every process that had a part in it."""
-        self.success: float | None = None
-        """Held-out success of the present weights; None if they were not evaluated."""
+        self.early_stop = EarlyStop(config)
+        """Held-out success of the present weights, and whether it is enough."""
         self.warm_start: dict[str, float] | None = None
         """What the warm start brought, empty if there was none to do; None before it."""
         self.metrics_history: list[dict[str, float]] = []
@@ -152,8 +149,9 @@ class PPOTrainer:
             config.checkpoint.record_episodes,
             Pieces(self.tokenizer),
         )
-        self._owns_folder = config.checkpoint.resume
-        self._lock, self._failures = RunLock(self.folder), FailureWatch()
+        self._owns_folder, self._ended_with_best = config.checkpoint.resume, False
+        self._lock = RunLock(self.folder)
+        self._lessons = Lessons(config, self.sampler, reward_fn, self.environment)
 
     # --- training ------------------------------------------------------------------------
 
@@ -171,7 +169,8 @@ class PPOTrainer:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
         self.lock_folder()
-        if self.config.checkpoint.resume and (latest := self.checkpoints.latest()):
+        goes_on = self.config.checkpoint.resume or self._ended_with_best
+        if goes_on and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         self.warm_up()
         with self._open_log() as log, closing(self.recorder), StopSignal() as self._stop:
@@ -180,7 +179,7 @@ class PPOTrainer:
             self.checkpoints.drop_after(self.iteration)
             self.metrics_history = [self._named(row) for row in log.rows]
             self.advisor.catch_up(log.rows)
-            while self.iteration < self.schedule.iterations and not self._is_enough():
+            while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
                 before = rng_state()
                 try:
                     row = self._iterate()
@@ -190,12 +189,25 @@ class PPOTrainer:
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now()
                 self._tell(log, row)
-                if self._stop.asked or self._is_enough() or self._is_due():
+                if self._stop.asked or self.early_stop.is_enough or self._is_due():
                     self._save()
                 if self._stop.asked:
                     break
             self.stopped = self._stop.asked
+        if not self.stopped:
+            self._end()
         return self.metrics_history
+
+    def _end(self) -> None:
+        """Put the model of the run apart, and go back to its weights if they are not the last."""
+        wanted = self.config.checkpoint.end_with_best
+        best = (self.checkpoints.best() if wanted else None) or self.checkpoints.latest()
+        if best is None:
+            return
+        self.checkpoints.put_apart(best, self.folder / FINAL)
+        if number(best) != self.iteration:
+            self.load_checkpoint(best)
+            self._ended_with_best = True
 
     def _tell(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
         """Write and show what an iteration came to; it is done then."""
@@ -255,13 +267,8 @@ class PPOTrainer:
         self.publisher.publish_if_outdated()
         # Named before they are played, so neither speed nor failures decide what is learned from.
         tasks = self.schedule.tasks(self.iteration, self.curriculum.difficulty)
-        with self._stop.may_stop_at_once():
-            everything = self.sampler.play(tasks, self.publisher.version)
-        self._failures.look(self.iteration, everything)
-        rollout = everything.without_failed()
-        greedy_E = self._greedy_scores(rollout)
-        # Settled before anything is packed: no tensor ever holds a reward that is not final.
-        rewards = self._settle_rewards(rollout.episodes)
+        lesson = self._lessons.play(self.iteration, tasks, self.publisher.version, self._stop)
+        rollout, greedy_E = lesson.rollout, lesson.greedy_E
         data = assemble(rollout.ending_after(self.schedule.turn_limit))
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
@@ -278,8 +285,7 @@ class PPOTrainer:
             self.recorder.record(self.iteration + 1, rollout, self.learner.trained())
         end = time.perf_counter()
         self.elapsed_s += end - start
-        row = episode_metrics(rollout) | rewards | learned | published
-        row["episode/failed"] = 1.0 - len(rollout.episodes) / len(everything.episodes)
+        row = episode_metrics(rollout) | learned | published | lesson.metrics
         read = data.ids_S.numel()
         row |= watch.metrics(self.learner.model, read, learned, updated - played)
         if self.config.environment.curriculum:
@@ -287,20 +293,6 @@ class PPOTrainer:
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
         moments = (start, played, updated, end)
         return row | metrics.timing(*moments, sampled=data.tokens, read=read, all_s=self.elapsed_s)
-
-    def _greedy_scores(self, rollout: Rollout) -> torch.Tensor | None:
-        """Play every start once more, greedily, if the estimator compares with that."""
-        if not self.learner.estimator.needs_greedy_rollout:
-            return None
-        tasks = greedy_tasks(rollout.episodes)
-        greedy = self.sampler.play(tasks, self.publisher.version, greedy=True).all_episodes
-        self._settle_rewards(greedy)
-        score = {episode.seed: episode.total_reward for episode in greedy}
-        return torch.tensor([score[episode.seed] for episode in rollout.episodes])
-
-    def _settle_rewards(self, episodes: list[Trajectory]) -> dict[str, float]:
-        how = reward_settings(self.config)
-        return settle_rewards(self.reward_fn, episodes, self.environment, **how)
 
     # --- evaluation ----------------------------------------------------------------------
 
@@ -321,15 +313,11 @@ class PPOTrainer:
         return result
 
     def _evaluate_now(self) -> dict[str, float]:
-        done, self.success = self.iteration + 1, None
+        done = self.iteration + 1
         if not self.schedule.evaluates_after(done):
-            return {}
+            return self.early_stop.look(None)
         result = self.evaluate(records=str(self.folder / f"episodes/eval-{done:06d}.jsonl"))
-        self.success = result.success
-        return evaluation_metrics(result)
-
-    def _is_enough(self) -> bool:
-        return self.schedule.is_enough(self.success)
+        return evaluation_metrics(result) | self.early_stop.look(result)
 
     # --- the run's folder ----------------------------------------------------------------
 
@@ -346,7 +334,8 @@ class PPOTrainer:
         run = state.parts["run"].values
         self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
         self.warm_start = run.get("warm_start")
-        self.iteration, self.success = state.iteration, state.success
+        self.early_stop.load_state(run.get("early_stop"), state.success)
+        self.iteration, self._ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)
         self._owns_folder = Path(path).resolve().is_relative_to(self.folder.resolve())
@@ -358,16 +347,20 @@ class PPOTrainer:
             "elapsed_s": self.elapsed_s,
             "handed_over": self.handed_over,
             "warm_start": self.warm_start,
+            "early_stop": self.early_stop.state(),
         }
+        now = self.early_stop.now
         return TrainerState(
             iteration=self.iteration,
             config=self.config.to_dict(),
             parts=self.learner.state() | {"rng": rng_state(), "run": Part(values=run)},
-            success=self.success,
+            success=now and now.success,
+            success_low=now and now.low,
         )
 
     def _is_due(self) -> bool:
-        best = self.config.checkpoint.save_best and self.checkpoints.is_best(self.success)
+        now, wanted = self.early_stop.now, self.config.checkpoint.save_best
+        best = wanted and now is not None and self.checkpoints.is_best(now.success, now.low)
         return best or self.schedule.saves_after(self.iteration)
 
     def _open_log(self) -> metrics.MetricsLog:

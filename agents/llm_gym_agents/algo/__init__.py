@@ -17,6 +17,7 @@ from llm_gym_agents.algo.losses.aggregate import (
     token_weights,
 )
 from llm_gym_agents.algo.losses.clip_ppo import TokenDistribution, make_clip_ppo_loss
+from llm_gym_agents.algo.losses.entropy_control import EntropyController
 from llm_gym_agents.algo.losses.kl import (
     KL_KINDS,
     KLKind,
@@ -74,6 +75,7 @@ __all__ = [
     "ClipRange",
     "ClipRatio",
     "Discount",
+    "EntropyController",
     "KLController",
     "KLControllerState",
     "KLKind",

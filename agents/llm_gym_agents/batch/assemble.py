@@ -18,6 +18,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.segments import spread
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.batch.sequences import Sequences, whole_numbers
+from llm_gym_agents.engines.base import FinishReason
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 
 
@@ -51,8 +52,13 @@ def assemble(rollout: Rollout) -> RolloutData:
         bootstrap_E=whole_numbers(bootstraps),
         group_E=whole_numbers(int(episode.group or 0) for episode in episodes),
         episode_E=whole_numbers(int(episode.episode_id or 0) for episode in episodes),
+        cut_E=torch.tensor([_is_cut(turns) for turns in rollout.turns], dtype=torch.bool),
         batch_size=[],
     )
+
+
+def _is_cut(turns: Sequence[Turn]) -> bool:
+    return any(turn.finish == FinishReason.LENGTH for turn in turns)
 
 
 def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -> dict[str, Tensor]:

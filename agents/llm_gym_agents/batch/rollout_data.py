@@ -45,6 +45,8 @@ class RolloutData(TensorClass):
     """Index into ``ids_S`` where a truncated episode's value is read, else ``NO_POSITION``."""
     group_E: Tensor
     episode_E: Tensor
+    cut_E: Tensor | None = None
+    """Whether a reply of each episode was cut at its most tokens; None where nobody said."""
 
     @property
     def tokens(self) -> int:
@@ -57,7 +59,9 @@ class RolloutData(TensorClass):
         if not parts:
             raise ConfigError("at least one part is needed to put a batch together, got none")
         fields = {
-            name: torch.cat([getattr(part, name) for part in parts]) for name in _FIELDS
+            name: torch.cat([getattr(part, name) for part in parts])
+            for name in _FIELDS
+            if all(getattr(part, name) is not None for part in parts)
         }  # positions are still counted from each part's own first id
         first, positions, bootstraps = 0, [], []
         for part in parts:

@@ -1,6 +1,6 @@
 """Checkpoints: safetensors and JSON, whole or not there. Start reading at ``state``."""
 
-from llm_gym_agents.checkpoint.keep import Checkpoints
+from llm_gym_agents.checkpoint.keep import Checkpoints, number
 from llm_gym_agents.checkpoint.lm import save_lm
 from llm_gym_agents.checkpoint.modules import module_state, set_module_state
 from llm_gym_agents.checkpoint.optimizer import optimizer_state, set_optimizer_state
@@ -22,6 +22,7 @@ __all__ = [
     "load_checkpoint",
     "model_folder",
     "module_state",
+    "number",
     "optimizer_state",
     "restore_lm",
     "rng_state",

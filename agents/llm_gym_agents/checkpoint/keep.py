@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint.folder import MANIFEST, new_folder, remove, sweep
-from llm_gym_agents.checkpoint.state import VALUES, TrainerState, save_checkpoint
+from llm_gym_agents.checkpoint.state import MODEL, VALUES, TrainerState, save_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,7 +42,7 @@ class Checkpoints:
         save_checkpoint(place, state, lm=lm, tokenizer=tokenizer)
         best = self.best()
         if self.save_best and best is not None and best.name.startswith("iteration"):
-            _link(best, self.folder / f"best-{_number(best):06d}")
+            _link(best, self.folder / f"best-{number(best):06d}")
         for old in self._places("best")[:-1]:
             remove(old)
         for old in self._places("iteration")[: -self.keep_last_n]:
@@ -56,26 +56,31 @@ class Checkpoints:
     def best(self) -> Path | None:
         """Return the checkpoint with the highest success, the earliest of equals, or None.
 
-        It looks among the others too: a run may have been killed before its best was put apart.
+        Highest is the one whose interval has the highest lower end: a few lucky episodes are no
+        match for many. It looks among the others too: a run may have been killed before its best
+        was put apart.
         """
         places = [*self._places("best"), *self._places("iteration")]
-        scored = [(place, _success(place)) for place in places]
-        known = [(place, success) for place, success in scored if success is not None]
+        known = [(place, found) for place in places if (found := _success(place)) is not None]
         if not known:
             return None
-        return max(known, key=lambda each: (each[1], -_number(each[0])))[0]
+        return max(known, key=lambda each: (each[1], -number(each[0])))[0]
 
-    def is_best(self, success: float | None) -> bool:
-        """Whether ``success`` is above that of every model that was saved."""
+    def is_best(self, success: float | None, low: float | None = None) -> bool:
+        """Whether ``success``, of that lower end, is above that of every model that was saved."""
         best = self.best()
         held = None if best is None else _success(best)
-        return success is not None and (held is None or success > held)
+        return success is not None and (held is None or _rank(success, low) > held)
+
+    def put_apart(self, source: Path, place: Path) -> None:
+        """Make ``place`` the model of the checkpoint ``source``, a folder that anything loads."""
+        _link(source / MODEL, place)
 
     def drop_after(self, iteration: int) -> None:
         """Remove checkpoints later than ``iteration``, from which a run goes on another way."""
         for kind in ("iteration", "best"):
             for place in self._places(kind):
-                if _number(place) > iteration:
+                if number(place) > iteration:
                     remove(place)
 
     def _places(self, kind: str) -> list[Path]:
@@ -85,16 +90,24 @@ class Checkpoints:
             for path in self.folder.glob(f"{kind}-*")
             if re.fullmatch(rf"{kind}-\d+", path.name) and (path / MANIFEST).is_file()
         ]
-        return sorted(found, key=_number)
+        return sorted(found, key=number)
 
 
-def _number(place: Path) -> int:
+def number(place: Path) -> int:
+    """Return the iteration of a checkpoint."""
     return int(place.name.rpartition("-")[2])
 
 
-def _success(place: Path) -> float | None:
-    success: float | None = json.loads((place / VALUES).read_text("utf-8"))["success"]
-    return success
+def _success(place: Path) -> tuple[float, float] | None:
+    """Return what a checkpoint's success is ranked by; None if its model was not evaluated."""
+    values = json.loads((place / VALUES).read_text("utf-8"))
+    if values["success"] is None:
+        return None
+    return _rank(values["success"], values.get("success_low"))
+
+
+def _rank(success: float, low: float | None) -> tuple[float, float]:
+    return (success if low is None else low, success)
 
 
 def _link(source: Path, place: Path) -> None:

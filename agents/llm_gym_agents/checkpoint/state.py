@@ -40,6 +40,8 @@ class TrainerState:
     """The state of each component, under a name without a slash."""
     success: float | None = None
     """Held-out success of this very model; None if it was not evaluated."""
+    success_low: float | None = None
+    """Lower end of its 95 % interval."""
     folder: Path | None = None
     """Where it was loaded from."""
 
@@ -67,6 +69,7 @@ def save_checkpoint(
         values = {
             "iteration": state.iteration,
             "success": state.success,
+            "success_low": state.success_low,
             "config": as_json(state.config, "config"),
             "parts": {name: as_json(part.values, name) for name, part in parts.items()},
         }
@@ -87,6 +90,7 @@ def load_checkpoint(folder: str | Path) -> TrainerState:
         config=values["config"],
         parts=parts,
         success=values["success"],
+        success_low=values.get("success_low"),
         folder=found,
     )
 

@@ -44,8 +44,8 @@ class ModelConfig(Section, section="model"):
     """GPUs that an inference engine spreads one model over."""
     trust_remote_code: bool = False
     """Run code that comes with the model."""
-    critic: Literal["shared", "separate"] = "shared"
-    """Value head on the policy's own trunk, or on a copy of it."""
+    critic: Literal["shared", "detached", "separate"] = "shared"
+    """Value head on the policy's own trunk, there without a gradient into it, or on a copy."""
     lora_rank: Whole = 0
     """Rank of LoRA adapters, which are then all that is trained; 0 trains every weight."""
     lora_alpha: Positive = 16.0
@@ -102,6 +102,8 @@ class CheckpointConfig(Section, section="checkpoint"):
     """Checkpoints kept besides the best."""
     save_best: bool = True
     """Keep the checkpoint with the highest held-out success as well."""
+    end_with_best: bool = True
+    """End a run with the weights of the best checkpoint instead of the last ones."""
     record_every: Whole = 10
     """Iterations from one record of training episodes to the next; 0 for none."""
     record_episodes: Count = 4
@@ -138,6 +140,11 @@ class EnvironmentConfig(Section, section="environment"):
     """Evaluate with the most likely token each time instead of sampling as in training."""
     stop_at_success: Fraction | None = None
     """End the run once an evaluation reaches this success; None for the full length."""
+    stop_when_sure: bool = False
+    """Whether the lower end of its 95 % interval has to reach it."""
+    stop_after_no_gain: Count | None = None
+    """End the run after so many evaluations without one above the interval of the last gain; None
+    for the full length."""
     curriculum: bool = False
     """Raise the difficulty as success in training passes curriculum_target, lower it below."""
     curriculum_target: Annotated[float, Bounds(above=0, below=1)] = 0.7

@@ -87,11 +87,24 @@ class TrainingConfig(Section, section="training"):
     importance_cap: Positive | None = 2.0
     """Largest weight of a token that trainer and sampler rate differently; None for no weights."""
     entropy_coef: NotNegative = 0.0
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus; the first one with entropy_target."""
+    entropy_target: Positive | None = None
+    """Entropy of a token, in nats, that the weight is moved to hold; None keeps the weight."""
     value_coef: NotNegative = 0.5
     """Weight of the critic's loss."""
     value_clip: Positive | None = None
     """How far a value may move from the old one; None for no clip."""
+    normalise_values: bool = False
+    """Let the critic learn returns in units of their running mean and spread."""
+
+    # --- what is not learned from ---------------------------------------------------------
+    replace_flat_groups: Whole = 0
+    """Most further groups played in place of one whose episodes all scored the same."""
+    mask_cut_replies: bool = False
+    """Leave episodes with a reply that max_tokens cut out of the loss."""
+    mismatch_limit: Positive | None = None
+    """Leave out episodes that the trainer rates otherwise than the sampler by more than this KL, a
+    mean over their tokens; None for none."""
 
     # --- the distance to the model that training began with -------------------------------
     use_kl_in_reward: bool = False

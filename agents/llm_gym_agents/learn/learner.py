@@ -113,6 +113,7 @@ class Learner:
             "critic": module_state(self.model, skip=("lm.",)),
             "optimizer": optimizer_state(self.ppo.optimizer, self.model),
             "kl": Part(values=dict(self.ppo.kl_control.state_dict())),
+            "guards": Part(values=self.ppo.guards.state()),
         }
         if self.reference is not None:
             parts["reference"] = module_state(self.reference)
@@ -138,6 +139,8 @@ class Learner:
         if self.reference is not None:
             set_module_state(self.reference, parts["reference"])
         self.ppo.kl_control.load_state_dict(parts["kl"].values)
+        if "guards" in parts:  # a checkpoint from before there were any has none
+            self.ppo.guards.load_state(parts["guards"].values)
 
 
 def most_tokens(config: ConfigStore) -> float | None:

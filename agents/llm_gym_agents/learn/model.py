@@ -11,7 +11,7 @@ asked for, C hidden channels.
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from llm_gym_agents.lm.kernels.choice import KernelName
 from llm_gym_agents.lm.packed_attention import Packing, packed
 from llm_gym_agents.lm.precision import computing_in, narrow_stream, without_dropout
 
-CriticKind = Literal["shared", "separate", "none"]
+CriticKind = Literal["shared", "detached", "separate", "none"]
 
 
 class TokenScores(NamedTuple):
@@ -44,8 +44,9 @@ class PolicyValueModel(nn.Module):
     Args:
         lm: The policy. It is trained in place: an engine that holds it samples with new weights
             as soon as the optimizer has stepped.
-        critic: ``shared`` puts a value head on the policy's own trunk, ``separate`` gives the
-            critic a copy of it, ``none`` builds no critic.
+        critic: ``shared`` puts a value head on the policy's own trunk, ``detached`` too but lets
+            no gradient of it into the trunk, ``separate`` gives the critic a copy of the trunk,
+            ``none`` builds no critic.
         temperature: That of the sampler; log-probs are those of ``softmax(logits / temperature)``.
         compute_dtype: What to compute in, whatever the weights are kept in.
         kernel: The fused kernel of the head; ``auto`` measures which is the fastest.
@@ -61,15 +62,15 @@ class PolicyValueModel(nn.Module):
         kernel: KernelName = "auto",
     ) -> None:
         super().__init__()
-        if critic not in ("shared", "separate", "none"):
-            raise ConfigError(f"critic must be shared, separate or none, got {critic!r}")
+        if critic not in get_args(CriticKind):
+            raise ConfigError(f"critic must be one of {get_args(CriticKind)}, got {critic!r}")
         if temperature <= 0:
             raise ConfigError(
                 f"temperature must be above 0 to train, got {temperature}; greedy play has no "
                 "log-probs to learn from"
             )
         self.lm, self.temperature = lm, temperature
-        self.compute_dtype, self.kernel = compute_dtype, kernel
+        self.compute_dtype, self.kernel, self.critic = compute_dtype, kernel, critic
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
         self.value_head: nn.Linear | None = None
         if critic != "none":
@@ -125,6 +126,8 @@ class PolicyValueModel(nn.Module):
             return TokenScores(log_prob_T, entropy_T, None, None)
         if bootstrap_B is not None:  # one product for both kinds of positions
             hidden_TC = hidden_SC[torch.cat([position_T, bootstrap_B])]
+        if self.critic == "detached":
+            hidden_TC = hidden_TC.detach()
         values = self.value_head(hidden_TC.float()).squeeze(-1)
         tokens = len(token_T)
         return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])

@@ -28,6 +28,8 @@ from llm_gym_agents.batch.pack import Pack, Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.learn.guards import Guards
+from llm_gym_agents.learn.left_out import step_weights
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
@@ -79,14 +81,16 @@ class PPO:
         self.kl_control = algo.KLController(
             config.kl_coef, config.target_kl, config.adaptive_kl, horizon=config.kl_horizon
         )
+        self.guards = Guards(config, model)
+        entropy_coef = self.guards.entropy.entropy_coef
         self.objective = algo.TokenObjective(
-            _trunk(model, "gradient" if config.entropy_coef else "metric"),
+            _trunk(model, "gradient" if entropy_coef else "metric"),
             _critic(model),
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
             cliprange_value=config.value_clip,
             value_coef=config.value_coef,
-            entropy_coef=config.entropy_coef,
+            entropy_coef=entropy_coef,
             kl_coef=config.kl_coef if config.use_kl_in_loss else 0.0,
             kl_kind=config.kl_kind,
             importance_cap=config.importance_cap,
@@ -117,17 +121,21 @@ class PPO:
         scores = Scores(None, None, None, None)
         if not on_policy or self.reference is not None:
             scores = self.score(packer, policy=not on_policy, entropy=recorded)
+        scores = self.guards.true_values(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
         stream = _stream(data, reward_T, scores, greedy_scores_E)
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
+        self.guards.look(data, scores, advantages)
         batch = self._batch(data, scores, advantages)
         clock.note("advantage")
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate
         if self.config.use_kl_in_loss:
             self.objective.kl_coef = self.kl_control.kl_coef
+        self.objective.set_entropy_coef(self.guards.entropy.entropy_coef)
         metrics = self._epochs(packer, batch, critic_only)
+        metrics |= self.guards.end(metrics["policy/entropy"])
         # While others play, a GPU has better use for the memory.
         self.optimizer.zero_grad(set_to_none=True)
         if scores.log_prob_T is None:
@@ -146,11 +154,12 @@ class PPO:
     def _reads_once(self, episodes: int) -> bool:
         """Whether one pass over the batch, as one step, is all: it then is the old policy's own.
 
-        A critic, or a KL in the rewards, must be known before the step.
+        A critic, a KL in the rewards, or what is left out must be known before the step.
         """
         config = self.config
         once = config.ppo_epochs == 1 and config.mini_batch_size >= episodes
-        return once and self.model.value_head is None and not config.use_kl_in_reward
+        once = once and self.model.value_head is None and not config.use_kl_in_reward
+        return once and config.mismatch_limit is None
 
     @torch.no_grad()
     def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
@@ -222,8 +231,8 @@ class PPO:
                     scores.log_prob_T, sampler_T, cap=cap
                 )
         if scores.value_T is not None:
-            fields["value"] = scores.value_T.unsqueeze(-1)
-            fields["value_target"] = advantages.returns_T.unsqueeze(-1)
+            fields["value"] = self.guards.scaled(scores.value_T).unsqueeze(-1)
+            fields["value_target"] = self.guards.scaled(advantages.returns_T).unsqueeze(-1)
         if scores.ref_log_prob_T is not None:
             fields["ref_log_prob"] = scores.ref_log_prob_T
         self._seen_T = torch.zeros_like(sampler_T, device=self.model.device)
@@ -305,7 +314,8 @@ class PPO:
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
         """Return the share in the loss of each token of the batch that is in this step."""
         lengths_M = data.lengths_E[episodes]
-        weights = algo.token_weights(lengths_M, self._aggregation, norm_length=self._norm_length)
+        kept_M = None if self.guards.kept_E is None else self.guards.kept_E[episodes]
+        weights = step_weights(lengths_M, kept_M, self._aggregation, self._norm_length)
         weights_T = torch.zeros(data.tokens)
         weights_T[runs(segment_starts(data.lengths_E)[episodes], lengths_M)] = weights
         return weights_T

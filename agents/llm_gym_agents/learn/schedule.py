@@ -131,11 +131,6 @@ class Schedule:
         every = self.config.checkpoint.save_interval * self.config.training.num_iters_per_epoch
         return (bool(every) and done % every == 0) or done == self.iterations
 
-    def is_enough(self, success: float | None) -> bool:
-        """Return whether the run may end early with this held-out success."""
-        wanted = self.config.environment.stop_at_success
-        return wanted is not None and success is not None and success >= wanted
-
 
 def reward_settings(config: ConfigStore) -> dict[str, Any]:
     """Return how a reward function is called."""

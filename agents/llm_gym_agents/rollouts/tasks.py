@@ -37,6 +37,8 @@ def episode_seed(run: int, group: int) -> int:
 
 EVAL_IDS, GREEDY_IDS = 2**40, 2**41
 """Where the ids of episodes begin that are not trained on: ids decide what is sampled."""
+FURTHER_IDS, TRY_IDS = 2**42, 2**36
+"""Where ids and groups of what is played in place of others begin, and how far tries are apart."""
 
 
 def training_tasks(
@@ -52,6 +54,22 @@ def training_tasks(
     return [
         EpisodeTask(id, episode_seed(run, id // group_size), id // group_size, options)
         for id in range(first, first + batch_size)
+    ]
+
+
+def further_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list[EpisodeTask]:
+    """Return episodes to play in place of ``tasks``: a function of these and the try alone.
+
+    >>> [(task.id - FURTHER_IDS, task.group - FURTHER_IDS, task.seed == episode_seed(0, task.group))
+    ...  for task in further_tasks([EpisodeTask(6, 1, 3)], 0, 1)]
+    [(68719476742, 68719476739, True)]
+    """
+    first = FURTHER_IDS + attempt * TRY_IDS
+    return [
+        EpisodeTask(
+            first + task.id, episode_seed(run, first + task.group), first + task.group, task.options
+        )
+        for task in tasks
     ]
 
 

@@ -136,6 +136,12 @@ class TokenObjective(nn.Module):
             metrics[SEEN] = data["old_log_prob"]
         return loss, metrics
 
+    def set_entropy_coef(self, weight: float) -> None:
+        """Weigh the entropy bonus otherwise from now on."""
+        self.entropy_coef = weight
+        if self._clip_ppo is not None:
+            self._clip_ppo.entropy_coeff.fill_(weight)
+
     def _on_policy(self, data: TensorDictBase) -> None:
         """Take the old log-probs from the pass itself: nothing has moved since they were sampled.
 

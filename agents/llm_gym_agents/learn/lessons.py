@@ -1,0 +1,97 @@
+"""``Lessons``: the episodes that an iteration learns from, with what they were worth.
+
+Named episodes are played, those whose environment failed are dropped, rewards are settled, groups
+that teach nothing may be played anew, and an estimator that compares with greedy play gets that.
+
+Shapes: E episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from llm_gym.episodes import Trajectory
+from llm_gym.registry.sources import EnvSource
+from llm_gym_agents.algo import get_advantage
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.schedule import reward_settings
+from llm_gym_agents.rollouts.failures import FailureWatch
+from llm_gym_agents.rollouts.flat_groups import replace_flat_groups
+from llm_gym_agents.rollouts.rewards import settle_rewards
+from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks
+from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.run.stop_signal import StopSignal
+
+
+class Lesson(NamedTuple):
+    """What is learned from in one iteration."""
+
+    rollout: Rollout
+    """Episodes whose rewards are final: no tensor ever holds one that is not."""
+    greedy_E: Tensor | None
+    """Score of greedy play from each start, where the estimator compares with that."""
+    metrics: dict[str, float]
+
+
+class Lessons:
+    """Plays what a run learns from.
+
+    Args:
+        config: Every setting of the run.
+        sampler: Who plays.
+        reward_fn: Says what episodes were worth, if not their environment.
+        environment: Handed to ``reward_fn``.
+    """
+
+    def __init__(
+        self,
+        config: ConfigStore,
+        sampler: Sampler,
+        reward_fn: Callable[..., Any] | None,
+        environment: EnvSource,
+    ) -> None:
+        self._config, self._sampler = config, sampler
+        self._reward_fn, self._environment = reward_fn, environment
+        self._failures = FailureWatch()
+
+    def play(
+        self, iteration: int, tasks: Sequence[EpisodeTask], version: int, stop: StopSignal
+    ) -> Lesson:
+        """Play the episodes of ``iteration`` with weights of ``version``."""
+        with stop.may_stop_at_once():
+            everything = self._sampler.play(tasks, version)
+        self._failures.look(iteration, everything)
+        rollout = everything.without_failed()
+        failed = 1.0 - len(rollout.episodes) / len(everything.episodes)
+        metrics = {"episode/failed": failed} | self._settle(rollout.episodes)
+        if tries := self._config.training.replace_flat_groups:
+
+            def further(named: Sequence[EpisodeTask]) -> Rollout:
+                with stop.may_stop_at_once():
+                    fresh = self._sampler.play(named, version).without_failed()
+                self._settle(fresh.episodes)
+                return fresh
+
+            run = self._config.training.seed
+            rollout, replaced = replace_flat_groups(rollout, tasks, further, run=run, tries=tries)
+            metrics |= replaced
+        return Lesson(rollout, self._greedy_scores(rollout, version), metrics)
+
+    def _greedy_scores(self, rollout: Rollout, version: int) -> Tensor | None:
+        """Play every start once more, greedily, if the estimator compares with that."""
+        if not get_advantage(self._config.training.adv_estimator).needs_greedy_rollout:
+            return None
+        tasks = greedy_tasks(rollout.episodes)
+        greedy = self._sampler.play(tasks, version, greedy=True).all_episodes
+        self._settle(greedy)
+        score = {episode.seed: episode.total_reward for episode in greedy}
+        return torch.tensor([score[episode.seed] for episode in rollout.episodes])
+
+    def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
+        how = reward_settings(self._config)
+        return settle_rewards(self._reward_fn, episodes, self._environment, **how)
