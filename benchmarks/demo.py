@@ -38,8 +38,8 @@ def success(path: Path) -> float:
 
 
 def fresh(folder: Path) -> float:
-    """Return the success of a run's last model on held-out episodes that it was not stopped by."""
-    model = sorted((folder / "checkpoints").glob("iteration-*"))[-1] / "model"
+    """Return the success of a run's model on held-out episodes that it was not chosen by."""
+    model = folder / "final"
     script = "import sys; from llm_gym_agents.commands.evaluate import main; main(sys.argv[1:])"
     settings = (
         "llm_gym/TextGameEasy-v0 --split test --seed 5000000 --episodes 1000 --num-envs 128 "

@@ -22,20 +22,35 @@ Written by `docs/draw_defaults.py`; a test holds it to the code.
 PEERS = """
 ## Beside verl and TRL
 
-The values of verl 0.9.1 (`ppo_trainer.yaml`) and TRL 1.16 (`GRPOConfig`) are made for models of
-billions of weights on clusters, single-turn answers and rewards of 0 or 1.
+The values of verl 0.9.1 (`_generated_ppo_trainer.yaml` of its wheel) and TRL 1.16.0 (`GRPOConfig`, and
+the `TrainingArguments` of transformers below it) are made for models of billions of weights on
+clusters, single-turn answers and rewards of 0 or 1.
 
 | | here: embedded / full / LoRA | verl | TRL | why ours differ |
 |---|---|---|---|---|
 | learning rate | 1e-3 / 2e-5 / 2e-4 | 1e-6 | 1e-6 | smaller models: 2e-5 is what a 135M model was measured to learn at |
 | decay of the rate | linear | constant | linear | at a constant rate GuessTheNumber fell from .88 to .77 |
 | passes over a batch | 2 / 1 / 1 | 1 | 1 | on a CPU playing costs as much as learning |
-| episodes of an optimizer step | 32 | 256 | by device | a run has thousands of episodes, not millions |
+| episodes of an optimizer step | 8 to 64 / 32 / 32 | 256 | 8 a device | a run has thousands of episodes, not millions |
+| learning rate of the critic | 1e-3 / 1e-4 / 2e-4 | 1e-5 | no critic | it begins at 0, on the policy's own trunk |
 | weight decay | 0 | 0.01 | 0 | nothing is over-fitted in so few steps |
-| discount of a turn | 0.9 to 0.97 | 1.0 | none | episodes of many turns: credit has to find its turn |
-| reply length | by the longest move | 512 | 256 | a move is a few words; every reply that is cut is lost |
+| discount of a turn | 0.9 to 0.97 | 1.0 (of a token) | none | episodes of many turns: credit has to find its turn |
+| reply length | by the longest move | 512 | 512 | a move is a few words; every reply that is cut is lost |
 | context | what the game says of its observations | whole | whole | a map does not need its past |
 | warm start | auto | none | none | what writes no legal move never sees a reward that differs |
+
+The guards of long runs, which [the page on training](training.md#guards-for-long-runs) explains:
+
+| guard | here | verl | TRL |
+|---|---|---|---|
+| entropy bonus | 0.01 / 0 / 0, fixed; `training.entropy_target` steers it | 0, fixed | 0; `use_adaptive_entropy` steps it by 0.005 towards 0.2 nats |
+| groups without spread | kept; `training.replace_flat_groups` | kept; `filter_groups`, any number of batches | kept |
+| replies that were cut | learned from; `training.mask_cut_replies` | learned from | learned from; `mask_truncated_completions` |
+| critic | on the policy's trunk; detached or a copy by `model.critic` | a model of its own | none |
+| values | as they are; `training.normalise_values` | as they are, clipped at 0.5 | none |
+| sampler and trainer disagree | tokens weighed, at most 2; `training.mismatch_limit` drops episodes | not corrected; `rollout_is`, `rollout_rs` | with vLLM, episodes whose ratio is above 3 are dropped |
+| end of a run | the weights of the best evaluation | the last | the last; `load_best_model_at_end` |
+| early stop | embedded: at 94 % for sure | none | by a callback |
 """
 
 

@@ -149,7 +149,7 @@ class PPOTrainer:
             config.checkpoint.record_episodes,
             Pieces(self.tokenizer),
         )
-        self._owns_folder, self._ended_with_best = config.checkpoint.resume, False
+        self._owns_folder, self.ended_with_best = config.checkpoint.resume, False
         self._lock = RunLock(self.folder)
         self._lessons = Lessons(config, self.sampler, reward_fn, self.environment)
 
@@ -169,7 +169,7 @@ class PPOTrainer:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
         self.lock_folder()
-        goes_on = self.config.checkpoint.resume or self._ended_with_best
+        goes_on = self.config.checkpoint.resume or self.ended_with_best
         if goes_on and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         self.warm_up()
@@ -207,7 +207,7 @@ class PPOTrainer:
         self.checkpoints.put_apart(best, self.folder / FINAL)
         if number(best) != self.iteration:
             self.load_checkpoint(best)
-            self._ended_with_best = True
+            self.ended_with_best = True
 
     def _tell(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
         """Write and show what an iteration came to; it is done then."""
@@ -335,7 +335,7 @@ class PPOTrainer:
         self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
         self.warm_start = run.get("warm_start")
         self.early_stop.load_state(run.get("early_stop"), state.success)
-        self.iteration, self._ended_with_best = state.iteration, False
+        self.iteration, self.ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)
         self._owns_folder = Path(path).resolve().is_relative_to(self.folder.resolve())

@@ -15,6 +15,7 @@ from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_def
 from llm_gym_agents.config.situation import EMBEDDED, Situation, look
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.atomic import write_atomically
+from llm_gym_agents.trainer import FINAL
 
 CHOICES = "choices.json"
 SPEED = 15_000
@@ -108,13 +109,16 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
 def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
     """Return the three commands that one would want after a run."""
     env, folder = config.environment.env_id, config.checkpoint.output_dir
-    if env is None or checkpoints.latest() is None:
+    latest = checkpoints.latest()
+    if env is None or latest is None:
         return f"next:\n  llm-gym resume {folder}"
+    final = Path(folder) / FINAL
+    model = final if final.exists() else latest / "model"
     inference, kwargs = config.inference, config.environment.env_kwargs
     # What changes rewards only does not change how it is played.
     own = {name: kwargs[name] for name in kwargs if name not in _REWARDED}
     evaluated = [
-        f"llm-gym eval {env} --model {checkpoints.latest()}/model",
+        f"llm-gym eval {env} --model {model}",
         f"--context {inference.context} --max-tokens {inference.max_tokens}",
         *([] if inference.max_turns is None else [f"--max-turns {inference.max_turns}"]),
         *([] if inference.system_prompt is None else ["--system-prompt ''"]),

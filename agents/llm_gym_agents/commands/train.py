@@ -182,6 +182,8 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
         if trainer.stopped:
             _say(console, f"told to stop; go on with: llm-gym resume {trainer.folder}")
             return 0
+        if trainer.ended_with_best:
+            _say(console, f"ending with the weights of iteration {trainer.iteration}, the best")
         after = trainer.evaluate(records=str(trainer.folder / "episodes/after.jsonl"))
     except KeyboardInterrupt:
         if trainer.checkpoints.latest() is not None:

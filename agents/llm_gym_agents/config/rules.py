@@ -39,6 +39,11 @@ def _batches(config: Settings) -> Iterator[str]:
             f"training.group_size must be at least 2 for the estimator {training.adv_estimator!r}, "
             f"which compares episodes of one start, got {training.group_size}; 8 is usual"
         )
+    if training.replace_flat_groups and training.group_size < 2:
+        yield (
+            "training.group_size must be at least 2 with training.replace_flat_groups, which plays "
+            f"groups without spread anew, got {training.group_size}"
+        )
     if training.batch_size % training.group_size:
         yield (
             "training.batch_size must be a multiple of training.group_size, "

@@ -37,6 +37,7 @@ _CRITIC_SETTINGS = (
     "training.value_clip",
     "training.value_learning_rate",
     "training.critic_warmup_iters",
+    "training.normalise_values",
 )
 
 
@@ -87,9 +88,11 @@ def _switches(config: Settings) -> Iterator[_Without]:
         names = ("environment.curriculum_target", "environment.curriculum_step")
         yield _Without(names, "environment.curriculum=False")
     if not environment.eval_interval:
-        every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
-        evaluation = tuple(f"environment.{name}" for name in every)
-        yield _Without(evaluation, "environment.eval_interval=0")
+        every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success", "stop_when_sure")
+        evaluation = tuple(f"environment.{name}" for name in (*every, "stop_after_no_gain"))
+        yield _Without((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
+    elif environment.stop_at_success is None:
+        yield _Without(("environment.stop_when_sure",), "environment.stop_at_success=None")
     yield from _warm_start(config)
     if not config.ray.use_ray:
         yield _Without(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")

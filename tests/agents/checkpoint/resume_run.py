@@ -58,6 +58,16 @@ VARIANTS = {
     },
     "separate": {"model": {"critic": "separate"}, "training": {"adv_estimator": "gae_turn"}},
     "remax": {"training": {"adv_estimator": "remax"}},
+    "guards": {
+        "model": {"critic": "detached"},
+        "training": {
+            "group_size": 2,
+            "replace_flat_groups": 2,
+            "entropy_target": 1.0,
+            "normalise_values": True,
+        },
+        "environment": {"stop_after_no_gain": 9},
+    },
     "curriculum": {
         "environment": {
             "env_id": "llm_gym/TextGame-v0",
@@ -134,7 +144,8 @@ def compare(folder, variant, moments, command):
     whole = folder / "whole"
     assert in_fork(lambda: fit(whole, variant)) == 0
     expected = outcome(whole)
-    found = {name: [row.get(name) for row in expected[0]] for name in ("kl/coef", "env/difficulty")}
+    moving = ("kl/coef", "env/difficulty", "policy/entropy_coef", "value/scale_mean")
+    found = {name: [row.get(name) for row in expected[0]] for name in moving}
     assert len({row["policy/entropy"] for row in expected[0]}) == 4, "nothing was learnt"
     for moment in moments:
         run = folder / moment.replace(" ", "-")

@@ -15,6 +15,7 @@ KILLS = {
     "gae": ("step later", "later in a save"),
     "grpo": ("step later",),
     "lora": ("row",),
+    "guards": ("step later",),
     "curriculum": ("step later",),
 }
 """All of them: ``python tests/agents/resume_run.py FOLDER gae grpo lora separate ...``."""
@@ -61,3 +62,5 @@ def test_what_decides_the_next_step_has_moved_by_then(found):
     assert len(set(found["grpo"]["kl/coef"])) > 1
     assert len(set(found["lora"]["kl/coef"])) > 1
     assert len(set(found["curriculum"]["env/difficulty"])) > 1
+    assert len(set(found["guards"]["policy/entropy_coef"])) > 1
+    assert len(set(found["guards"]["value/scale_mean"])) > 1

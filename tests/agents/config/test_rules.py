@@ -211,6 +211,21 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
             ["environment.eval_episodes=3 has no effect with environment.eval_interval=0",
              "environment.stop_at_success=0.9 has no effect with environment.eval_interval=0"],
         ),
+        (
+            {"environment__eval_interval": 0, "environment__stop_after_no_gain": 3,
+             "checkpoint__end_with_best": False},
+            ["environment.stop_after_no_gain=3 has no effect with environment.eval_interval=0",
+             "checkpoint.end_with_best=False has no effect with environment.eval_interval=0"],
+        ),
+        (
+            {"environment__stop_when_sure": True},
+            ["environment.stop_when_sure=True has no effect with environment.stop_at_success=None"],
+        ),
+        (
+            {"training__adv_estimator": "reinforce_plus_plus", "training__normalise_values": True},
+            ["training.normalise_values=True has no effect with "
+             "training.adv_estimator='reinforce_plus_plus'"],
+        ),
         ({"ray__num_actors": 2}, ["ray.num_actors=2 has no effect with ray.use_ray=False"]),
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import ECHO, GAME, Outcome, configured, differs, play, settings
+from tests.agents.config.test_guards_have_effect import GUARDS
 from tests.agents.engines.sglang.stand_in import FixedSampler, StandIn
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
@@ -210,7 +211,7 @@ ELSEWHERE = {
 
 def test_every_setting_is_shown_to_have_an_effect():
     known = [f"{section}.{name}" for section, name, _ in SETTINGS]
-    shown = [*EFFECTS, *ELSEWHERE]
+    shown = [*EFFECTS, *ELSEWHERE, *GUARDS]
     assert sorted(shown) == sorted(known), "give a new setting an entry in EFFECTS or ELSEWHERE"
     assert all(callable(globals().get(test)) for test in ELSEWHERE.values())
 

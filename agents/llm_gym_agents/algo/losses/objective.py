@@ -163,7 +163,8 @@ class TokenObjective(nn.Module):
         )
         terms = {"loss/policy": objective_T, "loss/entropy": out["loss_entropy"]}
         if self.critic is not None:
-            terms["loss/value"] = out["loss_critic"]
+            # With a weight of 0 TorchRL leaves it out.
+            terms["loss/value"] = out.get("loss_critic", torch.zeros_like(objective_T))
         # TorchRL's clip fraction counts every ratio outside the range; ours those that it stops.
         with torch.no_grad():
             _, metrics_T = self._terms(data)

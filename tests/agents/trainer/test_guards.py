@@ -1,0 +1,131 @@
+"""Guards of a whole run: it ends with its best weights, stops in time and replaces groups."""
+
+import copy
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.checkpoint import Checkpoints, number
+from llm_gym_agents.commands.plan import next_commands
+from llm_gym_agents.rollouts.evaluation import Evaluation
+from llm_gym_agents.trainer import PPOTrainer
+from tests.agents.config.effect_run import ECHO, configured, settings
+from tests.agents.learn.test_early_stop import won
+from tests.agents.players import player_at_chance
+
+FALL = [20, 88, 60, 77]
+"""Wins of 100 in the evaluations of a run that falls back."""
+EVALUATED = settings(training__num_iters_per_epoch=4, environment__eval_interval=1)
+
+
+def made(folder, **given):
+    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
+    given = {name.replace("__", ".", 1): value for name, value in given.items()}
+    config = configured(EVALUATED | given, folder)
+    return PPOTrainer(config, model=copy.deepcopy(lm), tokenizer=tokenizer)
+
+
+def planted(trainer, wins):
+    """Let evaluations say what they say; return the weights at each."""
+    seen, left = [], iter(wins)
+
+    def evaluate(episodes=None, records=None) -> Evaluation:
+        state = trainer.learner.lm.state_dict()
+        seen.append({name: weight.clone() for name, weight in state.items()})
+        return won(next(left))
+
+    trainer.evaluate = evaluate
+    return seen
+
+
+def same(one, other):
+    return all(one[name].equal(weight) for name, weight in other.items())
+
+
+def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
+    trainer = made(tmp_path)
+    seen = planted(trainer, FALL)
+    rows = trainer.fit()
+    trainer.cleanup()
+    assert [round(100 * row["eval/success"]) for row in rows] == FALL
+    assert same(trainer.learner.lm.state_dict(), seen[1])
+    assert not same(seen[3], seen[1])
+    assert trainer.early_stop.now.success == 0.88
+    assert number(Checkpoints(tmp_path / "checkpoints").latest()) == 4
+    # What plays from now on, and what is left for others, is the best too.
+    assert dict(trainer.sampler.engine.model.named_parameters())["model.norm.weight"].equal(
+        seen[1]["model.norm.weight"]
+    )
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
+    assert same(loaded, seen[1])
+    assert f"--model {tmp_path / 'final'} " in next_commands(trainer.config, trainer.checkpoints)
+
+
+def test_it_may_end_with_the_last_weights(tmp_path):
+    trainer = made(tmp_path, checkpoint__end_with_best=False)
+    seen = planted(trainer, FALL)
+    trainer.fit()
+    trainer.cleanup()
+    assert same(trainer.learner.lm.state_dict(), seen[3])
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
+    assert same(loaded, seen[3])
+
+
+def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
+    whole = made(tmp_path / "whole", training__num_epochs=2)
+    expected = planted(whole, [*FALL, 10, 11, 12, 13])
+    whole.fit()
+    whole.cleanup()
+    halves = made(tmp_path / "halves", training__num_epochs=2)
+    found = planted(halves, [*FALL, 10, 11, 12, 13])
+    halves.fit(num_epochs=1)
+    assert halves.iteration == 2, "the best one's"
+    rows = halves.fit(num_epochs=2)
+    halves.cleanup()
+    assert [row["iteration"] for row in rows] == list(range(1, 9))
+    assert all(same(one, other) for one, other in zip(found, expected, strict=True))
+    assert same(halves.learner.lm.state_dict(), expected[1])
+
+
+def test_a_run_ends_once_it_is_sure(tmp_path):
+    trainer = made(tmp_path, environment__stop_at_success=0.9, environment__stop_when_sure=True)
+    planted(trainer, [91, 95, 97, 99])
+    assert len(trainer.fit()) == 3
+    trainer.cleanup()
+
+
+def test_patience_is_kept_over_a_resume(tmp_path):
+    how = {"environment__stop_after_no_gain": 3, "checkpoint__save_interval": 1,
+           "training__num_iters_per_epoch": 1, "training__num_epochs": 9}  # fmt: skip
+    first = made(tmp_path, **how)
+    planted(first, [50, 51, 49])
+    first.fit(num_epochs=3)
+    first.cleanup()
+    second = made(tmp_path, checkpoint__resume=True, **how)
+    planted(second, [50, 50, 50])
+    assert len(second.fit()) == 4
+    second.cleanup()
+
+
+def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
+    how = {"training__adv_estimator": "grpo", "training__group_size": 2,
+           "environment__eval_interval": 0}  # fmt: skip
+    rows = {}
+    for tries in (0, 4):
+        trainer = made(tmp_path / str(tries), training__replace_flat_groups=tries, **how)
+        rows[tries] = trainer.fit()
+        trainer.cleanup()
+    first, plain = rows[4][0], rows[0][0]
+    assert plain["group/no_spread"] > 0.2
+    assert first["group/flat_at_first"] == plain["group/no_spread"]
+    assert first["group/no_spread"] < plain["group/no_spread"]
+    assert first["group/replaced"] > 0
+    assert first["episode/success"] == plain["episode/success"], "of what was named at first"
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "gae"])
+def test_replacing_needs_groups(estimator, tmp_path):
+    given = settings(training__adv_estimator=estimator, training__replace_flat_groups=1)
+    with pytest.raises(ConfigError, match=r"training\.group_size must be at least 2"):
+        configured(given, tmp_path).check()
