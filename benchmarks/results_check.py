@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 WHOLE = {
-    "docs/train_all.md": "results: train_all.json",
+    "docs/train_all.md": "settings: written whole from train_all.json by train_all_page.py",
     "docs/defaults.md": "settings: a table of them, held to the code by a test",
     "docs/as_text_gallery.md": "settings: what environments say, written by as_text_gallery.py",
 }

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 UNLISTED = {
     "readme.py",  # writes tables and measures nothing
+    "unpack_results.py",
     "as_text_gallery.py",
     "record_replies.py",
     "sudoku_bank.py",

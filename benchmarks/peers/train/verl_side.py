@@ -1,4 +1,4 @@
-"""verl's side of ``verl_parts.py``: its functions on the saved batch; the last line is its result."""
+"""verl's side of ``verl_parts.py``: its functions on the saved batch. Prints its result."""
 
 from __future__ import annotations
 
