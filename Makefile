@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm test-packages test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden results-check lock clean
+.PHONY: help test test-slow test-all test-vllm test-packages test-bridges test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden results-check lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -81,6 +81,17 @@ $(PACKAGES)/.installed:
 test-packages: $(PACKAGES)/.installed  ## Install environments of others into a venv of its own, and play them.
 	SDL_VIDEODRIVER=dummy $(PACKAGES)/bin/python -m pytest -q tests/as_text/test_packages.py
 	$(PACKAGES)/bin/python benchmarks/as_text_gallery.py
+
+# Suites of others, with the trainer beside them.
+BRIDGES ?= .venv-bridges
+$(BRIDGES)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BRIDGES)
+	$(BRIDGES)/bin/python -m pip install --quiet --constraint constraints.txt \
+	    --editable ".[train,test,bridges]"
+	@touch $@
+
+test-bridges: $(BRIDGES)/.installed  ## Install other suites into a venv of its own, and play them.
+	$(BRIDGES)/bin/python -m pytest -q tests/bridges
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

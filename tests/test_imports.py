@@ -73,6 +73,7 @@ LLM_GYM_ROOMS = (
     "wrappers",
     "evaluate",
     "endpoint",
+    "bridges",
     "view",
     "cli",
 )
@@ -135,7 +136,8 @@ for name in {heavy!r}: sys.modules[name] = None
 import pkgutil, importlib, gymnasium as gym, llm_gym
 for module in pkgutil.walk_packages(llm_gym.__path__, "llm_gym."):
     importlib.import_module(module.name)
-for env_id in [i for i in gym.registry if i.startswith("llm_gym/")]:
+from llm_gym.registry.suite import NEEDS
+for env_id in [i for i in gym.registry if i.startswith("llm_gym/") and i not in NEEDS]:
     gym.make(env_id).reset(seed=0)
 print("played")
 """

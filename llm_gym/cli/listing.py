@@ -12,6 +12,7 @@ import gymnasium as gym
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
+from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
 from llm_gym.registry.plugins import owner
 from llm_gym.registry.suite import ENVS, NEEDS
 
@@ -41,6 +42,10 @@ def run(options: argparse.Namespace) -> int:
     import_modules(options)
     known = [row.id for row in ENVS] + (_others() if options.all else [])
     ids = [env_id for env_id in known if options.pattern.lower() in env_id.lower()]
+    bridges = [row for row in BRIDGES if options.pattern.lower() in row.id.lower()]
+    if bridges and not ids and not options.json:
+        _tell_bridges(bridges)
+        return 0
     if not ids:
         hint = "" if options.all else "; --all looks beyond the suite"
         raise ConfigError(f"no environment id contains {options.pattern!r}{hint}")
@@ -64,7 +69,19 @@ def run(options: argparse.Namespace) -> int:
         f"\nlimit: turns allowed. Success over {episodes} episodes. The oracle sees everything, "
         f"the solver\nreads only observations.  Play one:  llm-gym play {ids[0]}\n"
     )
+    if bridges:
+        sys.stdout.write("\n")
+        _tell_bridges(bridges)
     return 0
+
+
+def _tell_bridges(rows: list[BridgeRow]) -> None:
+    """Print the bridges to other suites, and what each of them needs."""
+    width = max(map(len, ("bridges to other suites", *(row.id for row in rows)))) + 2
+    sys.stdout.write(f"{'bridges to other suites':<{width}}needs\n")
+    for row in rows:
+        how = f"--set {row.example}" if installed(row) else install_line(row.package)
+        sys.stdout.write(f"{row.id:<{width}}{row.package:<15}{how}\n")
 
 
 def _others() -> list[str]:

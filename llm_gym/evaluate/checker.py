@@ -23,7 +23,7 @@ from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ContractError
 from llm_gym.evaluate import fairness
-from llm_gym.evaluate.contract import DoesNotApply, game_of, need
+from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 from llm_gym.evaluate.scores import measure
 
 EPISODES = 40
@@ -128,7 +128,7 @@ def _hostile(env: gym.Env[str, str]) -> None:
 
 
 def _honest_steps(env: gym.Env[str, str]) -> None:
-    game = game_of(env)
+    game = player_of(env)
     for seed in range(EPISODES):
         obs, info = env.reset(seed=seed)
         done, illegal = False, seed % 4 == 0
@@ -180,7 +180,7 @@ def _advice(game: TextEnv) -> list[str]:
 
 
 def _oracle(env: gym.Env[str, str]) -> None:
-    game, promised, lost = game_of(env), 0.0, []
+    game, promised, lost = player_of(env), 0.0, []
     for seed in range(EPISODES):
         env.reset(seed=seed)
         promised += game.oracle_value()
@@ -234,7 +234,7 @@ def _snapshot(env: gym.Env[str, str]) -> None:
 
 
 def _identity(env: gym.Env[str, str]) -> None:
-    game = game_of(env)
+    game = player_of(env)
     env.reset(seed=5)
     name = game.instance_id()
     env.step(game.random_action())

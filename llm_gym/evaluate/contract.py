@@ -25,3 +25,11 @@ def game_of(env: gym.Env[Any, Any]) -> TextEnv:
     if not isinstance(env, TextEnv):
         raise DoesNotApply("needs a TextEnv")
     return env
+
+
+def player_of(env: gym.Env[Any, Any]) -> TextEnv:
+    """Return ``env`` for checks that only ask it for players and for the name of an instance.
+
+    A bridge to another suite has these (``offers_players``) without being a ``TextEnv``.
+    """
+    return env if getattr(env, "offers_players", False) else game_of(env)  # type: ignore[return-value]

@@ -21,7 +21,7 @@ from llm_gym.core.game import Game
 from llm_gym.core.players import Players
 from llm_gym.core.text_env import TextEnv
 from llm_gym.envs.answers.dataset import DatasetEnv
-from llm_gym.evaluate.contract import DoesNotApply, game_of, need
+from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 
 UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")
 _SPLIT_INSTANCES = 100
@@ -119,7 +119,7 @@ def _oracle_then_random(game: TextEnv, turn: int) -> str:
 
 def several_instances(env: gym.Env[str, str]) -> None:
     """Seeds lead to different instances: two at least, a hundred where there are splits."""
-    game = game_of(env)
+    game = player_of(env)
     if isinstance(game, DatasetEnv):
         raise DoesNotApply("as many as its rows")
     wanted, found = _SPLIT_INSTANCES if game.has_splits else 2, set()

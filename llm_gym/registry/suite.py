@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from llm_gym.registry.bridges import BRIDGES
+
 
 class EnvRow(NamedTuple):
     """One registered configuration of an environment."""
@@ -264,7 +266,10 @@ ENVS: tuple[EnvRow, ...] = (
 
 # No part of the suite: what these play is somebody else's, so they have no score. A row that
 # ``needs`` something cannot be made by its id alone, and whoever goes over every id leaves it out.
-DOORS: tuple[EnvRow, ...] = (EnvRow("llm_gym/AsText-v0", "llm_gym.as_text.env:AsTextEnv"),)
+DOORS: tuple[EnvRow, ...] = (
+    EnvRow("llm_gym/AsText-v0", "llm_gym.as_text.env:AsTextEnv"),
+    *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),
+)
 
 NEEDS = {row.id: row.needs for row in DOORS if row.needs}
 """What an id needs beyond itself; one that has an entry here is listed, and never swept over."""

@@ -1,0 +1,262 @@
+"""``ForeignEnv``: a text environment of another suite as a true ``gymnasium.Env``.
+
+Read ``step`` first: find what the model wrote for the game, let the foreign environment play it
+with its randomness kept apart, and say what came of it in our terms. A bridge implements ``begin``
+and ``play``, and whatever else its suite knows: instances, legal moves, the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from llm_gym.as_text.phrasebooks.observations import clip
+from llm_gym.bridges.foreign import Foreign
+from llm_gym.bridges.suites import stable
+from llm_gym.core import splits
+from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.core.spaces import AnyText
+from llm_gym.core.text_env import MAX_ACTION_CHARS
+from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError
+
+_PLAYING = StopReason.PLAYING
+_SEEDS = 2**31
+_UNUSABLE = "The game could not use that reply."
+
+
+class CommonArgs(TypedDict, total=False):
+    """Arguments that every bridge takes; ``ForeignEnv`` documents them."""
+
+    action_format: str
+    max_turns: int | None
+    max_invalid: int
+    max_reply_chars: int
+    max_observation_chars: int
+    render_mode: str | None
+
+
+class Played(NamedTuple):
+    """What came of a reply."""
+
+    text: str
+    reward: float = 0.0
+    stop: StopReason = _PLAYING
+    valid: bool = True
+    info: Mapping[str, Any] = {}
+
+
+class ForeignEnv(gym.Env[str, str]):
+    """Base class of the bridges.
+
+    Every ``info`` has ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``, ``turn``
+    and ``invalid_actions``, and under ``foreign`` what the suite said beside.
+
+    Args:
+        action_format: How a move is written: raw hands the whole reply over, less its thinking;
+            plain, tag, boxed, json and react tell the model the form, and hand over the move.
+        max_turns: Turns after which an episode is cut, beside the game's own limit.
+        max_invalid: Unusable replies after which an episode is cut.
+        max_reply_chars: Longer replies, thinking not counted, are unusable: the suite's patterns
+            were not written for them.
+        max_observation_chars: Longer texts are cut.
+        render_mode: ``ansi`` or None.
+    """
+
+    takes_text_settings = True
+    offers_players = True
+    """The checker may ask for ``random_action``, ``instance_id`` and, where there is one, the
+    oracle."""
+    has_splits = True
+    move_name = "move"
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+
+    def __init__(
+        self,
+        *,
+        action_format: str = "raw",
+        max_turns: int | None = None,
+        max_invalid: int = 20,
+        max_reply_chars: int = 20_000,
+        max_observation_chars: int = 32_768,
+        render_mode: str | None = None,
+    ) -> None:
+        at_least = {
+            "max_turns": 1 if max_turns is None else max_turns,
+            "max_invalid": max_invalid,
+            "max_reply_chars": max_reply_chars,
+            "max_observation_chars": max_observation_chars,
+        }
+        if wrong := [f"{name}={value}" for name, value in at_least.items() if value < 1]:
+            raise ConfigError(f"limits must be at least 1, got {', '.join(wrong)}")
+        if render_mode not in (None, "ansi"):
+            raise ConfigError(f"render_mode must be None or 'ansi', got {render_mode!r}")
+        self.format = get_format(action_format)
+        self.max_turns, self.max_invalid, self.max_reply_chars = (
+            max_turns,
+            max_invalid,
+            max_reply_chars,
+        )
+        self.render_mode = render_mode
+        self.observation_space = AnyText(max_observation_chars)
+        examples = [self.format.render(move) for move in self.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._foreign = Foreign()
+        self._player_seed: int | None = None
+        self._player_rng: np.random.Generator | None = None
+        self._stop: StopReason | None = None
+        self._turn = self._invalid = 0
+        self._screen = ""
+
+    # --- what a bridge implements --------------------------------------------------------
+
+    def begin(self, seed: int) -> str:
+        """Begin the episode of ``seed``; return what the player is told."""
+        raise NotImplementedError
+
+    def play(self, text: str) -> Played:
+        """Hand ``text`` to the game. Whatever this raises means that it could not be used."""
+        raise NotImplementedError
+
+    def example_moves(self) -> Sequence[str]:
+        """Return a few typical moves, which ``action_space.sample`` draws from."""
+        return ["look"]
+
+    def instance(self) -> object:
+        """Return what makes this episode this one; it decides the split."""
+        raise NotImplementedError(f"{type(self).__name__} does not know its instances")
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return a random move."""
+        moves = self.example_moves()
+        return moves[int(rng.integers(len(moves)))]
+
+    def oracle_move(self) -> str:
+        """Return a move of a best player who sees everything."""
+        raise NotImplementedError(f"{type(self).__name__} knows no solution")
+
+    def oracle_value(self) -> float:
+        """Return the success that the oracle expects."""
+        return 1.0
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a new episode; ``options`` may hold ``split`` (train, dev or test)."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self._player_seed, self._player_rng = seed, None
+        if unknown := (options or {}).keys() - {"split"}:
+            raise ConfigError(f"reset options may only be split, got {sorted(unknown)}")
+        self._stop, self._turn, self._invalid = _PLAYING, 0, 0
+        split = (options or {}).get("split")
+        text = self._draw() if split is None else self._draw_from(split)
+        if self.format.how:
+            text = f"{text}\n\n{self.format.tell(self.example_moves()[0], self.move_name)}"
+        self._screen = text = clip(text, self.observation_space.max_length)  # type: ignore[attr-defined]
+        return text, self._info(True, {}, {})
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play what ``action`` holds."""
+        if self._stop is not _PLAYING or not isinstance(action, str):
+            raise self._refusal(action)
+        move = self.format.parse(drop_thinking(action) if "think>" in action else action)
+        text, reward, stop, valid, said = self._play(move)
+        self._turn += 1
+        if not valid:
+            self._invalid += 1
+        if stop is _PLAYING and (
+            self._turn == self.max_turns or (not valid and self._invalid >= self.max_invalid)
+        ):
+            stop = StopReason.MAX_STEPS
+        self._stop = stop
+        self._screen = text = clip(text, self.observation_space.max_length)  # type: ignore[attr-defined]
+        terminated = stop in TERMINAL
+        truncated = not terminated and stop is not _PLAYING
+        return text, reward, terminated, truncated, self._info(valid, {"reward": reward}, said)
+
+    def render(self) -> str | None:
+        """Return the last observation."""
+        return self._screen if self.render_mode == "ansi" else None
+
+    # --- players -------------------------------------------------------------------------
+
+    def random_action(self) -> str:
+        """Return a random action, drawn from a generator that ``reset`` seeds."""
+        if self._player_rng is None:
+            entropy = None if self._player_seed is None else (self._player_seed, 1)
+            self._player_rng = np.random.default_rng(entropy)
+        return self.format.render(self.random_move(self._player_rng))
+
+    def oracle_action(self) -> str:
+        """Return the action of a best player who sees everything."""
+        return self.format.render(self.oracle_move())
+
+    def legal_actions(self) -> list[str] | None:
+        """Return every usable action in this state, or None where they are not known."""
+        return None
+
+    def instance_id(self) -> str:
+        """Return 16 hex digits that name this instance."""
+        return splits.digest(f"{type(self).__name__} {stable(self.instance())}")
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def _play(self, move: str | None) -> Played:
+        if move is None:
+            how = self.format.tell(self.example_moves()[0], self.move_name)
+            return Played(f"I found no {self.move_name} in your reply. {how}".rstrip(), valid=False)
+        if len(move) > self.max_reply_chars:
+            longest = f"A reply has at most {self.max_reply_chars} characters."
+            return Played(longest, valid=False)
+        with self._foreign:
+            try:
+                return self.play(move)
+            except LLMGymError:  # ours: of a setting, or of an opponent that failed
+                raise
+            except Exception:  # noqa: BLE001 - whatever a text makes others' code raise
+                return Played(_UNUSABLE, valid=False)
+
+    def _draw(self) -> str:
+        seed = int(self.np_random.integers(_SEEDS))
+        self._foreign.seed(seed)
+        with self._foreign:
+            return self.begin(seed)
+
+    def _draw_from(self, split: object) -> str:
+        wanted = splits.check_split(split)
+        if not self.has_splits:
+            raise ConfigError(f"{type(self).__name__} has no splits; reset without one")
+        for _ in range(splits.DRAWS):
+            text = self._draw()
+            if splits.split_of(self.instance_id()) == wanted:
+                return text
+        raise ConfigError(f"no {wanted} instance among {splits.DRAWS} draws")
+
+    def _info(
+        self, valid: bool, terms: dict[str, float], said: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "valid_action": valid,
+            "success": self._stop is StopReason.WON,
+            "stop_reason": self._stop,
+            "reward_terms": terms,
+            "turn": self._turn,
+            "invalid_actions": self._invalid,
+            "foreign": dict(said),
+        }
+
+    def _refusal(self, action: object) -> Exception:
+        if not isinstance(action, str):
+            return ActionTypeError(
+                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
+                "decode token ids before calling step"
+            )
+        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
+        return ResetNeeded(f"the episode {why}; call reset() before step()")

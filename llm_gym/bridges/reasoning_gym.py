@@ -1,0 +1,142 @@
+"""reasoning-gym's data sets, scored by their own scorers: ``llm_gym/ReasoningGym-v0``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
+from llm_gym.bridges.suites import choose, need_package
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+
+_PACKAGE = "reasoning_gym"
+_ROWS = 2**31 - 1
+# These draw all their rows when they are built, so each episode builds one with a single row.
+_DRAWN_UP_FRONT = {"acre", "composite", "gsm_symbolic", "list_functions", "word_ladder"}
+_HOW = "Write your answer between <answer> and </answer>."
+
+
+class ReasoningGymEnv(ForeignEnv):
+    """A question of reasoning-gym.
+
+    Description:
+        One row of a data set for each episode, generated from the seed, and one reply.
+
+    Actions:
+        The answer between ``<answer>`` tags, as the suite's own prompts ask for it; a reply
+        without tags is taken whole. Another ``action_format`` replaces the tags.
+
+    Observations:
+        The question, then the score with the right answer where the data set knows one.
+
+    Rewards:
+        The score that the data set's own scorer gives the answer, knowing the row; with
+        ``reward="success"`` only the full score of 1 pays.
+
+    Episode end:
+        After one answer: won with the full score.
+
+    Info:
+        The common keys; ``foreign`` has ``score`` and ``answer`` at the end.
+
+    Args:
+        dataset: A data set, such as ``countdown``.
+        config: Settings of the data set, such as ``{"max_numbers": 4}``; ``composite`` takes
+            ``datasets``, a list of dictionaries with ``name``, ``weight`` and ``config``.
+        reward: ``score``, or ``success``: many scorers pay for any answer that contains the right
+            one, and that can be farmed.
+        **common: See ``ForeignEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    move_name = "answer"
+
+    def __init__(
+        self,
+        *,
+        dataset: str = "countdown",
+        config: Mapping[str, Any] | None = None,
+        reward: Literal["score", "success"] = "score",
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        suite = need_package(_PACKAGE)
+        choose("dataset", dataset, need_package(_PACKAGE, "reasoning_gym.factory").DATASETS)
+        if reward not in ("score", "success"):
+            raise ConfigError(f"reward must be 'score' or 'success', got {reward!r}")
+        if taken := {"seed", "size"} & set(config or {}):
+            raise ConfigError(f"config must leave {', '.join(taken)} to reset(seed=...)")
+        self.dataset, self.config, self.reward = dataset, dict(config or {}), reward
+        super().__init__(**common)
+        self._suite = suite
+        self._extract = need_package(_PACKAGE, "reasoning_gym.utils").extract_answer
+        self._rows: Any = None
+        if dataset not in _DRAWN_UP_FRONT:
+            with self._foreign:
+                self._rows = self._build(seed=0, size=_ROWS)
+        self._row: dict[str, Any] = {}
+
+    def begin(self, seed: int) -> str:
+        """Draw a row."""
+        if self._rows is None:
+            self._scorer = self._build(seed=seed, size=1)
+            self._row = self._scorer[0]
+        else:
+            self._scorer = self._rows
+            self._row = self._rows[seed]
+        question = str(self._row["question"])
+        return question if self.format.how else f"{question}\n\n{_HOW}"
+
+    def play(self, text: str) -> Played:
+        """Score the answer."""
+        answer = text
+        if not self.format.how:
+            answer = self._extract(text) or text
+        try:
+            score = float(self._scorer.score_answer(answer, self._row))
+        except Exception:  # noqa: BLE001 - an answer that the scorer dies of is a wrong one
+            score = 0.0
+        won = score >= 1.0
+        right = self._row["answer"]
+        told = "" if right is None or won else f" The answer: {right}"
+        paid = score if self.reward == "score" else float(won)
+        stop = StopReason.WON if won else StopReason.LOST
+        said = {"score": score, "answer": right}
+        return Played(f"Score: {score:g}.{told}", paid, stop, True, said)
+
+    def example_moves(self) -> Sequence[str]:
+        """Return a few answers."""
+        return ["42", "yes", "ABC"]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return a small number, which is the answer of no few questions."""
+        return self._tagged(str(int(rng.integers(100))))
+
+    def oracle_move(self) -> str:
+        """Return the answer in the row."""
+        if self._row["answer"] is None:
+            raise NotImplementedError(f"a row of {self.dataset} has no answer, only a scorer")
+        return self._tagged(str(self._row["answer"]))
+
+    def instance(self) -> object:
+        """Return the question."""
+        return self.dataset, self._row["question"]
+
+    def _tagged(self, answer: str) -> str:
+        return answer if self.format.how else f"<answer>{answer}</answer>"
+
+    def _build(self, **where: int) -> Any:
+        config = dict(self.config)
+        if self.dataset == "composite":
+            spec = need_package(_PACKAGE, "reasoning_gym.composite").DatasetSpec
+            config["datasets"] = [spec(**row) for row in config.get("datasets", [])]
+        try:
+            return self._suite.create_dataset(self.dataset, **config, **where)
+        except (TypeError, ValueError, AssertionError) as error:
+            given = json.dumps(self.config, default=str)
+            raise ConfigError(f"{self.dataset} cannot be built with {given}: {error}") from error

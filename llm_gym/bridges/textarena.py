@@ -1,0 +1,222 @@
+"""TextArena's games, for one player, or against others: ``llm_gym/TextArena-v0``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
+from llm_gym.bridges.opponents import Given, ask, make_opponent, random_reply
+from llm_gym.bridges.suites import choose, fresh_copy, need_package, stable
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+
+_PACKAGE = "textarena"
+_MOST_PLAYERS = 15
+_OTHERS_TURNS = 200
+_DOWNLOADS = (
+    "python -m nltk.downloader words averaged_perceptron_tagger_eng, once, where there is a network"
+)
+
+
+class TextArenaEnv(ForeignEnv):
+    """A game of TextArena.
+
+    Description:
+        Any game that ``textarena.make`` makes, from one seat. The others are played by
+        ``opponent``. A turn shows what is new since the last one: the game's own wrappers would
+        repeat the whole conversation at every turn, and that of the last episode with it.
+
+    Actions:
+        As the game's own rules say, mostly a word or a number in square brackets. What has no
+        brackets gets them where the game's default version gives them.
+
+    Observations:
+        The game's prompt, then its messages and the moves of others, as they come.
+
+    Rewards:
+        TextArena's own, at the end: 1 for a win, -1 for a loss, 0 for a draw, a share of the task
+        in some games for one player.
+
+    Episode end:
+        By the game's rules; a second unusable move in a row is one of them. Won is a reward above
+        0 against others, and the full reward of 1 alone.
+
+    Info:
+        The common keys; ``foreign`` has ``reason`` at the end, in the game's words, ``rewards`` of
+        all seats, and ``role``.
+
+    Args:
+        env_id: A game of TextArena's, such as ``TicTacToe-v0``.
+        players: How many play; by default as few as the game allows.
+        seat: Which of them the model is.
+        opponent: Who plays the other seats: ``random`` picks one of the moves that the game lists,
+            ``module:function``, a dictionary with ``url`` and ``model`` of a served model, or a
+            function from text to text, such as an agent of TextArena's.
+        splits: Whether ``reset`` takes a ``split``, which the state at the beginning decides. Only
+            for games with hundreds of beginnings, such as Wordle's.
+        env_kwargs: Settings of the game.
+        **common: See ``ForeignEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    def __init__(
+        self,
+        *,
+        env_id: str = "TicTacToe-v0",
+        players: int | None = None,
+        seat: int = 0,
+        opponent: Given = "random",
+        splits: bool = False,
+        env_kwargs: Mapping[str, Any] | None = None,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        arena = need_package(_PACKAGE)
+        registry = need_package(_PACKAGE, "textarena.envs.registration").ENV_REGISTRY
+        choose("env_id", env_id, registry)
+        if players is not None and not 1 <= players <= _MOST_PLAYERS:
+            raise ConfigError(f"players must be 1 to {_MOST_PLAYERS}, got {players}")
+        if not 0 <= seat < (players or _MOST_PLAYERS):
+            raise ConfigError(f"seat must be below the number of players, got {seat}")
+        self.env_id, self.players, self.seat, self.has_splits = env_id, players, seat, splits
+        self.opponent = make_opponent(opponent)
+        super().__init__(**common)
+        self._arena = arena
+        with self._foreign:
+            made = _make(arena, env_id, env_kwargs)
+        # Outermost first, which is the order that a reply passes them in.
+        self._writers: list[Any] = []
+        while isinstance(made, arena.Wrapper):
+            if isinstance(made, arena.ActionWrapper):
+                self._writers.append(made)
+            made = made.env
+        self._made = self._game = made
+        self._shown: dict[int, str] = {}
+        self._instance: object = None
+
+    def begin(self, seed: int) -> str:
+        """Begin a game, and let the others play until it is the model's turn."""
+        if self.players is None:
+            self.players = self._fewest_players(seed)
+        self._game = fresh_copy(self._made)
+        self._game.reset(num_players=self.players, seed=seed)
+        if self.seat >= self.players:
+            raise ConfigError(f"seat must be below {self.players} players, got {self.seat}")
+        self._shown = dict.fromkeys(range(self.players), "")
+        # Against others the same beginning is another game.
+        opponents = seed if self.players > 1 else None
+        self._instance = self.env_id, opponents, stable(self._state.game_state)
+        if callable(reseed := getattr(self.opponent, "seed", None)):
+            reseed(seed)
+        self._others()
+        return self._news()
+
+    def play(self, text: str) -> Played:
+        """Play the model's move, then those of the others."""
+        state, seat = self._state, self.seat
+        before = len(state.observations[seat])
+        self._step(text)
+        refused = any(
+            "invalid move" in message and kind.name == "GAME_ADMIN"
+            for _, message, kind in state.observations[seat][before:]
+        )
+        stop = self._others()
+        if not state.done:
+            return Played(self._news(), stop=stop, valid=not refused)
+        rewards = state.rewards or {}
+        mine = state.game_info[seat]
+        reward, reason = float(rewards.get(seat, 0.0)), mine.get("reason") or ""
+        news = "\n".join(filter(None, [self._news(), str(reason)]))
+        everyone = [rewards.get(player) for player in self._shown]
+        said = {"reason": reason, "rewards": everyone, "role": mine.get("role")}
+        if mine.get("invalid_move"):
+            return Played(news, reward, StopReason.INVALID, False, said)
+        return Played(news, reward, self._verdict(reward), True, said)
+
+    def example_moves(self) -> Sequence[str]:
+        """Return moves in the form that most games take."""
+        return ["[0]", "[1]", "[up]", "[pass]"]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return one of the moves that the game last named."""
+        return random_reply(self._shown[self.seat], rng)
+
+    def instance(self) -> object:
+        """Return the state that the game began with, secrets included."""
+        return self._instance
+
+    # --- the game ------------------------------------------------------------------------
+
+    @property
+    def _state(self) -> Any:
+        return self._game.state
+
+    def _fewest_players(self, seed: int) -> int:
+        refused: Exception | None = None
+        for players in range(1, _MOST_PLAYERS + 1):
+            try:
+                fresh_copy(self._made).reset(num_players=players, seed=seed)
+            except (AssertionError, LookupError, TypeError, ValueError) as error:
+                refused = refused or error
+            else:
+                return players
+        raise ConfigError(f"{self.env_id} begins with no number of players: {refused}")
+
+    def _step(self, text: str) -> None:
+        for writer in self._writers:
+            text = writer.action(text)
+        self._game.step(text)
+
+    def _others(self) -> StopReason:
+        """Let the other seats play until it is the model's turn or the game is over."""
+        state = self._state
+        for _ in range(_OTHERS_TURNS):
+            if state.done or state.current_player_id == self.seat:
+                return StopReason.PLAYING
+            other = state.current_player_id
+            self._hear(other)
+            with self._foreign.outside():
+                reply = ask(self.opponent, self._shown[other])
+            try:
+                self._step(reply)
+            except Exception:  # noqa: BLE001 - a text of an opponent's that the game dies of
+                return StopReason.ERROR
+        return StopReason.ERROR
+
+    def _hear(self, player: int) -> str:
+        """Return the messages to a player that are new, and add them to what it was shown."""
+        messages = self._state.observations[player]
+        self._state.observations[player] = []
+        names = self._state.role_mapping
+        own = player if player == self.seat else None  # the model remembers what it wrote
+        lines = [
+            text if speaker == -1 else f"[{names.get(speaker, f'Player {speaker}')}] {text}"
+            for speaker, text, kind in messages
+            if not (kind.name == "PLAYER_ACTION" and (speaker == own or self.players == 1))
+        ]
+        news = "\n".join(lines)
+        self._shown[player] += f"{news}\n"
+        return news
+
+    def _news(self) -> str:
+        return self._hear(self.seat)
+
+    def _verdict(self, reward: float) -> StopReason:
+        if self.players == 1:
+            return StopReason.WON if reward >= 1.0 else StopReason.LOST
+        if reward == 0.0:
+            return StopReason.DRAWN
+        return StopReason.WON if reward > 0.0 else StopReason.LOST
+
+
+def _make(arena: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:
+    try:
+        return arena.make(env_id, **(settings or {}))
+    except LookupError as error:  # of NLTK, which did not find its words
+        raise ConfigError(f"{env_id} needs words that TextArena downloads: {_DOWNLOADS}") from error
+    except (SyntaxError, ImportError, OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"TextArena cannot make {env_id} here: {error!s:.200}") from error

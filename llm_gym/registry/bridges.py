@@ -1,0 +1,56 @@
+"""The bridges to other suites, one row each: what they need, and how to get it.
+
+They are registered like any other environment, and are no part of the suite: without the package
+there is nothing to list, to score or to check.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+
+class BridgeRow(NamedTuple):
+    """One bridge."""
+
+    id: str
+    entry_point: str
+    package: str
+    """The module that must be there."""
+    extra: str
+    """The extra of llm-gym that brings it."""
+    example: str
+    """A setting that the suite's environments are chosen by, as ``--set`` takes it."""
+
+
+BRIDGES: tuple[BridgeRow, ...] = (
+    BridgeRow(
+        "llm_gym/TextArena-v0",
+        "llm_gym.bridges.textarena:TextArenaEnv",
+        "textarena",
+        "textarena",
+        "env_id=TicTacToe-v0",
+    ),
+    BridgeRow(
+        "llm_gym/ReasoningGym-v0",
+        "llm_gym.bridges.reasoning_gym:ReasoningGymEnv",
+        "reasoning_gym",
+        "reasoning-gym",
+        "dataset=countdown",
+    ),
+)
+
+
+def installed(row: BridgeRow) -> bool:
+    """Return whether the suite of a bridge is there; it is not imported."""
+    return find_spec(row.package) is not None
+
+
+def install_line(package: str) -> str:
+    """Return the command that brings the suite that is imported as ``package``.
+
+    >>> install_line("textarena")
+    'pip install "llm-gym[textarena]"'
+    """
+    extra = next(row.extra for row in BRIDGES if row.package == package)
+    return f'pip install "llm-gym[{extra}]"'

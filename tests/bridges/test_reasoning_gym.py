@@ -1,0 +1,104 @@
+"""reasoning-gym through the bridge, with the real package: ``make test-bridges``."""
+
+import gymnasium as gym
+import pytest
+
+import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.checker import check_text_env
+from tests.bridges.playing import check_steps
+
+pytest.importorskip("reasoning_gym")
+pytestmark = pytest.mark.filterwarnings("ignore")
+from reasoning_gym.factory import DATASETS  # noqa: E402
+
+COMPOSITE = {"datasets": [{"name": "chain_sum", "weight": 1.0, "config": {}}]}
+NO_ANSWER = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
+
+
+def make(dataset, **settings):
+    if dataset == "composite":
+        settings.setdefault("config", COMPOSITE)
+    return gym.make("llm_gym/ReasoningGym-v0", dataset=dataset, **settings).unwrapped
+
+
+@pytest.mark.parametrize("dataset", sorted(DATASETS))
+def test_every_data_set_asks_and_its_answer_scores(dataset):
+    env = make(dataset)
+    asked = [env.reset(seed=seed)[0] for seed in range(2)]
+    assert env.reset(seed=0)[0] == asked[0]
+    if dataset in NO_ANSWER:
+        with pytest.raises(NotImplementedError):
+            env.oracle_action()
+        return
+    _, reward, terminated, _, info = env.step(f"So:\n{env.oracle_action()}")
+    assert terminated
+    assert (reward, info["success"]) == (1.0, True)
+
+
+@pytest.mark.parametrize("dataset", ["chain_sum", "gsm_symbolic", "composite"])
+def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(dataset):
+    check_steps(lambda: make(dataset))
+
+
+@pytest.mark.parametrize("dataset", ["chain_sum", "word_sorting"])
+def test_it_keeps_the_contract(dataset):
+    check_text_env(make(dataset))
+
+
+def test_the_datas_own_scorer_gets_the_row():
+    env = make("countdown", config={"min_numbers": 3, "max_numbers": 3})
+    env.reset(seed=4)
+    numbers = env._row["metadata"]["numbers"]
+    assert len(numbers) == 3
+    # Another way to write the solution: only a scorer that knows the row can accept it.
+    *_, info = env.step(f"<answer>({env._row['metadata']['expression']})</answer>")
+    assert info["success"]
+
+
+def test_reward_success_does_not_pay_for_a_part():
+    paid = []
+    for reward in ("score", "success"):
+        env = make("word_sorting", reward=reward)
+        env.reset(seed=1)
+        padded = f"<answer>{env._row['answer']} and so on and so on</answer>"
+        paid.append(env.step(padded)[1])
+    assert 0.0 < paid[0] < 1.0
+    assert paid[1] == 0.0
+
+
+def test_a_scorer_that_dies_of_an_answer_gives_it_nothing(monkeypatch):
+    env = make("chain_sum")
+    env.reset(seed=1)
+    monkeypatch.setattr(env._rows, "score_answer", lambda *_: 1 / 0)
+    _, reward, terminated, _, info = env.step("<answer>1</answer>")
+    assert (reward, terminated, info["success"]) == (0.0, True, False)
+
+
+def test_another_format_takes_the_place_of_the_tags():
+    env = make("chain_sum", action_format="boxed")
+    text, _ = env.reset(seed=1)
+    assert r"\boxed" in text
+    assert "<answer>" not in text
+    assert env.step(env.oracle_action())[4]["success"]
+
+
+def test_splits_are_kept_apart():
+    env = make("chain_sum")
+    seen = {
+        split: {env.reset(seed=seed, options={"split": split})[0] for seed in range(30)}
+        for split in ("train", "dev", "test")
+    }
+    assert not seen["train"] & seen["test"]
+    assert not seen["dev"] & seen["test"]
+
+
+def test_wrong_settings_are_told():
+    with pytest.raises(ConfigError, match="such as countdown"):
+        make("countdwn")
+    with pytest.raises(ConfigError, match="cannot be built"):
+        make("countdown", config={"numbers": 3})
+    with pytest.raises(ConfigError, match="seed"):
+        make("countdown", config={"seed": 3})
+    with pytest.raises(ConfigError, match="reward must be"):
+        make("countdown", reward="points")

@@ -1,0 +1,232 @@
+"""TextArena through the bridge, with the real package: ``make test-bridges``."""
+
+import json
+import random
+import subprocess
+import sys
+
+import gymnasium as gym
+import pytest
+
+import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.core.outcome import StopReason
+from llm_gym.endpoint.errors import EndpointError
+from llm_gym.errors import ConfigError, WorkerError
+from llm_gym.evaluate.checker import HOSTILE, check_text_env
+from tests.bridges.playing import check_steps
+
+pytest.importorskip("textarena")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+WORDS = ["apple", "table", "chair", "horse", "plant", "stone", "bread", "water", "light", "house"]
+
+
+def make(env_id, **settings):
+    return gym.make("llm_gym/TextArena-v0", env_id=env_id, **settings).unwrapped
+
+
+def replies(*texts):
+    """An opponent that says these in turn."""
+    waiting = list(texts)
+    return lambda _: waiting.pop(0)
+
+
+ALONE = ["GuessTheNumber-v0", "FrozenLake-v0", "Mastermind-v0", "Bandit-v0", "Blackjack-v0"]
+AGAINST = ["TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0", "LiarsDice-v0-small"]
+
+
+@pytest.mark.parametrize("env_id", [*ALONE, *AGAINST, "ThreePlayerTicTacToe-v0"])
+def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(env_id):
+    check_steps(lambda: make(env_id))
+
+
+@pytest.mark.parametrize("env_id", ["GuessTheNumber-v0", "FrozenLake-v0", "TicTacToe-v0"])
+def test_it_keeps_the_contract(env_id):
+    check_text_env(make(env_id))
+
+
+def test_the_callers_randomness_is_untouched():
+    random.seed(5)
+    expected = random.random()
+    env = make("GuessTheNumber-v0")
+    random.seed(5)
+    env.reset(seed=1)
+    env.step("[3]")
+    assert random.random() == expected
+
+
+def test_a_game_is_won_with_what_its_state_hides():
+    env = make("GuessTheNumber-v0")
+    for seed in range(5):
+        env.reset(seed=seed)
+        secret = env._game.state.game_state["game_number"]
+        _, reward, terminated, _, info = env.step(f"<think>[99]</think>I say [{secret}]")
+        assert (reward, terminated, info["success"]) == (1.0, True, True)
+        assert info["stop_reason"] is StopReason.WON
+
+
+def test_an_episode_shows_nothing_of_the_last_one_and_no_echo():
+    env = make("GuessTheNumber-v0")
+    first, _ = env.reset(seed=0)
+    said, *_ = env.step("[unheard of]")
+    assert "unheard" not in said
+    again, _ = env.reset(seed=0)
+    assert again == first
+
+
+def test_an_unusable_move_is_answered_and_the_second_ends_the_game():
+    env = make("GuessTheNumber-v0")
+    env.reset(seed=0)
+    text, _, terminated, _, info = env.step("no idea")
+    assert not info["valid_action"]
+    assert "invalid move" in text
+    assert not terminated
+    _, _, terminated, _, info = env.step("no idea")
+    assert terminated
+    assert info["stop_reason"] is StopReason.INVALID
+
+
+def test_a_scripted_opponent_is_beaten_beats_and_draws():
+    won = make("TicTacToe-v0", opponent=replies("[3]", "[4]"))
+    won.reset(seed=0)
+    assert [won.step(move)[1] for move in ("[0]", "[1]", "[2]")] == [0.0, 0.0, 1.0]
+    lost = make("TicTacToe-v0", opponent=replies("[3]", "[4]", "[5]"))
+    lost.reset(seed=0)
+    *_, (_, reward, terminated, _, info) = [lost.step(move) for move in ("[0]", "[1]", "[8]")]
+    assert (reward, terminated, info["stop_reason"]) == (-1.0, True, StopReason.LOST)
+    assert info["foreign"]["rewards"] == [-1, 1]
+    drawn = make("TicTacToe-v0", opponent=replies("[1]", "[3]", "[5]", "[6]"))
+    drawn.reset(seed=0)
+    *_, (_, reward, _, _, info) = [drawn.step(f"[{cell}]") for cell in (0, 2, 4, 7, 8)]
+    assert (reward, info["stop_reason"]) in [(0.0, StopReason.DRAWN), (1.0, StopReason.WON)]
+
+
+def test_the_second_seat_sees_the_first_move():
+    env = make("TicTacToe-v0", seat=1, opponent=replies("[4]", "[0]"))
+    text, _ = env.reset(seed=0)
+    assert "You are Player 1" in text
+    assert "[Player 0] [4]" in text
+
+
+def test_an_opponent_by_name_and_one_that_fails():
+    env = make("TicTacToe-v0", opponent="tests.bridges.test_textarena:first_free")
+    env.reset(seed=0)
+    text, *_ = env.step("[8]")
+    assert "[Player 1] [0]" in text
+
+    def dies(_):
+        raise OSError("the line is dead")
+
+    broken = make("TicTacToe-v0", opponent=dies)
+    broken.reset(seed=0)
+    with pytest.raises(WorkerError, match="the line is dead"):
+        broken.step("[4]")
+    with pytest.raises(ConfigError, match="opponent must be"):
+        make("TicTacToe-v0", opponent="nobody")
+
+
+def first_free(text):
+    return text.rpartition("Available Moves: ")[2].split(",")[0].strip("' \n")
+
+
+def test_a_served_model_plays_the_other_seat(chat_server):
+    chat_server.reply = first_free
+    env = make("TicTacToe-v0", opponent={"url": chat_server.url, "model": "small"})
+    env.reset(seed=0)
+    text, *_ = env.step("[8]")
+    assert "[Player 1] [0]" in text
+    assert "Tic Tac Toe" in chat_server.asked[0]["messages"][0]["content"]
+    chat_server.status = 404
+    with pytest.raises(EndpointError):
+        env.step("[7]")
+
+
+@pytest.mark.parametrize("env_id", ["TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "Nim-v0"])
+def test_no_text_raises(env_id):
+    env = make(env_id)
+    for text in HOSTILE.values():
+        env.reset(seed=0)
+        observation, *_ = env.step(text)
+        assert env.observation_space.contains(observation)
+
+
+def test_what_the_game_dies_of_is_an_unusable_move_and_ends_somewhere(monkeypatch):
+    env = make("TicTacToe-v0", max_invalid=3)
+    env.reset(seed=0)
+    monkeypatch.setattr(env._game, "step", lambda _: 1 / 0)
+    for turn in range(3):
+        text, reward, terminated, truncated, info = env.step("[0]")
+        assert text == "The game could not use that reply."
+        assert (reward, terminated, truncated) == (0.0, False, turn == 2)
+        assert not info["valid_action"]
+    assert info["stop_reason"] is StopReason.MAX_STEPS
+
+
+def test_splits_are_kept_apart():
+    env = make("FrozenLake-v0-random", splits=True)
+    found = {split: set() for split in ("train", "test")}
+    for split, seen in found.items():
+        for seed in range(10):
+            env.reset(seed=seed, options={"split": split})
+            seen.add(env.instance_id())
+    assert not found["train"] & found["test"]
+    with pytest.raises(ConfigError, match="no splits"):
+        make("Bandit-v0").reset(options={"split": "test"})
+
+
+def test_a_wrong_name_and_settings_are_told():
+    with pytest.raises(ConfigError, match="such as TicTacToe"):
+        make("TicTacTo-v0")
+    with pytest.raises(ConfigError, match="players must be"):
+        make("TicTacToe-v0", players=0)
+    with pytest.raises(ConfigError, match="seat must be"):
+        make("TicTacToe-v0", seat=2).reset(seed=0)
+    with pytest.raises(ConfigError, match="cannot make Bandit-v0"):
+        make("Bandit-v0", env_kwargs={"levers": 3})
+
+
+def test_settings_of_the_game_reach_it():
+    text, _ = make("GuessTheNumber-v0", env_kwargs={"max_number": 7}).reset(seed=0)
+    assert "between 1 and 7" in text
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    """NLTK's data for ten words: TextArena would download the rest."""
+    nltk = pytest.importorskip("nltk")
+    corpus = tmp_path / "corpora" / "words"
+    corpus.mkdir(parents=True)
+    for name in ("en", "en-basic", "README"):
+        (corpus / name).write_text("\n".join(WORDS) + "\n")
+    tagger = tmp_path / "taggers" / "averaged_perceptron_tagger_eng"
+    tagger.mkdir(parents=True)
+    data = {"weights": {}, "tagdict": dict.fromkeys([*WORDS, "test"], "NN"), "classes": ["NN"]}
+    for name, value in data.items():
+        (tagger / f"averaged_perceptron_tagger_eng.{name}.json").write_text(json.dumps(value))
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+
+
+def test_wordle_is_played_where_its_words_are(words):
+    env = make("Wordle-v0")
+    seen = set()
+    for seed in range(12):
+        env.reset(seed=seed)
+        secret = env._game.state.game_state["secret_word"]
+        seen.add(secret)
+        text, *_ = env.step("[apple]" if secret != "apple" else "[table]")
+        assert "Feedback" in text
+        assert env.step(f"My guess: [{secret}]")[4]["success"]
+    assert 1 < len(seen) <= len(WORDS)
+
+
+NO_WORDS = """
+import nltk
+nltk.data.path, nltk.download = [], lambda *_, **__: False
+import gymnasium as gym, llm_gym
+gym.make("llm_gym/TextArena-v0", env_id="Hangman-v0")
+"""
+
+
+def test_a_game_of_words_says_what_to_download_where_they_are_not():
+    done = subprocess.run([sys.executable, "-c", NO_WORDS], capture_output=True, text=True)
+    assert "ConfigError: Hangman-v0 needs words that TextArena downloads: python -m" in done.stderr
