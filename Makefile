@@ -44,7 +44,7 @@ test: lint types  ## Install into .venv, then lint, type-check and test, in minu
 	$(PYTEST) -m "not slow"
 
 test-slow: $(INSTALLED)  ## The tests that take longer: every preset, learning, `kill -9`.
-	$(PYTEST) -m slow --ignore tests/view
+	$(PYTEST) -m slow --ignore tests/view --ignore tests/agents/distributed
 
 test-all: test test-slow test-view  ## Every test.
 
@@ -55,6 +55,14 @@ $(VENV)/.playwright: $(INSTALLED)
 
 test-view: $(VENV)/.playwright  ## The viewer in a real Chromium (apt install chromium).
 	$(BIN)/python -m pytest -q -m slow tests/view
+
+$(VENV)/.ray: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt ray
+	@touch $@
+
+.PHONY: test-ray
+test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine: players, faults, weights.
+	$(BIN)/python -m pytest -q -m slow tests/agents/distributed
 
 # vLLM pins its own numpy. The three packages that it brings for pictures and sound are built for
 # another torch, and transformers dies of them.

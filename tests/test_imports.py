@@ -188,7 +188,8 @@ TRAINER_ROOMS = (
     ("rollouts",),
     ("batch",),
     ("learn",),
-    ("build", "distributed"),
+    ("build",),
+    ("distributed",),  # builds in each actor what one process builds once
     ("trainer",),
     ("compat", "recipes"),
     ("commands",),  # above recipes, which ``train`` runs by name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -68,7 +69,7 @@ def build_lm(
         tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
         seed = config.training.seed
         lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
-        lm.to(device=_device(settings.device), dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
+        lm.to(device=device_of(settings.device), dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
     else:
         lm, own = load_lm(config, path)
         tokenizer = tokenizer or own
@@ -104,7 +105,7 @@ def _placed(config: ConfigStore, model: PreTrainedModel) -> PreTrainedModel:
     leave its precision alone.
     """
     settings = config.model
-    model.to(device=_device(settings.device))  # type: ignore[call-arg]
+    model.to(device=device_of(settings.device))  # type: ignore[call-arg]
     if settings.dtype != "float32":
         model.to(dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
     return model
@@ -114,11 +115,11 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
     """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
     settings = config.model
     trust = settings.trust_remote_code
-    if torch.device(_device(settings.device)).type == "cuda":
+    if torch.device(device_of(settings.device)).type == "cuda":
         own = AutoConfig.from_pretrained(path, trust_remote_code=trust)
         run_plan(config, own).check(_total_memory(settings.device))
     lm = load_model(
-        path, dtype=settings.dtype, device=_device(settings.device), trust_remote_code=trust
+        path, dtype=settings.dtype, device=device_of(settings.device), trust_remote_code=trust
     )
     return lm, load_tokenizer(path, trust_remote_code=trust)
 
@@ -146,7 +147,7 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
 
 
 def _total_memory(device: str) -> int:
-    where = torch.device(_device(device))
+    where = torch.device(device_of(device))
     found: int = torch.cuda.get_device_properties(where).total_memory
     return found
 
@@ -160,7 +161,8 @@ def _shared_card(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
     return {"gpu_memory_utilization": share, "sleeps": True}
 
 
-def _device(wanted: str) -> str:
+def device_of(wanted: str) -> str:
+    """Return the device that ``wanted`` means on this machine."""
     if wanted != "auto":
         return wanted
     if torch.cuda.is_available():
@@ -287,7 +289,8 @@ def build_sampler(
     held_out: EnvSource | None = None,
 ) -> Sampler:
     """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
-    rows = min(config.inference.num_envs, config.training.batch_size)
+    lot_size = config.inference.lot_size
+    rows = min(config.inference.num_envs, config.training.batch_size, lot_size or sys.maxsize)
     with ExitStack() as undo:  # nobody else could end the engine's processes
         engine = build_engine(config, lm, tokenizer)
         undo.callback(engine.close)
@@ -295,7 +298,7 @@ def build_sampler(
         pool = build_pool(config, env, rows)
         undo.callback(pool.close, raise_if_closed=False)
         other = None if held_out is None else build_pool(config, held_out, rows)
-        sampler = Sampler(policy, pool, other)
+        sampler = Sampler(policy, pool, other, lot_size=lot_size)
         undo.pop_all()
     return sampler
 

@@ -13,7 +13,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
     build_one_env,
-    build_sampler,
     dataset_env,
     handed_over,
     is_embedded,
@@ -42,11 +41,11 @@ from llm_gym_agents.checkpoint import (
     set_rng_state,
 )
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.players import build_players, play_ahead
 from llm_gym_agents.learn.early_stop import EarlyStop
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.ppo import NotFiniteError
-from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.warm_up import WarmUp
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
@@ -112,16 +111,14 @@ class PPOTrainer:
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
-        with ExitStack() as undo:
-            self.sampler = build_sampler(config, lm, self.tokenizer, self.environment, held_out)
-            undo.callback(self.sampler.close)
-            self.publisher = Publisher(self.sampler.engine, lm)
-            self.publisher.publish(0)
-            undo.pop_all()
+        self.sampler, self.publisher = build_players(
+            config, lm, self.tokenizer, self.environment, held_out
+        )
         self.schedule = Schedule(config, self.sampler.has_splits)
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
         )
+        play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
         self.iteration = 0
         """Iterations that are done."""
         self.elapsed_s = 0.0
@@ -395,4 +392,4 @@ def create_trainer(
 
 
 class RayPPOTrainer(PPOTrainer):
-    """``PPOTrainer`` with ``config.ray.use_ray``, which says what is missing until it is built."""
+    """``PPOTrainer``, under the name of older programs; ``config.ray.use_ray`` decides for both."""

@@ -218,7 +218,7 @@ def _before(trainer: PPOTrainer) -> Evaluation:
     records = trainer.folder / "episodes/before.jsonl"
     if trainer.checkpoints.latest() is None or not records.exists():
         return trainer.evaluate(records=str(records))
-    return Evaluation(trainer.sampler.collector.pool.env_id, list(read_episodes(records)), 0, 0.0)
+    return Evaluation(trainer.sampler.env_id, list(read_episodes(records)), 0, 0.0)
 
 
 def _say(console: Console, text: str) -> None:

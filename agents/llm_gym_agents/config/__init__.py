@@ -1,13 +1,13 @@
 """The settings of a run: ``ConfigStore`` and its sections. Start reading at ``store``."""
 
 from llm_gym_agents.config.cli import parse_args
+from llm_gym_agents.config.ray import RayConfig
 from llm_gym_agents.config.section import Section, UnknownSettingError
 from llm_gym_agents.config.sections import (
     CheckpointConfig,
     EnvironmentConfig,
     InferenceConfig,
     ModelConfig,
-    RayConfig,
 )
 from llm_gym_agents.config.store import ConfigStore
 from llm_gym_agents.config.training import TrainingConfig

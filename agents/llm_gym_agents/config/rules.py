@@ -147,10 +147,14 @@ def _machine(config: Settings) -> Iterator[str]:
             "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang, "
             f"got {model.tensor_parallel_size} and 'transformers'"
         )
-    if config.ray.use_ray:
+
+
+def _ray(config: Settings) -> Iterator[str]:
+    ray = config.ray
+    if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
-            "ray.use_ray must be False, got True: training on several machines is not built yet; "
-            "train in one process"
+            "training.importance_cap must be a number with ray.staleness above 0, got None: tokens "
+            "of older weights need a weight"
         )
 
 
@@ -162,4 +166,5 @@ _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _play,
     _warm_start,
     _machine,
+    _ray,
 )

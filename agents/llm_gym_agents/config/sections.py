@@ -66,7 +66,10 @@ class InferenceConfig(Section, section="inference"):
     """Wait for every reply before any environment moves, for runs that are equal to the bit; None
     does so with transformers only."""
     num_envs: Count = 32
-    """Episodes played side by side."""
+    """Episodes played side by side, by each player."""
+    lot_size: Count | None = None
+    """Episodes played together and apart from all others, so that who plays them, and after what,
+    changes no bit; None for all of them, or an equal share for each of several players."""
     max_tokens: Count = 256
     """Most tokens of a reply."""
     temperature: NotNegative = 1.0
@@ -157,15 +160,3 @@ class EnvironmentConfig(Section, section="environment"):
         # of its own. ``__dict__``, because a copy that is being made has no env_kwargs yet.
         own = self.__dict__.get("env_kwargs", {})
         return own[name] if name in own else super().__getattr__(name)
-
-
-@dataclass(kw_only=True)
-class RayConfig(Section, section="ray"):
-    """How a run is spread over machines."""
-
-    use_ray: bool = False
-    """Play on Ray actors."""
-    num_actors: Count = 1
-    """Actors that play."""
-    num_gpus_per_actor: NotNegative = 1.0
-    """GPUs of each actor; a share such as 0.5 puts two on one."""

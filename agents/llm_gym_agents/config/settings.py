@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from llm_gym.core.hints import did_you_mean
 from llm_gym.errors import ConfigError
+from llm_gym_agents.config.ray import RayConfig
 from llm_gym_agents.config.section import Section, UnknownSettingError, elsewhere, field_types
 from llm_gym_agents.config.sections import (
     CheckpointConfig,
     EnvironmentConfig,
     InferenceConfig,
     ModelConfig,
-    RayConfig,
 )
 from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.config.warm_start import WarmStartConfig

@@ -7,6 +7,7 @@ none. But what was asked for and is not being done must be said.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import NamedTuple
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
@@ -94,8 +95,7 @@ def _switches(config: Settings) -> Iterator[_Without]:
     elif environment.stop_at_success is None:
         yield _Without(("environment.stop_when_sure",), "environment.stop_at_success=None")
     yield from _warm_start(config)
-    if not config.ray.use_ray:
-        yield _Without(("ray.num_actors", "ray.num_gpus_per_actor"), "ray.use_ray=False")
+    yield from _ray(config)
 
 
 def _training_switches(config: Settings) -> Iterator[_Without]:
@@ -124,3 +124,13 @@ def _warm_start(config: Settings) -> Iterator[_Without]:
     if player == "none":
         names = ("steps", "batch_size", "learning_rate")
         yield _Without(tuple(f"warm_start.{name}" for name in names), cause)
+
+
+def _ray(config: Settings) -> Iterator[_Without]:
+    names = [each.name for each in fields(config.ray) if each.name != "use_ray"]
+    if not config.ray.use_ray:
+        yield _Without(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
+    elif config.ray.in_process:
+        told = ("address", "num_cpus_per_actor", "num_gpus_per_actor", "memory_gb_per_actor")
+        unused = (*told, "timeout", "max_restarts")
+        yield _Without(tuple(f"ray.{name}" for name in unused), "ray.in_process=True")

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from llm_gym.core.hashing import place_hash
 from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym_agents.engines.weight_push import in_bucket
 from llm_gym_agents.engines.weight_sums import WeightSum
 
 MIN_TEMPERATURE = 1e-5
@@ -178,6 +179,33 @@ class Engine(ABC):
     @abstractmethod
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Replace the weights. Nothing may be running."""
+
+    def load_bucket(self, bucket: list[tuple[str, Tensor]] | bytes) -> None:
+        """Take some of the new weights; ``finish_loading`` says that these were all.
+
+        In between, nothing can be sampled. An engine that can only take all at once holds them.
+
+        Args:
+            bucket: Weights by name, or a handle to a GPU's memory (``weight_push.flat_handle``).
+        """
+        self._held = [*getattr(self, "_held", ()), *in_bucket(bucket)]
+
+    def finish_loading(self, version: int) -> None:
+        """Go on with the weights of all buckets, as ``version``; refuse if some are missing."""
+        held, self._held = getattr(self, "_held", []), []
+        self.update_weights(held, version)
+
+    def need_idle(self) -> None:
+        """Raise ``EngineError`` if something is running that new weights would change under."""
+        if self.running:
+            raise EngineError(
+                f"weights cannot change while {self.running} replies are running; take them with "
+                "poll, or drop them with cancel"
+            )
+
+    def forget(self) -> None:
+        """Empty what is kept of earlier prompts, where it could change the last bits of a reply."""
+        return
 
     packed_weights: Mapping[str, Sequence[str]] = {
         "qkv_proj": ("q_proj", "k_proj", "v_proj"),

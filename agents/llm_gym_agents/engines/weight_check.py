@@ -48,6 +48,11 @@ class WeightCheck:
             self._sums.add(name, cast)
             yield name, cast
 
+    def against(self, sums: PendingSums) -> int:
+        """Check a push that somebody else made, whose sums are ``sums``."""
+        self._sums = sums
+        return self.check()
+
     def check(self) -> int:
         """Raise ``StaleWeightsError`` unless the engine holds what was pushed last."""
         ours = self._sums.read()

@@ -66,6 +66,17 @@ def _send_file(bucket: Named, call: Callable[[str], list[str]]) -> list[str]:
 
 
 def _send_handle(bucket: Named, call: Callable[[bytes], list[str]]) -> list[str]:
+    flat, handle = flat_handle(bucket)
+    written = call(handle)
+    del flat  # which lives until the other side has read it
+    return written
+
+
+def flat_handle(bucket: Named) -> tuple[Tensor, bytes]:
+    """Return a copy of ``bucket`` on its GPU, and a handle that other processes read it by.
+
+    The handle is good for as long as the copy is kept, on the same machine.
+    """
     places = []
     begin = 0
     for name, tensor in bucket:
@@ -76,4 +87,15 @@ def _send_handle(bucket: Named, call: Callable[[bytes], list[str]]) -> list[str]
         flat[at:end] = tensor.contiguous().view(-1).view(torch.uint8)
     torch.cuda.synchronize()
     rebuild, arguments = reduce_tensor(flat)
-    return call(pickle.dumps((rebuild, arguments, places)))
+    return flat, pickle.dumps((rebuild, arguments, places))
+
+
+def in_bucket(bucket: Named | bytes) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights of a bucket, by name."""
+    if not isinstance(bucket, bytes):
+        yield from bucket
+        return
+    rebuild, arguments, places = pickle.loads(bucket)
+    flat: Tensor = rebuild(*arguments)
+    for name, dtype, shape, begin, end in places:
+        yield name, flat[begin:end].view(dtype).view(shape)

@@ -22,7 +22,7 @@ from llm_gym_agents.learn.schedule import reward_settings
 from llm_gym_agents.rollouts.failures import FailureWatch
 from llm_gym_agents.rollouts.flat_groups import replace_flat_groups
 from llm_gym_agents.rollouts.rewards import settle_rewards
-from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.stop_signal import StopSignal
@@ -51,7 +51,7 @@ class Lessons:
     def __init__(
         self,
         config: ConfigStore,
-        sampler: Sampler,
+        sampler: Player,
         reward_fn: Callable[..., Any] | None,
         environment: EnvSource,
     ) -> None:

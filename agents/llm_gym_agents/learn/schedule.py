@@ -98,6 +98,10 @@ class Schedule:
             options=self._options(self.config.environment.train_split, difficulty),
         )
 
+    def tasks_ahead(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
+        """Return the episodes of an iteration that is still to come; none after the last."""
+        return self.tasks(iteration, difficulty) if iteration < self.iterations else []
+
     def held_out_tasks(self, episodes: int | None = None) -> list[EpisodeTask]:
         """Return the episodes of an evaluation: the same ones every time, at full difficulty."""
         settings = self.config.environment

@@ -20,7 +20,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.warm_start import Dialogue, imitate, write_losses
-from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 
 PROBE_IDS = 2**42
@@ -60,7 +60,7 @@ class WarmUp:
     """
 
     config: ConfigStore
-    sampler: Sampler
+    sampler: Player
     learner: Learner
     make_env: Callable[[], gym.Env[str, str]]
     evaluate: Callable[[int], Evaluation]
@@ -166,7 +166,7 @@ class WarmUp:
         """Return what is imitated."""
         policy, settings = self.sampler.policy, self.config.warm_start
         scene = Scene(
-            policy.chat, policy.context, policy.system_prompt, self.sampler.engine.context_length
+            policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
         )
         if player == "file":
             return from_file(settings.file or "", scene)

@@ -18,7 +18,7 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.sampler import Player, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 
 __all__ = ["Evaluation", "evaluate", "rollout", "tasks"]
@@ -86,7 +86,7 @@ def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:
 
 
 def evaluate(
-    sampler: Sampler, todo: Sequence[EpisodeTask], records: str | None = None, **how: Any
+    sampler: Player, todo: Sequence[EpisodeTask], records: str | None = None, **how: Any
 ) -> Evaluation:
     """Play ``todo``, as ``Sampler.play`` is told by ``how``, and return how it went."""
     start = perf_counter()

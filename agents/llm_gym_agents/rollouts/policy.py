@@ -34,6 +34,7 @@ from llm_gym_agents.engines.base import (
 from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut
 from llm_gym_agents.rollouts.turns import Closing, Turn
+from llm_gym_agents.rollouts.turnstile import Turnstile
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.conversation import Conversation
 
@@ -90,6 +91,8 @@ class LLMPolicy(TensorDictModuleBase):
         self._asked: dict[int, list[int]] = {}
         """Episodes that are being answered, and the ids that their observation added."""
         self._rows: dict[int, int] = {}
+        self.turnstile: Turnstile | None = None
+        """Where new weights come in between two replies, if they do while it plays."""
 
     @classmethod
     def from_pretrained(
@@ -134,11 +137,16 @@ class LLMPolicy(TensorDictModuleBase):
             episode: self._open.get(episode) or Conversation(self.chat) for episode in rows
         }
         handle, cut, turn = ([0] * len(episodes) for _ in range(3))
+        self._asked = {episode: ids for episode, ids in self._asked.items() if episode in rows}
         try:
-            for episode in self._ask(rows, tensordict):
-                cut[rows[episode]] = Cut.CONTEXT
+            if self._holds_back():
+                cut = [Cut.WAIT if episode in rows else Cut.NO for episode in episodes]
+            else:
+                for episode in self._ask(rows, tensordict):
+                    cut[rows[episode]] = Cut.CONTEXT
             for episode, done in self._replies(barrier).items():
                 row = rows[episode]
+                cut[row] = Cut.NO
                 turn[row] = self.turns.add(self._note(episode, self._asked.pop(episode), done))
                 handle[row] = self.texts.add(self.chat.text_of(done.ids))
         except BaseException:  # also an interrupt must leave an engine that can be used again
@@ -152,7 +160,6 @@ class LLMPolicy(TensorDictModuleBase):
 
     def _ask(self, rows: dict[int, int], tensordict: TensorDictBase) -> list[int]:
         """Hand in a request for each row that has none; return episodes without room for one."""
-        self._asked = {episode: ids for episode, ids in self._asked.items() if episode in rows}
         observations, systems = tensordict["observation"].tolist(), tensordict["system"].tolist()
         given = tensordict.get("pattern", None)
         patterns = [0] * len(observations) if given is None else given.tolist()
@@ -171,6 +178,15 @@ class LLMPolicy(TensorDictModuleBase):
             requests.append(request)
         self.engine.submit(requests)
         return full
+
+    def _holds_back(self) -> bool:
+        """Whether to ask for nothing, because new weights wait for what is running to end."""
+        if self.turnstile is None or not self.turnstile.wanted:
+            return False
+        if self._asked:
+            return True
+        self.turnstile.let_in()
+        return False
 
     def _replies(self, barrier: bool) -> dict[int, Completion]:
         """Return replies: all of them, or as many as are worth a step of the environments."""

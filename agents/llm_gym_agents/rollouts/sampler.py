@@ -9,13 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from typing import Protocol
 
 from llm_gym_agents.engines.base import Engine, EngineError
 from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.lots import joined, lots_of
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.rollouts.turns import Rollout
+
+
+class Player(Protocol):
+    """Who plays: a ``Sampler`` in this process, or several elsewhere behind the same calls."""
+
+    @property
+    def policy(self) -> LLMPolicy: ...
+    @property
+    def env_id(self) -> str | None: ...
+    @property
+    def has_splits(self) -> bool: ...
+    def play(
+        self,
+        tasks: Sequence[EpisodeTask],
+        version: int | None = None,
+        *,
+        greedy: bool = False,
+        held_out: bool = False,
+    ) -> Rollout: ...
+    def close(self) -> None: ...
 
 
 class Sampler:
@@ -25,6 +47,7 @@ class Sampler:
         policy: The model, with its engine.
         pool: The environments.
         held_out: Other environments to evaluate on; None takes ``pool``.
+        lot_size: Episodes that are played apart from others, see ``lots``; None for all.
         on_end: Called with the number of episodes that have ended, now and then.
     """
 
@@ -34,9 +57,10 @@ class Sampler:
         pool: TextEnvPool,
         held_out: TextEnvPool | None = None,
         *,
+        lot_size: int | None = None,
         on_end: Callable[[int], None] | None = None,
     ) -> None:
-        self.policy = policy
+        self.policy, self.lot_size = policy, lot_size
         self.collector = EpisodeCollector(pool, policy, on_end)
         self.held_out = self.collector
         if held_out is not None:
@@ -46,6 +70,11 @@ class Sampler:
     def engine(self) -> Engine:
         """What samples."""
         return self.policy.engine
+
+    @property
+    def env_id(self) -> str | None:
+        """Of the environments, if they are registered."""
+        return self.collector.pool.env_id
 
     @property
     def has_splits(self) -> bool:
@@ -78,7 +107,12 @@ class Sampler:
             )
         collector = self.held_out if held_out else self.collector
         with self.policy.greedily() if greedy else nullcontext():
-            return collector.collect(tasks)
+            return joined([self._play(collector, lot) for lot in lots_of(tasks, self.lot_size)])
+
+    def _play(self, collector: EpisodeCollector, lot: list[EpisodeTask]) -> Rollout:
+        if self.lot_size is not None:
+            self.engine.forget()
+        return collector.collect(lot)
 
     def close(self) -> None:
         """End environments and engine and free their memory. Safe to call twice."""

@@ -111,7 +111,6 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
         (["train", "llm_gym/Ecko-v0"], "train takes a recipe (text-game-easy), a registered id"),
         (["train", "llm_gym/Echo-v0", "--training.group-size", "3"], "multiple of"),
         (["train", "llm_gym/Echo-v0", "--model.local-path", "./no"], "no model folder './no'"),
-        (["train", "llm_gym/Echo-v0", "--ray.use-ray"], "ray.use_ray must be False"),
         (["resume", "nowhere"], "nowhere has no checkpoint to go on from"),
         (["eval", "llm_gym/Echo-v0", "--model", "./no"], "no model folder './no'"),
         (["eval", "--model", "tiny"], "name one environment, or pass --suite"),

@@ -73,7 +73,10 @@ def config_with(**changes):
             {"model__tensor_parallel_size": 2},
             "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang",
         ),
-        ({"ray__use_ray": True}, "ray.use_ray must be False, got True"),
+        (
+            {"ray__use_ray": True, "ray__staleness": 1, "training__importance_cap": None},
+            "training.importance_cap must be a number with ray.staleness above 0, got None",
+        ),
         ({"inference__top_p": 0.9}, "inference.top_p must be 1.0 to train, got 0.9"),
         (
             {"training__policy_loss": "gpg"},

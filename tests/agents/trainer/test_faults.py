@@ -27,7 +27,6 @@ def wrong(tmp_path, **sections):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda p: wrong(p, ray={"use_ray": True})(), "ray.use_ray must be False, got True"),
         (lambda p: wrong(p, training={"group_size": 3})(), "multiple of training.group_size"),
         (lambda p: wrong(p, training={"adv_estimator": "grpo"})(), "at least 2"),
         (lambda p: wrong(p, model={"local_path": "./nowhere"})(), "no model folder './nowhere'"),

@@ -238,11 +238,7 @@ class SGLangEngine(Engine):
         They go through a folder in shared memory, so the server must be on this machine.
         """
         self._need_open()
-        if self.running:
-            raise EngineError(
-                f"weights cannot change while {self.running} replies are running; take them with "
-                "poll, or drop them with cancel"
-            )
+        self.need_idle()
         with tempfile.TemporaryDirectory(dir=shared_memory(), prefix="llm-gym-") as place:
             tensors = {
                 name: tensor.to(self.dtype).cpu().contiguous() for name, tensor in named_tensors

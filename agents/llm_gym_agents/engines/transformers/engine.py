@@ -29,7 +29,13 @@ from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.decode import Decoder
 from llm_gym_agents.engines.transformers.scoring import score
 from llm_gym_agents.engines.transformers.self_check import check_decoding
-from llm_gym_agents.engines.transformers.weights import fingerprint, load_in_place
+from llm_gym_agents.engines.transformers.weights import (
+    fingerprint,
+    load_in_place,
+    load_some,
+    need_all,
+)
+from llm_gym_agents.engines.weight_push import Named, in_bucket
 from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
@@ -76,6 +82,7 @@ class TransformersEngine(Engine):
         self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
         self._waiting: deque[Row] = deque()
         self._closed = False
+        self._reached: set[int] = set()
         self._decoder = Decoder(self._causal, max_rows, prefix_cache)
         check_decoding(self._causal)
         self._weights = fingerprint(model)
@@ -195,14 +202,23 @@ class TransformersEngine(Engine):
         Raises ``ConfigError`` and changes nothing if a name or a shape is wrong or missing.
         """
         self._need_open()
-        if self.running:
-            raise EngineError(
-                f"weights cannot change while {self.running} replies are running; take them with "
-                "poll, or drop them with cancel"
-            )
+        self.need_idle()
         load_in_place(self.model, named_tensors)
         self.version = version
-        self._forget()
+        self.forget()
+
+    def load_bucket(self, bucket: Named | bytes) -> None:
+        """Copy some of the weights in place; all of the bucket, or nothing if one does not fit."""
+        self._need_open()
+        self.need_idle()
+        self._reached |= load_some(self.model, dict(in_bucket(bucket)))
+
+    def finish_loading(self, version: int) -> None:
+        """Go on with what was copied; refuse if that was not all."""
+        reached, self._reached = self._reached, set()
+        need_all(self.model, reached)
+        self.version = version
+        self.forget()
 
     def weight_dtype(self, name: str) -> torch.dtype | None:
         """Return the type of the model's own weight; None for a name that it does not have."""
@@ -242,9 +258,10 @@ class TransformersEngine(Engine):
                 f"the model's weights were changed while {len(self._decoder)} replies were "
                 "running; take them with poll, or drop them with cancel, before training"
             )
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Empty the prefix cache."""
         self._decoder.forget()
         self._weights = fingerprint(self.model)
 

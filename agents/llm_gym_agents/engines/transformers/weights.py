@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,27 @@ def load_in_place(model: nn.Module, named_tensors: Iterable[tuple[str, Tensor]])
     one name is enough. Nothing is changed unless every name and shape fits.
     """
     given = dict(named_tensors)
+    own = _checked(model, given)
+    need_all(model, {id(own[name]) for name in given}, "; nothing was changed")
+    _copy(own, given)
+
+
+def load_some(model: nn.Module, given: Mapping[str, Tensor]) -> set[int]:
+    """Copy tensors in place, all or none; return what was reached, for ``need_all``."""
+    own = _checked(model, given)
+    _copy(own, given)
+    return {id(own[name]) for name in given}
+
+
+def need_all(model: nn.Module, reached: set[int], fate: str = "") -> None:
+    """Raise ``ConfigError`` unless every parameter was reached, under one of its names."""
+    missing = [name for name, one in model.named_parameters() if id(one) not in reached]
+    if missing:
+        raise ConfigError(f"weights are missing: {_few(missing)}{fate}")
+
+
+def _checked(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the model's own tensors, if every one of ``given`` fits its own."""
     own: dict[str, Tensor] = model.state_dict(keep_vars=True)
     if unknown := sorted(given.keys() - own.keys()):
         raise ConfigError(f"the model has no weights called {_few(unknown)}; nothing was changed")
@@ -26,14 +47,14 @@ def load_in_place(model: nn.Module, named_tensors: Iterable[tuple[str, Tensor]])
                 f"{name} must have shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}; "
                 "nothing was changed"
             )
-    reached = {id(own[name]) for name in given}
-    missing = [name for name, one in model.named_parameters() if id(one) not in reached]
-    if missing:
-        raise ConfigError(f"weights are missing: {_few(missing)}; nothing was changed")
-    with torch.no_grad():
-        for name, tensor in given.items():
-            if not _same(own[name], tensor):
-                own[name].copy_(tensor)
+    return own
+
+
+@torch.no_grad()
+def _copy(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    for name, tensor in given.items():
+        if not _same(own[name], tensor):
+            own[name].copy_(tensor)
 
 
 def fingerprint(model: nn.Module) -> tuple[int, int]:

@@ -28,11 +28,9 @@ from llm_gym_agents.engines.base import (
 from llm_gym_agents.engines.replies import Row, StopStrings
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm import waiting
-from llm_gym_agents.engines.weight_push import buckets, send
+from llm_gym_agents.engines.weight_push import Named, buckets, send
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.load import load_generation_config
-
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 class _Running(NamedTuple):
@@ -101,6 +99,7 @@ class VLLMEngine(Engine):
         self._names = itertools.count()
         self._requests: dict[str, _Running] = {}
         self._asleep = False
+        self._reached: set[str] = set()
         others = set(active_children())
         self._llm: Any = vllm_runtime.start(
             path,
@@ -230,7 +229,7 @@ class VLLMEngine(Engine):
         if running is None:  # cancelled, and this was still on its way
             return None
         reply = output.outputs[0]
-        finish = self._finish_of(reply) if output.finished else None
+        finish = vllm_runtime.finish_of(reply) if output.finished else None
         if running.row is not None:
             return self._take_streamed(output.request_id, running.row, reply)
         if finish is None:
@@ -248,14 +247,6 @@ class VLLMEngine(Engine):
                     self._guard(self._engine.abort_request, [name])
                 return row.completion()
         return None
-
-    def _finish_of(self, reply: Any) -> FinishReason:
-        if reply.finish_reason not in _FINISH:
-            raise EngineError(
-                f"vLLM ended a reply with {reply.finish_reason!r}: it ran out of memory for keys "
-                "and values, or failed; fewer max_rows or a smaller max_model_len need less"
-            )
-        return _FINISH[reply.finish_reason]
 
     # --- scoring -------------------------------------------------------------------------
 
@@ -293,15 +284,22 @@ class VLLMEngine(Engine):
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Write weights, named as Hugging Face names them, into vLLM's model, in place."""
-        self._need_open()
-        if self.running:
-            raise EngineError(
-                f"weights cannot change while {self.running} replies are running; take them with "
-                "poll, or drop them with cancel"
-            )
-        reached: set[str] = set()
         for bucket in buckets(named_tensors):
-            reached.update(self._load(bucket) if self._direct else send(bucket, self._load))
+            self.load_bucket(bucket)
+        self.finish_loading(version)
+
+    def load_bucket(self, bucket: Named | bytes) -> None:
+        """Write some of the weights, which may be in another process's GPU memory."""
+        self._need_open()
+        self.need_idle()
+        if isinstance(bucket, bytes) or self._direct:
+            self._reached.update(self._load(bucket))
+        else:
+            self._reached.update(send(bucket, self._load))
+
+    def finish_loading(self, version: int) -> None:
+        """Go on with what was written; refuse if that was not all."""
+        reached, self._reached = self._reached, set()
         if missing := sorted(set(self._dtypes) - reached):
             raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")
         self._forget()

@@ -23,6 +23,7 @@ from typing import Any
 
 from llm_gym_agents.engines.base import (
     EngineError,
+    FinishReason,
     MissingExtraError,
     Sampling,
     portable_pattern,
@@ -36,6 +37,7 @@ _USUAL = {
     "PYTHONWARNINGS": "ignore",  # for processes of its own; it warns of its own code
 }
 _KINDS = 1024
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 _inside: weakref.WeakSet[Any] = weakref.WeakSet()
 """Engines that live in this process."""
@@ -168,6 +170,16 @@ def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed
         output_kind=RequestOutputKind.DELTA if streamed else RequestOutputKind.FINAL_ONLY,
         structured_outputs=None if regex is None else StructuredOutputsParams(regex=regex),
     )
+
+
+def finish_of(reply: Any) -> FinishReason:
+    """Return why vLLM ended a reply; raise ``EngineError`` if that was no end at all."""
+    if reply.finish_reason not in _FINISH:
+        raise EngineError(
+            f"vLLM ended a reply with {reply.finish_reason!r}: it ran out of memory for keys and "
+            "values, or failed; fewer max_rows or a smaller max_model_len need less"
+        )
+    return _FINISH[reply.finish_reason]
 
 
 def scoring_parameters() -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from llm_gym_agents.engines.vllm.runtime import keep_weights_in_place
+from llm_gym_agents.engines.weight_push import in_bucket
 from llm_gym_agents.engines.weight_sums import weight_sums
 
 _LOOK_EVERY_S = 1.0
@@ -72,14 +72,9 @@ def _end_with(owner: int) -> None:
 
 def _tensors(bucket: Any, device: torch.device) -> Iterator[tuple[str, Tensor]]:
     """Return the tensors of a bucket: a list of them, a file, or a handle to GPU memory."""
-    if isinstance(bucket, list):
-        yield from bucket
-    elif isinstance(bucket, str):
+    if isinstance(bucket, str):
         with safe_open(bucket, framework="pt", device=str(device)) as file:
             for name in file.keys():  # noqa: SIM118 - it is no dictionary
                 yield name, file.get_tensor(name)
     else:
-        rebuild, arguments, places = pickle.loads(bucket)
-        flat: Tensor = rebuild(*arguments)
-        for name, dtype, shape, begin, end in places:
-            yield name, flat[begin:end].view(dtype).view(shape)
+        yield from in_bucket(bucket)

@@ -1,0 +1,70 @@
+"""The door to Ray: what is asked of a cluster, and what is said when it cannot be had."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.distributed.cluster import ActorLostError, RayCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+CONNECT = """
+from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.distributed.cluster import RayCluster
+import ray
+made = RayCluster(RayConfig(address={address!r}))
+print(ray.get_runtime_context().get_node_id())
+made.close()
+"""
+
+
+def test_what_the_cluster_could_never_give_is_refused(cluster):
+    for settings, says in (
+        ({"num_cpus_per_actor": 5.0}, "2 actors with 5 CPU each need 10, and the cluster has 8"),
+        ({"num_gpus_per_actor": 0.5}, "2 actors with 0.5 GPU each need 1, and the cluster has 0"),
+        ({"memory_gb_per_actor": 1e6}, "each need .* lower ray.num_actors"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            RayCluster(RayConfig(num_actors=2, **settings))
+
+
+def test_an_address_leads_to_the_cluster_that_is_there(cluster):
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CONNECT.format(address=address)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [ray.get_runtime_context().get_node_id()]
+
+
+class Speaker:
+    """What an actor may hold."""
+
+    def __init__(self, argument):
+        self.argument = argument
+
+    def play(self):
+        return self.argument
+
+    def fail(self):
+        raise KeyError("not this one")
+
+    def die(self):
+        os._exit(3)
+
+
+def test_calls_return_raise_or_lose_the_actor(cluster):
+    quiet = RayCluster(RayConfig())
+    actor = quiet.start(Speaker, quiet.put([1, 2]), "speaker")
+    assert quiet.result(quiet.call(actor, "play")) == [1, 2]
+    with pytest.raises(KeyError, match="not this one"):
+        quiet.result(quiet.call(actor, "fail"))
+    with pytest.raises(ActorLostError):
+        quiet.result(quiet.call(actor, "die"))
+    with pytest.raises(ActorLostError):
+        quiet.result(quiet.call(actor, "play"))

@@ -1,0 +1,114 @@
+"""Playing ahead of learning: how far, with which weights, and what the learner is told."""
+
+import threading
+
+import pytest
+import torch
+
+from llm_gym_agents.distributed.watch import staleness_of
+from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.rollouts.turns import Rollout, Turn
+from tests.agents.distributed.echo_run import echo_trainer
+
+LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}
+
+
+def ages(tmp_path, staleness):
+    """Train; return the age of each batch, and the versions that sampled it."""
+    trainer = echo_trainer(
+        tmp_path / str(staleness), LONGER, in_process=True, num_actors=2, staleness=staleness
+    )
+    versions = []
+    play = trainer.sampler.play
+
+    def watched(*args, **how):
+        rollout = play(*args, **how)
+        versions.append({turn.version for own in rollout.turns for turn in own})
+        return rollout
+
+    trainer.sampler.play = watched
+    rows = trainer.fit()
+    trainer.cleanup()
+    return [row["ray/staleness_max"] for row in rows], versions, rows
+
+
+def test_playing_runs_ahead_by_as_much_as_it_may(tmp_path):
+    # In one process what is dealt is played at once, so a batch is as old as it may be.
+    assert ages(tmp_path, 0)[:2] == ([0, 0, 0, 0], [{0}, {1}, {2}, {3}])
+    assert ages(tmp_path, 1)[:2] == ([0, 1, 1, 1], [{0}, {0}, {1}, {2}])
+    assert ages(tmp_path, 2)[:2] == ([0, 1, 2, 2], [{0}, {0}, {0}, {1}])
+
+
+def test_tokens_of_older_weights_are_weighed_by_the_policy_that_sampled_them(tmp_path):
+    _, _, fresh = ages(tmp_path, 0)
+    _, _, older = ages(tmp_path, 1)
+    assert all(row["mismatch/log_prob_max"] < 1e-4 for row in fresh)
+    # The first update was large enough to be seen in the log-probs of the batch it did not play.
+    assert older[0]["mismatch/log_prob_max"] < 1e-4
+    assert all(row["mismatch/log_prob_max"] > 1e-2 for row in older[1:])
+    assert all(row["mismatch/ess"] < 1.0 for row in older[1:])
+
+
+def test_a_batch_that_is_too_old_is_refused():
+    turns = [[Turn(0, 0, [1], [2, 3], [0.0, 0.0], "stop", 4), Turn(0, 1, [1], [2], [0.0], "", 5)]]
+    batch = Rollout([], turns, [], [], [])
+    assert staleness_of(batch, 5, 1) == (2 / 3, 1)
+    with pytest.raises(EngineError, match=r"may be 0 versions old .* tokens that are 1"):
+        staleness_of(batch, 5, 0)
+
+
+def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(tmp_path):
+    trainer = echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1)
+    trainer.fit(num_iters_per_epoch=1)
+    trainer.save_checkpoint(tmp_path / "run" / "one")
+    trainer.fit(num_iters_per_epoch=3)
+    trainer.load_checkpoint(tmp_path / "run" / "one")
+    assert trainer.sampler._ahead == {}
+    trainer.fit(num_iters_per_epoch=3)
+    trainer.cleanup()
+
+
+def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_path):
+    trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
+    host, lm = trainer.sampler.members[0].actor, trainer.learner.lm
+    engine = host.sampler.engine
+    before = {name: weight.clone() for name, weight in lm.named_parameters()}
+    with torch.no_grad():
+        for weight in lm.parameters():
+            weight += 0.05 * torch.sin(torch.arange(weight.numel()).float()).view(weight.shape)
+    visitor = threading.Thread(target=trainer.sampler.push, args=(1,))
+    submit = engine.submit
+
+    def submitted(requests):
+        submit(requests)
+        if requests and visitor.ident is None:  # the first replies are running now
+            visitor.start()
+            while not host.turnstile.wanted:
+                pass
+
+    engine.submit = submitted
+    played = host.play([EpisodeTask(id, id) for id in range(4)], None, False, False).rollout
+    visitor.join()
+    versions = [[turn.version for turn in own] for own in played.turns]
+    assert all(own[0] == 0 for own in versions)
+    assert {own[1] for own in versions if len(own) > 1} == {1}
+
+    def score(turns):
+        """Log-probs that the weights in ``lm`` give the last of ``turns``."""
+        ids = [id for turn in turns for id in (*turn.prompt_ids, *turn.reply_ids)]
+        with torch.no_grad():
+            log_probs = lm(torch.tensor([ids])).logits[0].log_softmax(-1)
+        first = len(ids) - len(turns[-1].reply_ids)
+        return [log_probs[at - 1, ids[at]].item() for at in range(first, len(ids))]
+
+    longer = [own for own in played.turns if len(own) > 1]
+    for own in longer:
+        assert own[1].log_probs == pytest.approx(score(own[:2]), abs=1e-4)
+    with torch.no_grad():
+        for name, weight in lm.named_parameters():
+            weight.copy_(before[name])
+    for own in played.turns:
+        assert own[0].log_probs == pytest.approx(score(own[:1]), abs=1e-4)
+    assert any(own[1].log_probs != pytest.approx(score(own[:2]), abs=1e-3) for own in longer)
+    trainer.cleanup()

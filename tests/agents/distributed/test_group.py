@@ -1,0 +1,151 @@
+"""A group of players is one player: same batch, same numbers, whoever played."""
+
+import copy
+
+import pytest
+import torch
+
+from llm_gym_agents.distributed.in_process import InProcess
+from llm_gym_agents.distributed.samplers import SamplerGroup
+from llm_gym_agents.engines.base import EngineError, StaleWeightsError
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.distributed.echo_run import echo_rows, echo_trainer
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The rows of one process without a group."""
+    return echo_rows(tmp_path_factory.mktemp("alone"))
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    made = echo_trainer(tmp_path, in_process=True, num_actors=3)
+    yield made
+    made.cleanup()
+
+
+@pytest.mark.parametrize("actors", [1, 2, 3])
+def test_any_number_of_players_gives_the_numbers_of_one_process(actors, alone, tmp_path):
+    assert echo_rows(tmp_path, in_process=True, num_actors=actors) == alone
+    assert alone[-1]["policy/kl"] != 0.0  # it learned something, so there was something to differ
+
+
+def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only(tmp_path):
+    whole = {"inference.lot_size": None}
+    alone = echo_rows(tmp_path / "alone", whole)
+    assert echo_rows(tmp_path / "one", whole, in_process=True) == alone
+    three = echo_rows(tmp_path / "three", whole, in_process=True, num_actors=3)
+    for ours, theirs in zip(three, alone, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+
+
+def test_a_group_says_what_a_sampler_says(trainer, tmp_path):
+    plain = echo_trainer(tmp_path / "plain")
+    assert isinstance(trainer.sampler, SamplerGroup)
+    assert trainer.sampler.env_id == plain.sampler.env_id
+    assert trainer.sampler.has_splits == plain.sampler.has_splits
+    assert trainer.sampler.policy.chat.stop_ids == plain.sampler.policy.chat.stop_ids
+    context = plain.sampler.engine.context_length
+    assert trainer.sampler.policy.engine.context_length == context
+    plain.cleanup()
+
+
+def test_every_actor_has_the_learners_weights_after_a_push(trainer):
+    with torch.no_grad():
+        for weight in trainer.learner.lm.parameters():
+            weight += 0.25
+    told = trainer.publisher.publish(7)
+    own = dict(trainer.learner.lm.named_parameters())
+    for member in trainer.sampler.members:
+        engine = member.actor.sampler.engine
+        assert engine.version == 7
+        for name, weight in engine.model.named_parameters():
+            assert weight.equal(own[name])
+    assert told["engine/weights_checked"] == len(own)
+
+
+def test_weights_travel_in_buckets_and_only_one_is_alive(tmp_path, monkeypatch):
+    trainer = echo_trainer(tmp_path, in_process=True, num_actors=2)
+    group = trainer.sampler
+    alive, most = [], []
+
+    class Parcels(InProcess):
+        def put(self, value):
+            parcel = list(value)
+            alive.append(sum(each.data.nbytes for each in parcel))
+            return parcel
+
+        def call(self, actor, method, *args):
+            if method == "take_weights":
+                most.append(len(args[0]))
+            return super().call(actor, method, *args)
+
+    group._broadcast._cluster = Parcels()
+    group._broadcast._bytes = 2048
+    group.push(1)
+    whole = sum(weight.nbytes for weight in trainer.learner.lm.parameters())
+    largest = max(weight.nbytes for weight in trainer.learner.lm.parameters())
+    assert sum(alive) == whole  # each byte travels once, for both actors
+    assert group._broadcast.buckets == len(alive) > 2
+    assert max(alive) <= max(2048, largest)
+    trainer.cleanup()
+
+
+def test_an_actor_that_missed_a_weight_is_named_and_nothing_is_played(trainer):
+    engine = trainer.sampler.members[1].actor.sampler.engine
+    finish = engine.finish_loading
+
+    def forgetful(version):
+        finish(version)
+        with torch.no_grad():
+            next(iter(engine.model.parameters()))[0, 0] += 1e-6
+
+    engine.finish_loading = forgetful
+    with pytest.raises(StaleWeightsError, match=r"sampler 1: the engine does not hold the weights"):
+        trainer.publisher.publish(1)
+
+
+def test_episodes_of_other_weights_are_refused(trainer):
+    with pytest.raises(EngineError, match="version 3, got actors with version 0"):
+        trainer.sampler.play([EpisodeTask(0, 0)], 3)
+
+
+def test_an_episode_that_does_not_come_back_is_missed(trainer):
+    host = trainer.sampler.members[0].actor
+    play = host.play
+    host.play = lambda tasks, *how: play(tasks[:-1], *how)
+    with pytest.raises(EngineError, match="every one of 6 episodes must come back once, got 5"):
+        trainer.sampler.play([EpisodeTask(id, id) for id in range(6)])
+
+
+def test_more_players_than_episodes(trainer):
+    assert len(trainer.sampler.play([EpisodeTask(5, 1)]).episodes) == 1
+    assert trainer.sampler.play([]).episodes == []
+
+
+def test_a_model_with_adapters_is_served_merged(tmp_path):
+    trainer = echo_trainer(
+        tmp_path, {"model.lora_rank": 2, "training.num_iters_per_epoch": 1}, in_process=True
+    )
+    trainer.fit()
+    engine = trainer.sampler.members[0].actor.sampler.engine
+    assert not any("lora" in name for name, _ in engine.model.named_parameters())
+    trainer.cleanup()
+
+
+def test_the_learners_generators_are_left_alone(tmp_path):
+    before = torch.random.get_rng_state()
+    plain = echo_trainer(tmp_path / "a")
+    after = torch.random.get_rng_state()
+    torch.random.set_rng_state(before)
+    group = echo_trainer(tmp_path / "b", in_process=True, num_actors=2)
+    assert torch.random.get_rng_state().equal(after)
+    plain.cleanup()
+    group.cleanup()
+
+
+def test_the_config_that_was_passed_in_is_left_alone(trainer):
+    own = trainer.sampler.members[0].actor.sampler
+    assert own.lot_size == 4
+    assert copy.deepcopy(trainer.config).ray.num_actors == 3
