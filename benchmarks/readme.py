@@ -21,6 +21,7 @@ import docs_replies
 import gpu_tables
 import gymnasium as gym
 import leaderboard
+import result_tables
 
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
@@ -201,6 +202,11 @@ TABLES = {
     "replies": lambda: docs_replies.write_table(_result("replies")),
     "leaderboard": lambda: leaderboard.table(leaderboard.read()),
     "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
+    "learning": result_tables.learning,
+    "trl-train": result_tables.trl_train,
+    "trl-gpu": result_tables.trl_gpu,
+    "agilerl": result_tables.agilerl,
+    "verl-parts": result_tables.verl_parts,
     "gpu-update": gpu_tables.update,
     "gpu-fits": gpu_tables.fits,
     "gpu-iteration": gpu_tables.iteration,

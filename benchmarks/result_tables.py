@@ -1,0 +1,163 @@
+"""The tables of ``docs/results.md``, each from its result file, with its figure where there is one.
+
+A file that is not there yet is said to be missing, with the command that makes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from curves.table import GOAL, learned, table
+from learning import ESTIMATORS, ITERATIONS
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BATCH = 128
+"""Episodes of an iteration of ``learning.py``."""
+
+
+def _from(name: str, command: str, write: Callable[[Any], str]) -> str:
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return f"Not measured yet: `{command}` writes `benchmarks/results/{name}.json`."
+    return write(json.loads(path.read_text()))
+
+
+def _figure(name: str, about: str) -> list[str]:
+    exists = (ROOT / "docs" / "images" / name).exists()
+    return [f"![{about}](images/{name})", ""] if exists else []
+
+
+def learning() -> str:
+    return _from("learning", "python benchmarks/learning.py --lanes 13", _learning)
+
+
+def _learning(result: Any) -> str:
+    rows = result["rows"]
+    found = learned(rows)
+    done = sum(len(runs) for game in found.values() for runs in game.values())
+    failed = [key for key, row in rows.items() if "error" in row]
+    games = [game for game in ITERATIONS if game in found]
+    reached = sum(
+        all(run["final"] >= GOAL for run in found[game][name])
+        for game in games
+        for name in ESTIMATORS
+        if found[game][name]
+    )
+    asked = sum(bool(found[game][name]) for game in games for name in ESTIMATORS)
+    lines = [
+        f"{done} runs; with {reached} of {asked} pairs of game and estimator every seed ended at "
+        f"{GOAL:.0%} or more."
+        + (f" {len(failed)} runs failed: {', '.join(failed)}." if failed else ""),
+        "",
+        *_figure("learning_cpu.png", "success against CPU seconds, a panel for each game"),
+        *_figure("learning_episodes.png", "success against episodes, a panel for each game"),
+        table(rows, games),
+    ]
+    return "\n".join(lines)
+
+
+def trl_train() -> str:
+    return _from("trl_train", "python benchmarks/peers/trl_train.py", _trl_train)
+
+
+def _trl_train(result: Any) -> str:
+    import sys
+
+    sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
+    from trl_train import summary
+
+    lines = _figure("trl.png", "success of both sides against episodes and CPU seconds")
+    lines += [
+        "| side, setting | seeds | start | end, mean | lowest to highest | peak, mean | episodes "
+        "| CPU s | CPU s of an update | CPU s to TRL's end | times faster |",
+        f"| --- |{' ---: |' * 10}",
+    ]
+    for name, row in summary(result["rows"]).items():
+        way, times = row.get("cpu_s_to_trl_final"), row.get("times_faster")
+        lines.append(
+            f"| {name} | {row['seeds']} | {row['start']:.1%} | {row['final']:.1%} "
+            f"| {row['lowest']:.1%} to {row['highest']:.1%} | {row['peak']:.1%} "
+            f"| {row['episodes']:,.0f} | {row['cpu_s']:.0f} | {row['cpu_s_per_update']:.2f} "
+            f"| {'-' if way is None else f'{way:.0f}'} "
+            f"| {'-' if times is None else f'{times:.1f}x'} |"
+        )
+    return "\n".join(lines)
+
+
+def trl_gpu() -> str:
+    return _from("trl_gpu", "python benchmarks/peers/trl_gpu.py --model FOLDER", _trl_gpu)
+
+
+def _trl_gpu(result: Any) -> str:
+    told = result["summary"]
+    lines = [
+        "| side | engine | updates | first batch | last five | best five | seconds of an update "
+        "| seconds to the same success |",
+        f"| --- | --- |{' ---: |' * 6}",
+    ]
+    for name, side in result["sides"].items():
+        if name not in told:
+            lines.append(f"| {name} | {side['backend']} | failed: {side['error']} | | | | | |")
+            continue
+        row = told[name]
+        way = row.get("seconds_to_goal")
+        lines.append(
+            f"| {name} | {side['backend']} | {row['updates']} | {row['first']:.1%} "
+            f"| {row['final']:.1%} | {row['peak']:.1%} | {row['s_per_update']:.2f} "
+            f"| {'-' if way is None else f'{way:.0f}'} |"
+        )
+    if told.get("times_faster"):
+        lines += [
+            "",
+            f"To {told['goal']:.1%}, which both reach: {told['times_faster']:.1f}x as fast; an "
+            f"update: {told['times_per_update']:.1f}x as fast.",
+        ]
+    return "\n".join(lines)
+
+
+def verl_parts() -> str:
+    return _from("verl_parts", "python benchmarks/peers/verl_parts.py", _verl_parts)
+
+
+def _verl_parts(result: Any) -> str:
+    lines = [
+        "| part | ours, ms | verl, ms | times as fast | largest difference |",
+        f"| --- |{' ---: |' * 4}",
+    ]
+    names = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
+    for name, row in result["rows"].items():
+        if "error" in row["verl"]:
+            lines.append(
+                f"| {names[name]} | {1e3 * row['ours_s']:.0f} | {row['verl']['error']} | | |"
+            )
+            continue
+        lines.append(
+            f"| {names[name]} | {1e3 * row['ours_s']:.0f} | {1e3 * row['verl']['seconds']:.0f} "
+            f"| {row['times']:.1f}x | {row['apart']:.0e} |"
+        )
+    return "\n".join(lines)
+
+
+def agilerl() -> str:
+    return _from("agilerl_train", "python benchmarks/peers/agilerl_train.py", _agilerl)
+
+
+def _agilerl(result: Any) -> str:
+    lines = [
+        "| side | updates | CPU s of an update | playing | learning | success of the first batches "
+        "| of the last |",
+        f"| --- |{' ---: |' * 6}",
+    ]
+    for name, row in result["rows"].items():
+        if "error" in row:
+            lines.append(f"| {name} | does not run: {row['error'][-200:]} | | | | | |")
+            continue
+        lines.append(
+            f"| {name} | {row['updates']} | {row['cpu_s_per_update']:.2f} | {row['play_s']:.2f} "
+            f"| {row['learn_s']:.2f} | {row['first']:.1%} | {row['last']:.1%} |"
+        )
+    return "\n".join(lines)
