@@ -157,7 +157,12 @@ def _agilerl(result: Any) -> str:
             lines.append(f"| {name} | does not run: {row['error'][-200:]} | | | | | |")
             continue
         lines.append(
-            f"| {name} | {row['updates']} | {row['cpu_s_per_update']:.2f} | {row['play_s']:.2f} "
-            f"| {row['learn_s']:.2f} | {row['first']:.1%} | {row['last']:.1%} |"
+            f"| {name} | {row['updates']} | {row['cpu_s_per_update']:.2f} "
+            f"| {_seconds(row.get('play_s'))} | {_seconds(row.get('learn_s'))} "
+            f"| {row['first']:.1%} | {row['last']:.1%} |"
         )
     return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -16,7 +16,8 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
+from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parent))
 from episodes import BATCH, ENV_ID, ENV_KWARGS, MAX_TOKENS, Row
@@ -33,11 +34,11 @@ def agent(folder: Path, tokenizer: Any, rate: float, patched: bool) -> Any:
     from agilerl.algorithms.ppo_llm import PPO
     from peft import LoraConfig
 
-    lm = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return PPO(
         pad_token_id=tokenizer.pad_token_id,
         pad_token=tokenizer.pad_token,
-        actor_network=lm,
+        model_name=str(folder),
+        model_config={"torch_dtype": torch.float32},
         batch_size=BATCH,
         mini_batch_size=BATCH // 2,
         micro_batch_size_per_gpu=BATCH // 2,
@@ -113,6 +114,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="of CPU, after which it ends")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    logging.set_verbosity_error()  # it would warn at every reply
     tokenizer = AutoTokenizer.from_pretrained(args.folder)
     chat = ChatFormat.from_tokenizer(tokenizer)
     ppo = agent(args.folder, tokenizer, args.rate, args.patched)

@@ -54,11 +54,13 @@ def main() -> None:
         made.checkpoint.output_dir = place
         trainer = PPOTrainer(made, model=lm, tokenizer=tokenizer)
         curve = Curve(lm, tokenizer, args.every, args.episodes)
+        sampled: list[float] = []
+        trainer.callbacks.append(lambda trainer, row: sampled.append(row["episode/success"]))
         trainer.callbacks.append(lambda trainer, row: curve.note(trainer.iteration))
         trainer.fit()
         trainer.cleanup()
     told = {"side": "ours", "setting": args.setting, "seed": args.seed, "updates": args.updates}
-    print(json.dumps(told | {"curve": curve.rows}))
+    print(json.dumps(told | {"sampled": sampled, "curve": curve.rows}))
 
 
 if __name__ == "__main__":
