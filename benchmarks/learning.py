@@ -25,16 +25,16 @@ from machine import provenance
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results" / "learning.json"
-ITERATIONS = {
-    "Echo": 48,
-    "Count": 64,
-    "Memory": 80,
-    "GuessTheNumberEasy": 96,
-    "FrozenLake": 40,
-    "TextGameEasy": 32,
-    "TextGameMedium": 24,
+EPISODES = {
+    "Echo": 6144,
+    "Count": 8192,
+    "Memory": 10240,
+    "GuessTheNumberEasy": 12288,
+    "FrozenLake": 5120,
+    "TextGameEasy": 4096,
+    "TextGameMedium": 3072,
 }
-"""Game → iterations of 128 episodes, chosen for about a minute each."""
+"""Game → episodes of training, chosen for about a minute each."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
 CONTROL = "shuffled"
 
@@ -45,13 +45,13 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
     warm, learn = [], []
     for seed in args.seeds:
         # The longest first: at the end no lane waits for a run that began late.
-        for game in sorted(args.only, key=lambda game: list(ITERATIONS).index(game), reverse=True):
+        for game in sorted(args.only, key=lambda game: list(EPISODES).index(game), reverse=True):
             place = weights / f"{game}-{seed}"
             warm.append(Job(f"{game}/{seed}/warm", [*script, "warm", game, str(seed), str(place)]))
             for name in (*args.estimators, *([CONTROL] if seed in args.control_seeds else [])):
-                iterations = max(1, round(ITERATIONS[game] * args.scale))
+                episodes = max(1, round(EPISODES[game] * args.scale))
                 command = [*script, "learn", game, str(seed), str(place), "--estimator", name]
-                command += ["--iterations", str(iterations), "--episodes", str(args.episodes)]
+                command += ["--train", str(episodes), "--episodes", str(args.episodes)]
                 learn.append(Job(f"{game}/{seed}/{name}", command))
     return warm, learn
 
@@ -61,9 +61,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--lanes", type=int, default=2, help="processes at a time")
     made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
-    made.add_argument("--only", nargs="+", choices=ITERATIONS, default=list(ITERATIONS))
+    made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
     made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
-    made.add_argument("--scale", type=float, default=1.0, help="of the number of iterations")
+    made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
     made.add_argument("--episodes", type=int, default=200, help="of an evaluation")
     made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     made.add_argument("--weights", type=Path, help="keeps the warm-started models here")

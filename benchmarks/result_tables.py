@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from curves.table import GOAL, learned, table
-from learning import ESTIMATORS, ITERATIONS
+from learning import EPISODES, ESTIMATORS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-BATCH = 128
-"""Episodes of an iteration of ``learning.py``."""
 
 
 def _from(name: str, command: str, write: Callable[[Any], str]) -> str:
@@ -40,7 +38,7 @@ def _learning(result: Any) -> str:
     found = learned(rows)
     done = sum(len(runs) for game in found.values() for runs in game.values())
     failed = [key for key, row in rows.items() if "error" in row]
-    games = [game for game in ITERATIONS if game in found]
+    games = [game for game in EPISODES if game in found]
     reached = sum(
         all(run["final"] >= GOAL for run in found[game][name])
         for game in games

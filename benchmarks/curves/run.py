@@ -1,7 +1,7 @@
 """One training run of ``benchmarks/learning.py``: a warm start, or reinforcement learning from it.
 
     python benchmarks/curves/run.py warm Echo 0 FOLDER
-    python benchmarks/curves/run.py learn Echo 0 FOLDER --estimator grpo --iterations 40
+    python benchmarks/curves/run.py learn Echo 0 FOLDER --estimator grpo --train 6144
 
 The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
 what differs between two runs is the estimator. Settings are those of ``llm-gym train ID``; the last
@@ -97,10 +97,11 @@ class Curve:
 
 
 def learn(
-    game: str, seed: int, folder: Path, estimator: str, iterations: int, points: int, episodes: int
+    game: str, seed: int, folder: Path, estimator: str, train: int, points: int, episodes: int
 ) -> dict[str, Any]:
-    """Train from the weights in ``folder``; return the curve."""
+    """Train on ``train`` episodes from the weights in ``folder``; return the curve."""
     config = settings(game, seed)
+    iterations = max(1, train // config.training.batch_size)
     config.warm_start.player = "none"
     config.training.adv_estimator = estimator
     if get_advantage(estimator).needs_groups:
@@ -138,7 +139,7 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("folder", type=Path, help="of the warm-started model")
     parser.add_argument("--estimator", default="gae")
-    parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--train", type=int, default=6144, help="episodes to train on")
     parser.add_argument("--points", type=int, default=8, help="evaluations after the first")
     parser.add_argument("--episodes", type=int, default=200, help="of an evaluation")
     args = parser.parse_args()
@@ -147,7 +148,7 @@ def main() -> None:
         row = warm(args.game, args.seed, args.folder)
     else:
         row = learn(
-            args.game, args.seed, args.folder, args.estimator, args.iterations, args.points,
+            args.game, args.seed, args.folder, args.estimator, args.train, args.points,
             args.episodes,
         )  # fmt: skip
     print(json.dumps(row))

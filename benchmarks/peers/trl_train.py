@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 RESULT = HERE.parent / "results" / "trl_train.json"
 VENV = ROOT / ".venv-trl"
 PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
-OURS = ("defaults", "rate 2e-3", "rate 4e-3", "8 steps", "grpo", "grpo, rate 2e-3")
+OURS = ("rate 1e-3", "rate 2e-3", "rate 4e-3", "8 steps", "grpo", "grpo, rate 2e-3")
 TRL = (
     "rate 1e-4", "rate 3e-4", "rate 1e-3", "4 steps, rate 3e-4", "4 steps, rate 1e-3",
     "4 steps twice, rate 3e-4",

@@ -71,13 +71,13 @@ def test_an_estimator_begins_with_the_warm_started_weights_and_reports_a_curve(s
     run = script("curves.run")
     made = run.settings("Echo", 0)
     assert made.environment.stop_at_success is None
-    folder = tmp_path / "weights"
+    folder, batch = tmp_path / "weights", made.training.batch_size
     from llm_gym_agents.build import build_lm
     from llm_gym_agents.checkpoint import save_lm
 
     save_lm(folder, *build_lm(made, "llm_gym/Echo-v0"))
-    row = run.learn("Echo", 0, folder, "grpo", iterations=2, points=2, episodes=8)
-    assert [point["episodes"] for point in row["curve"]] == [0, 128, 256]
+    row = run.learn("Echo", 0, folder, "grpo", train=2 * batch, points=2, episodes=8)
+    assert [point["episodes"] for point in row["curve"]] == [0, batch, 2 * batch]
     assert row["curve"][0]["cpu_s"] == 0.0
     assert 0 < row["curve"][1]["cpu_s"] < row["curve"][2]["cpu_s"]
     json.dumps(row)

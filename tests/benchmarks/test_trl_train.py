@@ -47,16 +47,16 @@ def test_the_summary_compares_cpu_seconds_to_the_success_that_trl_ends_with(scri
 
     rows = {
         "final/trl/rate 3e-4/0": final("trl", "rate 3e-4", curve(0.3, 0.4, 0.6, cpu_s=60.0)),
-        "final/ours/defaults/0": final("ours", "defaults", curve(0.3, 0.6, 0.9, cpu_s=10.0)),
+        "final/ours/rate 1e-3/0": final("ours", "rate 1e-3", curve(0.3, 0.6, 0.9, cpu_s=10.0)),
         "final/ours/grpo/0": final("ours", "grpo", curve(0.3, 0.3, 0.4, cpu_s=10.0)),
         "final/ours/grpo/1": {"error": "stopped"},
     }
     told = script.summary(rows)
     assert told["trl, rate 3e-4"]["cpu_s_to_trl_final"] == pytest.approx(120.0)
-    assert told["ours, defaults"]["cpu_s_to_trl_final"] == pytest.approx(10.0)
-    assert told["ours, defaults"]["times_faster"] == pytest.approx(12.0)
+    assert told["ours, rate 1e-3"]["cpu_s_to_trl_final"] == pytest.approx(10.0)
+    assert told["ours, rate 1e-3"]["times_faster"] == pytest.approx(12.0)
     assert told["ours, grpo"]["times_faster"] is None
-    assert told["ours, defaults"]["cpu_s_per_update"] == pytest.approx(1.0)
+    assert told["ours, rate 1e-3"]["cpu_s_per_update"] == pytest.approx(1.0)
 
 
 def test_both_sides_try_as_many_settings(script):

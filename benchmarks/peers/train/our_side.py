@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from episodes import GROUP
+from episodes import BATCH, GROUP
 from guess import Curve, config
 
 from llm_gym_agents import PPOTrainer
@@ -20,14 +20,14 @@ from llm_gym_agents.config.situation import Situation
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
 SETTINGS = {
-    "defaults": {},
+    "rate 1e-3": {},
     "rate 2e-3": {"learning_rate": 2e-3},
     "rate 4e-3": {"learning_rate": 4e-3},
     "8 steps": {"mini_batch_size": 16},
     "grpo": {"adv_estimator": "grpo", "group_size": GROUP},
     "grpo, rate 2e-3": {"adv_estimator": "grpo", "group_size": GROUP, "learning_rate": 2e-3},
 }
-"""What was tried: differences from the defaults of an embedded model."""
+"""What was tried: differences from the defaults of an embedded model, four steps to a batch."""
 
 
 def main() -> None:
@@ -47,6 +47,7 @@ def main() -> None:
     made.warm_start.player, made.environment.stop_at_success = "none", None
     made.environment.eval_interval = 0
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, args.updates
+    made.training.mini_batch_size = BATCH // 2
     for name, value in SETTINGS[args.setting].items():
         setattr(made.training, name, value)
     lm, tokenizer = load_model(str(args.folder)), load_tokenizer(str(args.folder))
