@@ -152,7 +152,7 @@ def _agilerl(result: Any) -> str:
     ]
     for name, row in result["rows"].items():
         if "error" in row:
-            lines.append(f"| {name} | does not run: {row['error'][-200:]} | | | | | |")
+            lines.append(f"| {name} | does not run: {row['error']} | | | | | |")
             continue
         lines.append(
             f"| {name} | {row['updates']} | {row['cpu_s_per_update']:.2f} "

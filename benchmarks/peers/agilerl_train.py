@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -50,7 +51,8 @@ def environment() -> str:
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """Return what the table says of a side."""
     if "error" in row:
-        return row
+        reasons = re.findall(r"\w+Error: .*$", row["error"])
+        return {"error": reasons[-1] if reasons else row["error"]}
     if row["side"] == "ours":
         last = row["curve"][-1]
         sampled, cpu_s, updates = row["sampled"], last["cpu_s"], last["updates"]
