@@ -35,8 +35,8 @@ from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.memory_plan import Plan, Shape, engine_share, plan
 from llm_gym_agents.learn.optimizer import BYTES_OF_STATE
 from llm_gym_agents.lm.load import load_model, load_tokenizer
-from llm_gym_agents.lm.packed_attention import read_again
 from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
+from llm_gym_agents.lm.read_again import read_again
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -139,6 +139,7 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
         kept_bytes=4 if settings.dtype == "float32" else 2,
         optimizer_bytes=BYTES_OF_STATE[config.training.optimizer],
         checkpointing=settings.gradient_checkpointing,
+        narrow=narrow,
         has_reference=config.training.use_kl_in_reward or config.training.use_kl_in_loss,
         engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
         engine_bytes=2 if narrow else 4,

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.lm.lean_layers import is_lean
 
 GIB = 2**30
 OVERHEAD = 3 * GIB
 """CUDA's own, kernels, and what an allocator cannot use."""
 ENGINE_OVERHEAD = 6 * GIB
 """The same of vLLM: what it computes in, and its CUDA graphs."""
-_PER_TOKEN_PER_CHANNEL = 34.0
-"""Bytes of activations that a layer keeps for each token and channel besides its MLP, in bfloat16:
-norms, q, k, v, attention and residuals. An estimate: of the peaks that ``benchmarks/train_gpu.py
-fits`` measured it is 5 % below one (7B, checkpointed) and above the others."""
-_PER_TOKEN_PER_MLP = 8.0
+_KEPT = {"lean": (16.0, 6.0), "plain": (34.0, 8.0), "float32": (44.0, 16.0)}
+"""Bytes of activations that a layer keeps for each token: per channel of the hidden state (norms,
+q, k, v, attention, residuals) and of the MLP. In bfloat16 with lean layers or without, or wide.
+Counted with ``saved_tensors_hooks``, and rounded up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,8 @@ class Shape:
     vocabulary: int
     kv_width: int
     """Numbers of a key, or a value, of one token in one layer."""
+    lean: bool = False
+    """Whether its layers keep less in bfloat16 (``lm.lean_layers``)."""
 
     @classmethod
     def of(cls, config: Any) -> Shape:
@@ -56,6 +58,7 @@ class Shape:
             mlp=mlp,
             vocabulary=config.vocab_size,
             kv_width=groups * head,
+            lean=is_lean(made),
         )
 
 
@@ -118,6 +121,7 @@ def plan(
     kept_bytes: int = 4,
     optimizer_bytes: float = 8.0,
     checkpointing: bool = False,
+    narrow: bool = True,
     has_reference: bool = False,
     engine_tokens: int = 0,
     engine_bytes: int = 2,
@@ -132,6 +136,7 @@ def plan(
         kept_bytes: Of a frozen weight; what is trained has 4.
         optimizer_bytes: Of optimizer state on the card, for each number that is trained.
         checkpointing: Whether activations are computed again.
+        narrow: Whether it computes in bfloat16, for which weights kept in float32 are cast.
         has_reference: Whether a KL penalty needs a copy of the policy (with LoRA it never does).
         engine_tokens: Tokens whose keys and values the engine holds; 0 for no engine of its own.
         engine_bytes: Of a number in the engine.
@@ -140,11 +145,13 @@ def plan(
     width = shape.hidden * 8 + shape.kv_width * 4 + shape.mlp * 3  # of a layer's linear maps
     trained = lora_rank * width * shape.layers if lora_rank else shape.parameters
     frozen = shape.parameters if lora_rank else 0
-    layer = micro_batch_tokens * (
-        _PER_TOKEN_PER_CHANNEL * shape.hidden + _PER_TOKEN_PER_MLP * shape.mlp
-    )
-    boundary = 2 * micro_batch_tokens * shape.hidden
+    channel, mlp = _KEPT[("lean" if shape.lean else "plain") if narrow else "float32"]
+    layer = micro_batch_tokens * (channel * shape.hidden + mlp * shape.mlp)
+    boundary = (2 if narrow else 4) * micro_batch_tokens * shape.hidden
     layers = layer + boundary * shape.layers if checkpointing else layer * shape.layers
+    cast = 2 * shape.parameters if narrow and (not lora_rank or kept_bytes == 4) else 0
+    if checkpointing:  # those of one layer at a time
+        cast //= shape.layers
     head = 2 * (1 << 28) + 6 * shape.vocabulary * shape.hidden  # chunks; a cast copy, its gradient
     cache = engine_tokens * shape.layers * 2 * shape.kv_width * engine_bytes
     return Plan(
@@ -152,7 +159,7 @@ def plan(
         gradients=4 * trained,
         optimizer=int(optimizer_bytes * trained),
         reference=2 * shape.parameters if has_reference and not lora_rank else 0,
-        activations=int(layers + head),
+        activations=int(layers + cast + head),
         engine=shape.parameters * engine_bytes + cache if engine_tokens else 0,
         engine_sleeps=engine_sleeps,
     )

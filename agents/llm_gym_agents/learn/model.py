@@ -20,8 +20,9 @@ from transformers import PreTrainedModel
 from llm_gym.errors import ConfigError
 from llm_gym_agents.lm.head import Entropy, Head, token_log_probs
 from llm_gym_agents.lm.kernels.choice import KernelName
+from llm_gym_agents.lm.lean_layers import lean_layers
 from llm_gym_agents.lm.packed_attention import Packing, packed
-from llm_gym_agents.lm.precision import computing_in, narrow_stream, without_dropout
+from llm_gym_agents.lm.precision import computing_in, narrow_stream, uncached, without_dropout
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 
@@ -136,7 +137,8 @@ class PolicyValueModel(nn.Module):
 def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
     """Return the trunk's last hidden state at every id."""
     packing = Packing.of(sequence_lengths_Q, ids_S.device)
-    with packed(trunk, packing), narrow_stream(trunk):
+    lean = lean_layers(trunk)
+    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean:
         out = trunk(
             input_ids=ids_S.unsqueeze(0),
             position_ids=packing.position_S.unsqueeze(0),

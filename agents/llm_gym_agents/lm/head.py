@@ -16,15 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from llm_gym_agents.lm.kernels import choice
 from llm_gym_agents.lm.kernels.choice import Kernel, KernelName, Shape, kernel_for
 
 Entropy = Literal["none", "metric", "each", "gradient"]
 """Whether the entropy is computed: not at all, as a number to look at, as one of each token to look
 at, or to be trained with."""
 CHUNK_BYTES = {"cpu": 1 << 24}
-"""Logits held at a time, in float32. A CPU wants them in its cache."""
-LARGE_CHUNK_BYTES = 1 << 28
-"""The same elsewhere: a GPU wants products of many rows."""
+"""Logits held at a time, in float32. A CPU wants them in its cache; for others, see ``kernels``."""
 LOOKED_AT = 1024
 """Tokens whose entropy stands for all, where it is only looked at beside a fused kernel."""
 
@@ -113,7 +112,7 @@ def _fused(
 def _chunked(
     head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
 ) -> tuple[Tensor, Tensor | None]:
-    held = CHUNK_BYTES.get(hidden_TC.device.type, LARGE_CHUNK_BYTES)
+    held = CHUNK_BYTES.get(hidden_TC.device.type, choice.CHUNK_BYTES)
     rows = max(1, held // (4 * head.weight.shape[0]))
     if len(token_T) <= rows:
         return _of_chunk(head, hidden_TC, token_T, temperature, entropy)
@@ -131,7 +130,10 @@ def _chunked(
 def _of_chunk(
     head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
 ) -> tuple[Tensor, Tensor | None]:
-    log_probs_TV = (head.logits(hidden_TC) / temperature).log_softmax(-1)
+    logits_TV = head.logits(hidden_TC)
+    if temperature != 1.0:  # dividing by 1 changes no bit, and holds one more chunk
+        logits_TV = logits_TV / temperature
+    log_probs_TV = logits_TV.log_softmax(-1)
     # The entropy first: the order in which both are computed is the order in which their
     # gradients are added up, and so decides the last bits of every published run.
     seen_TV = log_probs_TV if entropy == "gradient" else log_probs_TV.detach()

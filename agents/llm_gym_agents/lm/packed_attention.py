@@ -74,14 +74,13 @@ def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[N
     return _reading(model.config, packing)
 
 
-def read_again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+def packed_again() -> AbstractContextManager[None]:
     """For gradient checkpointing: layers that are computed again read their first packing.
 
     That happens on the way back, when the block of ``packed`` has long ended.
     """
     packing = _current.get(None)
-    again = nullcontext() if packing is None else _reading(_config.get(), packing)
-    return nullcontext(), again
+    return nullcontext() if packing is None else _reading(_config.get(), packing)
 
 
 @contextmanager

@@ -40,6 +40,18 @@ def computing_in(dtype: torch.dtype, device: torch.device) -> AbstractContextMan
     return torch.autocast(device.type, dtype)
 
 
+def uncached(device: torch.device) -> AbstractContextManager[Any]:
+    """Within this block autocast forgets a weight that it has cast as soon as it was used.
+
+    A trunk uses each of its weights once. Cast copies of all of them until the end of the pass
+    would be half of the model again, where layers are checkpointed or only scored with.
+    """
+    if not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    dtype = torch.get_autocast_dtype(device.type)
+    return torch.autocast(device.type, dtype, cache_enabled=False)
+
+
 def allow_tf32(device: torch.device) -> None:
     """Let float32 matrix products on a GPU use TF32."""
     if device.type == "cuda":

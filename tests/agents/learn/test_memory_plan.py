@@ -1,5 +1,7 @@
 """What fits on a card is known before anything is loaded, with numbers known in advance."""
 
+import dataclasses
+
 import pytest
 import torch
 from transformers import LlamaConfig
@@ -16,7 +18,7 @@ from llm_gym_agents.learn.memory_plan import (
     engine_share,
     plan,
 )
-from tests.agents.tiny import save_tiny
+from tests.agents.tiny import save_tiny, tiny_model
 
 SEVEN = Shape(
     parameters=7_000_000_000, hidden=3584, layers=28, mlp=18944, vocabulary=152_064, kv_width=512
@@ -32,7 +34,7 @@ def test_the_shape_of_a_model_is_read_without_making_it():
     attention, mlp = 64 * 64 * 2 + 2 * 64 * 32, 3 * 64 * 128
     parameters = 2 * 100 * 64 + 3 * (attention + mlp + 2 * 64) + 64
     assert Shape.of(config) == Shape(
-        parameters=parameters, hidden=64, layers=3, mlp=128, vocabulary=100, kv_width=32
+        parameters=parameters, hidden=64, layers=3, mlp=128, vocabulary=100, kv_width=32, lean=True
     )
 
 
@@ -53,10 +55,34 @@ def test_with_adapters_the_base_is_kept_once_and_a_reference_never():
 def test_checkpointing_keeps_two_bytes_a_channel_of_each_layer():
     one = plan(SEVEN, micro_batch_tokens=8192, checkpointing=True).activations
     two = plan(SEVEN, micro_batch_tokens=16384, checkpointing=True).activations
-    deep = Shape(**{**vars(SEVEN), "layers": 56}) if hasattr(SEVEN, "__dict__") else SEVEN
+    deep = dataclasses.replace(SEVEN, layers=56, parameters=2 * SEVEN.parameters)
     deeper = plan(deep, micro_batch_tokens=8192, checkpointing=True).activations
     assert one < two < 2 * one
     assert deeper - one == 2 * 8192 * 3584 * 28
+
+
+def test_layers_keep_less_where_they_are_lean_and_more_in_float32():
+    lean = dataclasses.replace(SEVEN, lean=True)
+    least, less = (plan(shape, micro_batch_tokens=8192).activations for shape in (lean, SEVEN))
+    wide = plan(SEVEN, micro_batch_tokens=8192, narrow=False).activations
+    assert least < 0.75 * less < less < wide
+
+
+def test_weights_in_float32_are_cast_for_bfloat16_all_of_them_or_a_layer_at_a_time():
+    def activations(**settings):
+        return plan(SEVEN, micro_batch_tokens=0, **settings).activations
+
+    head = activations(narrow=False)
+    assert activations() - head == 2 * SEVEN.parameters
+    assert activations(checkpointing=True) - head == 2 * SEVEN.parameters // SEVEN.layers
+    assert activations(lora_rank=8, kept_bytes=2) == head
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma2", "phi3", "gpt2"])
+def test_whether_layers_will_be_lean_is_told_without_weights(family):
+    from llm_gym_agents.lm.lean_layers import is_lean
+
+    assert is_lean(tiny_model(family).to("meta")) == (family in ("llama", "qwen2"))
 
 
 def test_what_cannot_fit_is_refused_in_a_sentence_with_the_numbers():

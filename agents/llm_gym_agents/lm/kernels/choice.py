@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.lm.kernels import cut, liger
@@ -23,6 +24,9 @@ from llm_gym_agents.lm.kernels import cut, liger
 KernelName = Literal["auto", "chunked", "liger", "cut"]
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]
 TOKENS, REPEATS = 1024, 3
+CHUNK_BYTES = 1 << 28
+"""Logits in float32 that the plain computation holds at a time: a GPU wants products of many rows,
+and twice as many bytes are twice as much memory."""
 WORST = 2.0
 """How many times farther from the truth than the plain computation a gradient may be."""
 _DOORS: dict[str, Any] = {"liger": liger, "cut": cut}
@@ -70,7 +74,7 @@ def measured(shape: Shape) -> tuple[KernelName, dict[str, float]]:
 
 def _measured(shape: Shape) -> tuple[KernelName, dict[str, float]]:
     given = _example(shape)
-    plain = functools.partial(_plain, *given, shape.cap)
+    plain = functools.partial(_in_chunks, *given, shape.cap)
     truth = _gradients(_plain, *_widened(given), cap=shape.cap)
     allowed = [
         WORST * _error(found, true) + 1e-4
@@ -125,6 +129,18 @@ def _plain(
     if cap is not None:
         logits_TV = torch.tanh(logits_TV / cap) * cap
     return F.cross_entropy(logits_TV, token_T, reduction="none")
+
+
+def _in_chunks(
+    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
+) -> Tensor:
+    """The plain computation as it is used: some rows at a time, each again on the way back."""
+    rows = max(1, CHUNK_BYTES // (4 * len(weight_VC)))
+    parts = [
+        checkpoint(_plain, hidden, weight_VC, bias_V, token, cap, use_reentrant=False)
+        for hidden, token in zip(hidden_TC.split(rows), token_T.split(rows), strict=True)
+    ]
+    return torch.cat(parts)
 
 
 def _gradients(kernel: Any, *given: Any, cap: float | None) -> list[Tensor]:
