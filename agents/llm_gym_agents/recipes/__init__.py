@@ -6,8 +6,6 @@ command line. They live inside the package, so that an installed trainer has the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from llm_gym_agents.recipes.recipe import Recipe
 
 __all__ = ["NAMES", "Recipe", "find_recipe"]
@@ -15,10 +13,20 @@ __all__ = ["NAMES", "Recipe", "find_recipe"]
 
 def find_recipe(name: str) -> Recipe | None:
     """Return the recipe called ``name``, or None."""
-    from llm_gym_agents.recipes import text_game_easy
+    from llm_gym_agents.recipes import smollm2, text_game_easy
 
-    known: dict[str, Callable[[], Recipe]] = {"text-game-easy": text_game_easy.text_game_easy}
-    return known[name]() if name in known else None
+    if name == "text-game-easy":
+        return text_game_easy.text_game_easy()
+    game = name.removeprefix(smollm2.PREFIX)
+    return smollm2.smollm2(game) if game != name and game in smollm2.GAMES else None
 
 
-NAMES = ("text-game-easy",)
+NAMES = (
+    "text-game-easy",
+    "smollm2-text-game-easy",
+    "smollm2-text-game-medium",
+    "smollm2-frozen-lake",
+    "smollm2-guess-the-number-easy",
+    "smollm2-sokoban-easy",
+    "smollm2-search-qa-easy",
+)

@@ -1,14 +1,18 @@
 """On a GPU: variable-length kernels, sampling and updates give what the CPU gives."""
 
 import copy
+import pickle
 
 import pytest
 import torch
 
 from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -105,3 +109,57 @@ def test_a_bfloat16_model_trains_and_its_loss_is_finite():
     model = PolicyValueModel(on_gpu(dtype=torch.bfloat16))
     metrics = PPO(model, training(ppo_epochs=2)).update(data())
     assert metrics["train/grad_norm"] > 0
+
+
+def learner_with(optimizer, lm):
+    config = ConfigStore()
+    config.training = training(optimizer=optimizer, learning_rate=1e-3)
+    config.model.compute_dtype = "float32"
+    return Learner(config, lm)
+
+
+def moved_by(optimizer, lm, updates=5):
+    """Return how far each matrix went, and the bytes of state that lie on the GPU for it."""
+    made = learner_with(optimizer, copy.deepcopy(lm))
+    for _ in range(updates):
+        made.update(data())
+    state = made.ppo.optimizer.state
+    held = sum(
+        each.numel() * each.element_size()
+        for parameter in trained(made.lm)
+        for each in state[parameter].values()
+        if torch.is_tensor(each) and each.is_cuda and not getattr(each, "is_paged", False)
+    )
+    before = dict(lm.named_parameters())
+    ways = {name: (w - before[name]).flatten() for name, w in made.lm.named_parameters()}
+    return {name: way for name, way in ways.items() if before[name].ndim == 2}, held
+
+
+@pytest.mark.parametrize(("optimizer", "close", "share"), [
+    ("adamw_8bit", 0.9, 0.45), ("adamw_paged", 0.999, 0.2),
+])  # fmt: skip
+def test_a_smaller_optimizer_goes_where_adamw_goes_with_less_on_the_gpu(optimizer, close, share):
+    pytest.importorskip("bitsandbytes")
+    lm = on_gpu()
+    truth, usual = moved_by("adamw", lm)
+    found, held = moved_by(optimizer, lm)
+    assert held < share * usual  # small weights keep their state as it is
+    for name, way in truth.items():
+        if way.norm() > 0:
+            angle = torch.nn.functional.cosine_similarity(found[name], way, dim=0)
+            assert angle > close, name
+
+
+@pytest.mark.parametrize("optimizer", ["adamw_8bit", "adamw_paged"])
+def test_a_smaller_optimizer_goes_on_from_its_state(optimizer):
+    pytest.importorskip("bitsandbytes")
+    one = learner_with(optimizer, on_gpu())
+    one.update(data(0))
+    state = pickle.loads(pickle.dumps(one.state()))
+    other = learner_with(optimizer, copy.deepcopy(one.lm))
+    other.load_state(state)
+    for each in (one, other):
+        torch.manual_seed(7)
+        each.update(data(1))
+    for (name, ours), theirs in zip(one.lm.named_parameters(), other.lm.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, msg=name)

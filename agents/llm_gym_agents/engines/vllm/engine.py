@@ -55,8 +55,10 @@ class VLLMEngine(Engine):
         dtype: float32, bfloat16, float16 or auto (as saved).
         max_model_len: Most tokens of prompt and reply; by default what the model allows.
         tensor_parallel_size: GPUs to spread the model over.
-        gpu_memory_utilization: Share of a GPU that vLLM takes for weights and cache.
-        cache_gb: Memory of the key-value cache on a CPU, in whole GiB.
+        gpu_memory_utilization: Share of a GPU that vLLM takes for weights and cache. It counts what
+            everybody holds on that GPU.
+        cache_gb: Memory of the key-value cache, in whole GiB: on a CPU 1 if not given; on a GPU
+            instead of that share, for several engines that share one.
         max_rows: Most replies that run at once; others wait.
         sleeps: Start so that ``sleep`` can give the GPU's memory to a trainer.
         patterns: Start so that ``Sampling.pattern`` can be used.
@@ -76,7 +78,7 @@ class VLLMEngine(Engine):
         max_model_len: int | None = None,
         tensor_parallel_size: int = 1,
         gpu_memory_utilization: float = 0.9,
-        cache_gb: int = 1,
+        cache_gb: int | None = None,
         max_rows: int = 256,
         sleeps: bool = False,
         patterns: bool = False,
@@ -104,7 +106,7 @@ class VLLMEngine(Engine):
         self._llm: Any = vllm_runtime.start(
             path,
             separate=separate,
-            cache_gb=int(cache_gb),
+            cache_gb=cache_gb,
             dtype=dtype,
             max_model_len=max_model_len,
             tensor_parallel_size=tensor_parallel_size,

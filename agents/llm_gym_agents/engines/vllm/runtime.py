@@ -38,6 +38,8 @@ _USUAL = {
 }
 _KINDS = 1024
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+_LEAST_SHARE = 0.02
+"""Of a GPU, that must be free where the size of the cache is given."""
 
 _inside: weakref.WeakSet[Any] = weakref.WeakSet()
 """Engines that live in this process."""
@@ -51,7 +53,7 @@ def need_vllm() -> None:
         )
 
 
-def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
+def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings: Any) -> Any:
     """Return a running ``vllm.LLM``; every failure is an ``EngineError`` of one sentence."""
     need_vllm()
     if not separate and _inside:
@@ -62,7 +64,7 @@ def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
     environment = {
         **{name: os.environ.get(name, value) for name, value in _USUAL.items()},
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
-        "VLLM_CPU_KVCACHE_SPACE": str(cache_gb),
+        "VLLM_CPU_KVCACHE_SPACE": str(int(cache_gb or 1)),
     }
     with (
         _environment(environment),
@@ -79,6 +81,10 @@ def start(path: str, *, separate: bool, cache_gb: int, **settings: Any) -> Any:
             # Reading a prompt in pieces rewinds the request's own generator after each, and one
             # on a CPU cannot be rewound: "CPU Generator does not use offset".
             settings["enable_chunked_prefill"] = False
+        elif cache_gb:
+            # A share would be looked for among what everybody holds, and while nobody moves.
+            settings["kv_cache_memory_bytes"] = int(cache_gb) << 30
+            settings["gpu_memory_utilization"] = _LEAST_SHARE
         try:
             llm = vllm.LLM(
                 path,

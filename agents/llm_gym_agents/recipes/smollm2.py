@@ -1,0 +1,92 @@
+"""A real language model on one GPU: SmolLM2-135M-Instruct learns six games, a few minutes each.
+
+It speaks in its own chat template. Out of the box it hardly writes a move that can be used, so it
+first imitates some: random legal ones, from which it learns the language and plays at chance, or,
+where chance never wins, a few of a solver's. PPO does the rest.
+
+    llm-gym train smollm2-text-game-easy
+    llm-gym train smollm2-frozen-lake --model.local-path FOLDER --inference.backend transformers
+
+``benchmarks/real_model.py`` runs all of them, three seeds each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.recipes.recipe import Recipe
+
+MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "model": {"model_name": MODEL},
+    "environment": {
+        # Shaping is potential-based: it adds up to nothing over an episode.
+        "env_kwargs": {"rules": "system", "shaping": True, "penalty": 0.1},
+        "eval_interval": 10,
+        "eval_episodes": 200,
+        "stop_at_success": 0.98,
+    },
+    "inference": {
+        "backend": "vllm",
+        "num_envs": 128,
+        # It learns the rules of one game by playing it; without them it reads a third.
+        "system_prompt": "",
+        "engine": {"max_model_len": 2048},
+    },
+    "training": {
+        "num_epochs": 20,
+        "num_iters_per_epoch": 5,
+        "batch_size": 128,
+        "mini_batch_size": 32,
+        "ppo_epochs": 1,  # a second pass drifts off policy
+        "learning_rate": 2e-5,
+        "value_learning_rate": 1e-4,
+        "gamma": 0.9,
+        "lam": 0.9,
+    },
+}
+
+
+class Game(NamedTuple):
+    """What differs from game to game."""
+
+    env_id: str
+    max_tokens: int
+    context: str = "observation"
+    player: str = "random"
+    turns: int = 4000
+    steps: int = 120
+
+
+GAMES = {
+    "text-game-easy": Game("llm_gym/TextGameEasy-v0", 8),
+    "text-game-medium": Game("llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60),
+    "frozen-lake": Game("llm_gym/FrozenLake-v0", 4),
+    "guess-the-number-easy": Game("llm_gym/GuessTheNumberEasy-v0", 4, "history"),
+    "sokoban-easy": Game("llm_gym/SokobanEasy-v0", 4),
+    "search-qa-easy": Game("llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40),
+}
+"""By the name of the recipe, without what all of them begin with."""
+PREFIX = "smollm2-"
+
+
+def smollm2(name: str) -> Recipe:
+    """Return the recipe of one of ``GAMES``."""
+    game, config = GAMES[name], ConfigStore()
+    config.update(_SETTINGS)
+    config.update(
+        {
+            "environment": {"env_id": game.env_id},
+            "inference": {"max_tokens": game.max_tokens, "context": game.context},
+            "warm_start": {
+                "player": game.player, "turns": game.turns, "steps": game.steps, "rate": 5e-5,
+            },
+        }
+    )  # fmt: skip
+    return Recipe(
+        name=f"{PREFIX}{name}",
+        about=f"SmolLM2-135M-Instruct learns {game.env_id}, on one GPU.",
+        expected="see benchmarks/results/real_model.json",
+        config=config,
+    )

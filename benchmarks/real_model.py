@@ -1,0 +1,196 @@
+"""A real language model learns six games on one GPU: what it reaches, how fast, and what transfers.
+
+Every recipe of ``llm_gym_agents.recipes.smollm2``, seed after seed: held-out success at the start,
+after the warm start and after reinforcement learning, with 95 % intervals; seconds, tokens and the
+share of each phase; memory. The model of ``TAUGHT`` is kept in ``--work``, for
+``suite_scores.py --model`` to say what it can do elsewhere, beside the one that learned nothing.
+
+    python benchmarks/real_model.py --model FOLDER --lanes 5 --minutes 11
+    python benchmarks/real_model.py --model FOLDER --games text-game-easy --seeds 0 --lanes 1
+    python benchmarks/real_model.py --table
+
+Runs share the card in lanes. A lane is a process that starts vLLM once and takes run after run from
+the queue, first one seed of every game. A run that fails, or hangs, is a row that says so, and its
+lane begins anew. Each row is written to ``--out`` as it comes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from machine import provenance
+
+from llm_gym_agents.recipes.smollm2 import GAMES
+
+RESULT = Path(__file__).parent / "results" / "real_model.json"
+LANE = Path(__file__).with_name("real_model_lane.py")
+TAUGHT = ("text-game-easy", 0)
+"""The run whose model is kept, in ``taught``."""
+GRACE_S = 240
+"""Seconds that a run may take besides reinforcement learning, before its lane is given up."""
+Job = dict[str, Any]
+
+
+class Results:
+    """What is known so far, in a file."""
+
+    def __init__(self, place: Path, packages: tuple[str, ...]) -> None:
+        self.place, self._lock = place, threading.Lock()
+        self.found: dict[str, Any] = {}
+        if place.exists():
+            self.found = json.loads(place.read_text("utf-8"))
+        self.found |= provenance(__file__, packages)
+        self.found.setdefault("runs", [])
+
+    def add(self, row: dict[str, Any]) -> None:
+        with self._lock:
+            self.found["runs"].append(row)
+            self.place.parent.mkdir(parents=True, exist_ok=True)
+            self.place.write_text(json.dumps(self.found, indent=1) + "\n", "utf-8")
+            print(told(row), flush=True)
+
+    def knows(self, job: Job) -> bool:
+        rows = [row for row in self.found["runs"] if "error" not in row]
+        return any((row["game"], row["seed"]) == (job["game"], job["seed"]) for row in rows)
+
+
+def told(row: dict[str, Any]) -> str:
+    name = f"{row['game']} seed {row['seed']}"
+    if "error" in row:
+        return f"{name}: {row['error']}"
+    steps = (f"{row[each]['success']:.1%}" for each in ("start", "warm", "trained"))
+    return (
+        f"{name}: {' -> '.join(steps)}, {row['iterations']} iterations in "
+        f"{row['rl_s']:.0f} s, {row['all_s']:.0f} s in all"
+    )
+
+
+class Lane(threading.Thread):
+    """Takes jobs from a queue, and gives each to one process that lives as long as it is well."""
+
+    def __init__(self, number: int, jobs: queue.Queue[Job], results: Results, args: Any) -> None:
+        super().__init__()
+        self.number, self.jobs, self.results, self.args = number, jobs, results, args
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        """Work until the queue is empty or the time is up."""
+        while (left := self.args.until - monotonic()) > 30:
+            try:
+                job = self.jobs.get_nowait()
+            except queue.Empty:
+                break
+            self.results.add(self._done(job, left))
+        if self._process is not None:
+            self._process.kill()
+
+    def _done(self, job: Job, left: float) -> dict[str, Any]:
+        if self._process is None:
+            self._process = self._start()
+        process = self._process
+        job = job | {"seconds": min(self.args.rl_seconds, max(10.0, left - 60))}
+        limit = min(left, job["seconds"] + GRACE_S)
+        watch = threading.Timer(limit, process.kill)
+        watch.start()
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            return job | json.loads(line)
+        except (OSError, ValueError):
+            process.kill()
+            self._process = None
+            where = f"lane-{self.number}.log"
+            return job | {"error": f"gave no result within {limit:.0f} s, or ended; see {where}"}
+        finally:
+            watch.cancel()
+
+    def _start(self) -> subprocess.Popen[str]:
+        args = self.args
+        args.work.mkdir(parents=True, exist_ok=True)
+        log = (args.work / f"lane-{self.number}.log").open("a")
+        command = [sys.executable, str(LANE), "--model", args.model, "--backend", args.backend]
+        command += ["--work", str(args.work), "--episodes", str(args.episodes)]
+        command += ["--cache-gb", str(args.cache_gb)] + (["--tiny"] if args.tiny else [])
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+
+
+def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
+    """Return what is to be done: one seed of every game first."""
+    jobs: queue.Queue[Job] = queue.Queue()
+    for seed in args.seeds:
+        for game in args.games:
+            job = {"game": game, "seed": seed, "keep": (game, seed) == TAUGHT}
+            if not results.knows(job):
+                jobs.put(job)
+    return jobs
+
+
+def table(found: dict[str, Any]) -> str:
+    lines = [
+        "| game | seed | start | warm start | trained | minutes | episodes | tokens/s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
+        if "error" in row:
+            lines.append(f"| {row['game']} | {row['seed']} | {row['error']} | | | | | |")
+            continue
+        cells = [_share(row[each]) for each in ("start", "warm", "trained")]
+        minutes, speed = row["all_s"] / 60, row["phases"]["time/tokens_per_s"]
+        cells += [f"{minutes:.1f}", f"{row['episodes_played']:,}", f"{speed:,.0f}"]
+        lines.append(f"| {row['game']} | {row['seed']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _share(found: dict[str, float]) -> str:
+    low, high = found["success_low"], found["success_high"]
+    return f"{found['success']:.1%} ({low:.0%} to {high:.0%})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--model", help="the folder of SmolLM2-135M-Instruct")
+    parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--lanes", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=60.0, help="no longer than this in all")
+    parser.add_argument("--rl-seconds", type=float, default=120.0)
+    parser.add_argument("--episodes", type=int, default=200, help="held out, each time")
+    parser.add_argument("--backend", default="vllm")
+    parser.add_argument("--cache-gb", type=int, default=4, help="of each lane's engine")
+    parser.add_argument("--tiny", action="store_true", help="everything small, to try it out")
+    parser.add_argument("--work", type=Path, default=Path("runs/real-model"))
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--table", action="store_true", help="only print the table again")
+    args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(args.out.read_text("utf-8"))))
+        return
+    if not args.model:
+        parser.error("name the folder of the model with --model")
+    args.until = monotonic() + 60 * args.minutes
+    served = () if args.backend == "transformers" else (args.backend,)
+    results = Results(args.out, ("torch", "transformers", "torchrl", *served))
+    jobs = queued(args, results)
+    lanes = [Lane(number, jobs, results, args) for number in range(args.lanes)]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    print(table(results.found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""One lane of ``real_model.py``: runs that come as lines of JSON, on one engine, one after another.
+
+An engine is kept from run to run, because starting vLLM takes as long as learning an easy game; a
+new run pushes its own weights into it, and they are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+import traceback
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from llm_gym_agents import ConfigStore, PPOTrainer, build
+from llm_gym_agents.checkpoint import save_lm
+from llm_gym_agents.engines.base import Engine
+from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
+from llm_gym_agents.run.metrics import TRAIN_SUCCESS
+
+ENOUGH, LOOKED_AT = 0.975, 4
+"""Training success, in so many iterations one after another, at which a run has nothing to gain."""
+PHASES = ("collect", "score", "advantage", "train", "publish")
+
+
+class EnoughError(Exception):
+    """Ends a run from inside."""
+
+
+class KeptEngine:
+    """Makes an engine once, and gives the same one to every run from then on."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._make, build.build_engine = build.build_engine, self.get
+
+    def get(self, config: ConfigStore, lm: Any, tokenizer: Any) -> Engine:
+        """Return the engine, under the name of the function that makes one."""
+        if config.inference.backend == "transformers":  # it is the trainer's own model
+            return self._make(config, lm, tokenizer)
+        if self._engine is None:
+            self._engine = self._make(config, lm, tokenizer)
+            self._engine.close = lambda: None  # type: ignore[method-assign]
+        return self._engine
+
+
+def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
+    """Return the config of a run: a recipe, its seed and its place."""
+    config = smollm2(job["game"]).config
+    config.model.local_path, config.training.seed = args.model, job["seed"]
+    config.inference.backend = args.backend
+    config.inference.engine = {}
+    if args.backend == "vllm":
+        own = {"cache_gb": args.cache_gb, "sleeps": False, "max_rows": 128}
+        config.inference.engine = {"max_model_len": 2048} | own
+    config.environment.eval_interval = config.checkpoint.save_interval = 0
+    config.environment.stop_at_success, config.checkpoint.save_best = None, False
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, 100_000
+    if args.tiny:
+        config.training.batch_size, config.training.mini_batch_size = 4, 2
+        config.inference.num_envs, config.inference.max_turns = 4, 2
+        config.warm_start.turns, config.warm_start.steps = 20, 2
+        config.warm_start.batch_size = config.environment.eval_episodes = 4
+    place = args.work / f"{PREFIX}{job['game']}-{job['seed']}"
+    shutil.rmtree(place, ignore_errors=True)
+    config.checkpoint.output_dir = str(place)
+    return config
+
+
+def learn(job: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Warm up, learn and evaluate; return the row of it."""
+    began = perf_counter()
+    trainer = PPOTrainer(settings(job, args))
+    ready = perf_counter()
+    try:
+        row: dict[str, Any] = {"start": trainer.evaluate(args.episodes).summary()}
+        before = perf_counter()
+        trainer.warm_up()
+        row["warm_s"] = perf_counter() - before
+        row["warm"] = trainer.evaluate(args.episodes).summary()
+        row |= reinforced(trainer, job["seconds"], 2 if args.tiny else None)
+        row["trained"] = trainer.evaluate(args.episodes).summary()
+        if job["keep"]:
+            save_lm(args.work / "taught", trainer.learner.lm, trainer.tokenizer)
+    finally:
+        trainer.cleanup()
+    return row | {"start_up_s": ready - began, "all_s": perf_counter() - began}
+
+
+def reinforced(trainer: PPOTrainer, seconds: float, most: int | None) -> dict[str, Any]:
+    """Train until the time is up or nothing is left to learn; return how it went."""
+    if trainer.learner.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    began = perf_counter()
+    curve: list[list[float]] = []
+
+    def look(trainer: PPOTrainer, row: dict[str, float]) -> None:
+        spent = perf_counter() - began
+        curve.append([round(spent, 2), row[TRAIN_SUCCESS], row["policy/entropy"]])
+        last = [success for _, success, _ in curve[-LOOKED_AT:]]
+        done = len(last) == LOOKED_AT and min(last) >= ENOUGH
+        if spent > seconds or done or len(curve) == most:
+            raise EnoughError
+
+    trainer.callbacks.append(look)
+    with contextlib.suppress(EnoughError):
+        trainer.fit()
+    rows = trainer.metrics_history
+    spent = {name: sum(row.get(f"time/{name}_s", 0.0) for row in rows) for name in PHASES}
+    speeds = ("time/tokens_per_s", "time/collect_tokens_per_s", "time/update_tokens_per_s")
+    phases = {f"{name}_share": spent[name] / sum(spent.values()) for name in PHASES}
+    phases |= {name: sum(row[name] for row in rows) / len(rows) for name in speeds}
+    reached = [at for at, success, _ in curve if success >= 0.9]
+    return {
+        "rl_s": perf_counter() - began,
+        "iterations": len(rows),
+        "episodes_played": len(rows) * trainer.config.training.batch_size,
+        "s_to_90_in_training": reached[0] if reached else None,
+        "phases": phases,
+        "memory_peak_gib": max((row.get("gpu/memory_peak_gib", 0.0) for row in rows), default=0.0),
+        "probe_gap": rows[-1].get("engine/probe_gap"),
+        "weights_checked": rows[-1].get("engine/weights_checked"),
+        "curve": curve,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--backend", required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--episodes", type=int, required=True)
+    parser.add_argument("--cache-gb", type=int, required=True)
+    parser.add_argument("--tiny", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    # Results go where nobody else writes: engines and their children print to stdout.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    KeptEngine()
+    for line in sys.stdin:
+        job = json.loads(line)
+        try:
+            row = learn(job, args)
+        except Exception as error:  # noqa: BLE001 - the next run may well work
+            traceback.print_exc()
+            row = {"error": f"{type(error).__name__}: {error}"[:500]}
+        answers.write(json.dumps(row) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
