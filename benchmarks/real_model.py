@@ -105,15 +105,16 @@ class Lane(threading.Thread):
             assert process.stdout is not None
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
-            line = process.stdout.readline()
-            return job | json.loads(line)
+            row = json.loads(process.stdout.readline())
         except (OSError, ValueError):
-            process.kill()
-            self._process = None
             where = f"lane-{self.number}.log"
-            return job | {"error": f"gave no result within {limit:.0f} s, or ended; see {where}"}
+            row = {"error": f"gave no result within {limit:.0f} s, or ended; see {where}"}
         finally:
             watch.cancel()
+        if "error" in row:  # its engine may be gone with it
+            process.kill()
+            self._process = None
+        return job | row
 
     def _start(self) -> subprocess.Popen[str]:
         args = self.args

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
+
+from safetensors import safe_open
 
 from llm_gym_agents.build import tiny_llama, tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
@@ -22,7 +25,6 @@ SPEED = 15_000
 """Words a second that the embedded model plays and learns from on one CPU core, two passes over a
 batch: benchmarks/results/train_all.json."""
 _REWARDED = ("rules", "penalty", "shaping", "max_invalid")
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def flags(argv: Sequence[str]) -> set[str]:
@@ -139,9 +141,16 @@ def _weights(config: ConfigStore, name: str) -> str:
         files = list(Path(name).glob("*.safetensors")) if Path(name).is_dir() else []
         if not files:
             return " (its size is known once it is loaded)"
-        count = sum(file.stat().st_size for file in files) // _BYTES[config.model.dtype]
+        count = sum(_numbers(file) for file in files)
     # Weights and gradients in float32, and two moments of AdamW.
     return f", {count / 1e6:.2f}M weights, {count * 16 / 2**30:.2f} GiB to train them all"
+
+
+def _numbers(file: Path) -> int:
+    """Return how many numbers a file of weights has, whatever they are kept in."""
+    with safe_open(file, "np") as weights:
+        shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
+    return sum(math.prod(shape) for shape in shapes)
 
 
 def _time(config: ConfigStore, seen: Situation) -> str:

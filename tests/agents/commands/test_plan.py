@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import torch
 
 from llm_gym import cli
+from llm_gym_agents.commands.plan import _weights
 from llm_gym_agents.config import ConfigStore
+from tests.agents.tiny import tiny_model
 
 FEW = ("--smoke", "--inference.max-tokens", "3")
 
@@ -77,3 +80,11 @@ def test_a_run_without_a_checkpoint_cannot_be_watched(tmp_path, capsys):
     ConfigStore().save(tmp_path / "config.json")
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(tmp_path)]) == 2
     assert "without a checkpoint yet" in capsys.readouterr().err
+
+
+def test_weights_are_counted_whatever_they_are_kept_in(tmp_path):
+    lm = tiny_model()
+    for dtype in (torch.float32, torch.bfloat16):
+        lm.to(dtype).save_pretrained(tmp_path / str(dtype))
+        said = _weights(ConfigStore(), str(tmp_path / str(dtype)))
+        assert said.startswith(f", {lm.num_parameters() / 1e6:.2f}M weights")
