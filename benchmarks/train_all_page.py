@@ -10,8 +10,8 @@ from machine import ROOT
 PAGE = ROOT / "docs/train_all.md"
 GAIN = 0.2
 """Points, as a share, that reinforcement learning is to add to the warm start."""
-ALL_OF = {"CartPole-v1": 64.0}
-"""The most that an environment pays in an episode of 64 turns, where nothing is ever won."""
+SCALES = {"CartPole-v1": (21.0, 100.0), "CliffWalking-v1": (-1111.0, -13.0)}
+"""Returns of a random player and of the best, in 100 turns, where success is not the point."""
 HEAD = """# One command, nothing else
 
 `llm-gym train ID` and no other setting (but that FrozenLake-v1 is not slippery), the embedded
@@ -26,8 +26,9 @@ Written by `benchmarks/train_all.py` from `benchmarks/results/train_all.json`, w
 returns, the curves and every word of advice.
 """
 SCALED = """
-\\* CartPole has no success, only time: its numbers are the share of the {most:.0f} turns after
-which an episode is cut here.
+\\* CartPole and CliffWalking are about return, and nothing is ever won on CartPole: their numbers
+are the share of the way from a random player's return to the best there is when episodes are cut
+after 100 turns (21 to 100, and -1,111 to -13); the return itself is in brackets.
 """
 
 
@@ -49,7 +50,7 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
         _counted(own, foreign),
         _table("Families of the suite", own),
         _table("Environments of others, in words", foreign),
-        SCALED.format(most=ALL_OF["CartPole-v1"]) if any("CartPole" in e for e in foreign) else "",
+        SCALED if any(row["env_id"] in SCALES for row in foreign.values()) else "",
         _explained(plain),
         _examples({each: row for each, row in rows.items() if each in examples}),
         _failed({each: row for each, row in rows.items() if "success" not in row}),
@@ -58,10 +59,13 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
 
 
 def score(row: dict[str, Any], when: str) -> float | None:
-    """Return success, or the share of the most that can be earned."""
-    most = ALL_OF.get(row["env_id"])
-    value = row["success"][when] if most is None else row["return"][when]
-    return None if value is None else value / (most or 1.0)
+    """Return success, or where the return lies between a random player's and the best."""
+    if row["env_id"] not in SCALES:
+        known: float | None = row["success"][when]
+        return known
+    low, high = SCALES[row["env_id"]]
+    paid = row["return"][when]
+    return None if paid is None else max(0.0, (paid - low) / (high - low))
 
 
 def gain(row: dict[str, Any]) -> float | None:
@@ -105,12 +109,12 @@ def _table(title: str, rows: dict[str, Any]) -> str:
 
 
 def _line(command: str, row: dict[str, Any]) -> str:
-    star = "\\*" if row["env_id"] in ALL_OF else ""
+    star = "\\*" if row["env_id"] in SCALES else ""
     known = row["solver"]
     solved = None if known is None else known["success"]
     cells = [
         f"`{command.removeprefix('llm-gym train ')}`{star}",
-        *(_percent(score(row, when)) for when in ("random_weights", "warm_start", "trained")),
+        *(_measured(row, when) for when in ("random_weights", "warm_start", "trained")),
         "" if gain(row) is None else f"{100 * (gain(row) or 0.0):+.0f}",
         "" if star else _percent(solved),
         _percent(row["unusable"]["trained"]),
@@ -118,6 +122,12 @@ def _line(command: str, row: dict[str, Any]) -> str:
         f"{row['cpu_s']:.0f}" + ("" if row["exit"] == 0 else " (cut)"),
     ]
     return f"| {' | '.join(cells)} |\n"
+
+
+def _measured(row: dict[str, Any], when: str) -> str:
+    paid = row["return"][when]
+    scaled = row["env_id"] in SCALES and paid is not None
+    return _percent(score(row, when)) + (f" ({paid:.0f})" if scaled else "")
 
 
 def _percent(value: float | None) -> str:

@@ -14,7 +14,7 @@ from llm_gym_agents.config.situation import Situation
 
 When = Callable[[Situation], bool]
 ENV_KWARGS = "environment.env_kwargs"
-MOST_TURNS = 64
+MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
 DECISIONS = 1536
 """Turns of a batch, about."""
@@ -101,9 +101,9 @@ def _penalty(situation: Situation) -> float:
 
 
 def _batch(situation: Situation) -> int:
-    """1,536 turns, 32 to 256 episodes."""
+    """1,536 turns, 16 to 256 episodes."""
     wanted = DECISIONS / max(situation.episode_turns, 1.0)
-    return next(size for size in (256, 128, 64, 32) if size <= wanted or size == 32)
+    return next(size for size in (256, 128, 64, 32, 16) if size <= wanted or size == 16)
 
 
 def _mini_batch(situation: Situation) -> int:

@@ -19,7 +19,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config.settings import Settings
 
 EMBEDDED = "tiny"
-_EPISODES, _TURNS = 20, 64
+_EPISODES, _TURNS = 20, 100
 _WORD = re.compile(r"[^\s.,:;!?]+|[.,:;!?]+")
 _EVERY = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
@@ -47,7 +47,7 @@ class Situation:
     turns: int | None = None
     """Turns that the game allows; None where it says nothing of it."""
     episode_turns: float = 1.0
-    """Turns of an episode that is played at random, 64 at most; 64 where every turn is paid for."""
+    """Turns of an episode that is played at random, 100 at most, and 100 if every turn is paid."""
     episode_words: float = 32.0
     """Words, digits and marks that are read in such an episode."""
     worst_reward: float = 0.0

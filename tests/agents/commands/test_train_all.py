@@ -97,8 +97,8 @@ def test_advice_is_what_was_printed_each_sentence_once(script):
 def test_the_page_counts_gains_and_explains_what_gained_little(script):
     made = importlib.import_module("train_all_page")
     little = row("llm_gym/Count-v0", 0.1, 0.2, advice=["take an easier level"], solver=None)
-    cart = row("CartPole-v1", 0.0, 0.0, **{"return": {"warm_start": 16.0, "trained": 64.0}})
-    cart["return"] |= {"random_weights": 8.0}
+    paid = {"random_weights": 12.0, "warm_start": 40.75, "trained": 100.0}
+    cart = row("CartPole-v1", 0.0, 0.0, **{"return": paid})
     rows = {
         "llm-gym train llm_gym/Echo-v0": row(),
         "llm-gym train llm_gym/Count-v0": little,
@@ -109,7 +109,7 @@ def test_the_page_counts_gains_and_explains_what_gained_little(script):
     shown = {"llm-gym train llm_gym/Echo-v0", "llm-gym train text-game-easy"}
     page = made.page(rows, shown, None)
     assert "on 1 of 2 families and on 1 of 1 environments of others" in page
-    assert "| `CartPole-v1`\\* | 12 | 25 | 100 | +75 |" in page
+    assert "| `CartPole-v1`\\* | 0 (12) | 25 (41) | 100 (100) | +75 |" in page
     assert "- `llm_gym/Count-v0`: take an easier level" in page
     assert "| `llm-gym train text-game-easy` | 10 | 90 | 12 |" in page
     assert "- `llm-gym train llm_gym/Memory-v0`: killed" in page

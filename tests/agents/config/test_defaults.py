@@ -106,27 +106,27 @@ def defaults_of(env_id, **settings):
 
 def test_short_episodes_come_in_larger_batches_and_every_run_reads_about_as_much():
     echo, game = defaults_of("llm_gym/Echo-v0"), defaults_of("llm_gym/Game2048Easy-v0")
-    assert (echo.training.batch_size, game.training.batch_size) == (256, 32)
+    assert (echo.training.batch_size, game.training.batch_size) == (256, 16)
     assert echo.inference.num_envs == 4 * echo.training.mini_batch_size == 256
-    assert game.training.mini_batch_size == 8
-    for words, most in ((10.0, 36), (500.0, 36), (2_000.0, 8), (1e6, 8)):
-        seen = dataclasses.replace(ECHO, episode_turns=64.0, episode_words=words)
+    assert game.training.mini_batch_size == 4
+    for words, most in ((10.0, 36), (500.0, 36), (4_000.0, 8), (1e6, 8)):
+        seen = dataclasses.replace(ECHO, episode_turns=100.0, episode_words=words)
         apply_defaults(echo, seen)
-        read = 32 * 5 * words * echo.training.num_epochs
+        read = 16 * 5 * words * echo.training.num_epochs
         assert echo.training.num_epochs <= most
         assert echo.training.num_epochs == 8 or read <= 2_500_000
 
 
 def test_an_environment_of_others_that_goes_on_is_cut_and_bootstrapped():
     cart = defaults_of("CartPole-v1").inference
-    assert (cart.max_turns, cart.turn_limit_is_cut) == (64, True)
+    assert (cart.max_turns, cart.turn_limit_is_cut) == (100, True)
     assert defaults_of("llm_gym/FrozenLake-v0").inference.max_turns is None  # its rules say 100
 
 
 def test_nonsense_is_neither_safer_than_a_move_nor_a_way_out():
     cliff = defaults_of("CliffWalking-v1").environment.env_kwargs
     assert cliff["penalty"] == 10.0  # a step into the cliff costs 100
-    assert cliff["max_invalid"] == 64
+    assert cliff["max_invalid"] == 100
     lake = defaults_of("FrozenLake-v1").environment.env_kwargs
     assert lake["penalty"] == 0.1
     assert "max_invalid" not in lake
@@ -134,7 +134,7 @@ def test_nonsense_is_neither_safer_than_a_move_nor_a_way_out():
 
 def test_who_is_paid_for_every_turn_is_expected_to_play_long():
     cart, lake = situation_of("CartPole-v1"), situation_of("FrozenLake-v1")
-    assert cart.episode_turns == 64
+    assert cart.episode_turns == 100
     assert lake.episode_turns < 20
     assert defaults_of("CartPole-v1").training.gamma > defaults_of("FrozenLake-v1").training.gamma
 
