@@ -184,6 +184,8 @@ RULES: tuple[Rule, ...] = (
          "any", "credit has to find its turn: half an episode is as far as it looks"),
     Rule("training.lam", 0.9, _always, "any", "beyond ten turns the critic says what is to come"),
     Rule("training.entropy_coef", 0.01, _embedded, "embedded model", "it must not settle early"),
+    Rule("training.normalise_values", True, lambda s: s.env == "as_text",
+         "an environment in words", "it may pay in hundreds, and its critic shares the trunk"),
     Rule("training.max_grad_norm", 0.5, _embedded, "embedded model", "large steps are noise"),
     Rule("training.num_epochs", _epochs, _embedded, "embedded model", "a few minutes on a laptop"),
     Rule("training.num_iters_per_epoch", ITERATIONS, _embedded,

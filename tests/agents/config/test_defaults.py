@@ -132,6 +132,11 @@ def test_nonsense_is_neither_safer_than_a_move_nor_a_way_out():
     assert "max_invalid" not in lake
 
 
+def test_the_critic_of_somebody_elses_rewards_learns_in_their_units():
+    assert defaults_of("CliffWalking-v1").training.normalise_values
+    assert not defaults_of("llm_gym/Echo-v0").training.normalise_values
+
+
 def test_who_is_paid_for_every_turn_is_expected_to_play_long():
     cart, lake = situation_of("CartPole-v1"), situation_of("FrozenLake-v1")
     assert cart.episode_turns == 100

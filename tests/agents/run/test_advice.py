@@ -1,10 +1,11 @@
 """A run that cannot learn says so; one that can is left in peace."""
 
 import math
+from pathlib import Path
 
 import pytest
 
-from llm_gym_agents.run.advice import PATIENCE, Advisor
+from llm_gym_agents.run.advice import PATIENCE, Advisor, signs
 
 WELL = {
     "episode/success": 0.4,
@@ -86,3 +87,9 @@ def test_a_run_that_goes_on_does_not_repeat_itself():
 
 def test_the_only_step_of_an_iteration_moves_nothing_that_is_measured_before_it():
     assert looked([WELL | {"policy/kl": 0.0, "train/steps": 1.0}] * 6)[0] == []
+
+
+def test_every_sign_is_in_the_docs():
+    page = (Path(__file__).parents[3] / "docs/training.md").read_text()
+    table = page.split("## When a run cannot learn")[1].split("\n## ")[0]
+    assert all(f"`{sign.name}`" in table for sign in signs())
