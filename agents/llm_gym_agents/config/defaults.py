@@ -186,6 +186,8 @@ RULES: tuple[Rule, ...] = (
     Rule("training.entropy_coef", 0.01, _embedded, "embedded model", "it must not settle early"),
     Rule("training.normalise_values", True, lambda s: s.env == "as_text",
          "an environment in words", "it may pay in hundreds, and its critic shares the trunk"),
+    Rule("training.adam_eps", 1e-5, _embedded,
+         "embedded model", "words that are never said have tiny gradients, and must stay unsaid"),
     Rule("training.max_grad_norm", 0.5, _embedded, "embedded model", "large steps are noise"),
     Rule("training.num_epochs", _epochs, _embedded, "embedded model", "a few minutes on a laptop"),
     Rule("training.num_iters_per_epoch", ITERATIONS, _embedded,

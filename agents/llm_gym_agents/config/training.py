@@ -143,5 +143,7 @@ class TrainingConfig(Section, section="training"):
     """Decay of AdamW's mean of gradients."""
     adam_beta2: Beta = 0.999
     """Decay of AdamW's mean of squared gradients."""
+    adam_eps: Positive = 1e-8
+    """Added to AdamW's divisor: weights with gradients below it move by less than a whole step."""
     max_grad_norm: Positive = 1.0
     """Gradients with a larger norm are scaled down to it, policy and critic each by itself."""

@@ -31,7 +31,11 @@ def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.opt
     if critic:
         groups.append({"params": critic, "lr": value_rate, "base_lr": value_rate})
     betas = (config.adam_beta1, config.adam_beta2)
-    settings: dict[str, Any] = {"betas": betas, "weight_decay": config.weight_decay}
+    settings: dict[str, Any] = {
+        "betas": betas,
+        "eps": config.adam_eps,
+        "weight_decay": config.weight_decay,
+    }
     if config.optimizer != "adamw":
         made: torch.optim.Optimizer = _bitsandbytes(config.optimizer, model.device)(
             groups, **settings

@@ -1,14 +1,18 @@
 """What ``llm-gym train`` says around a run, and watching the model of one."""
 
 import json
+import re
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from llm_gym import cli
-from llm_gym_agents.commands.plan import _weights
+from llm_gym_agents.commands.plan import _weights, next_commands
 from llm_gym_agents.config import ConfigStore
-from tests.agents.tiny import tiny_model
+from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.rollouts.evaluation import rollout
+from tests.agents.tiny import save_tiny, tiny_model
 
 FEW = ("--smoke", "--inference.max-tokens", "3")
 
@@ -66,6 +70,41 @@ def test_a_finished_run_says_what_comes_next_and_it_works(echo, capsys):
     text = capsys.readouterr().out
     assert text.count("after 4 turns, return") == 2
     assert "success" in text
+
+
+def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
+    config = ConfigStore()
+    config.environment.env_id = "FrozenLake-v1"
+    config.environment.env_kwargs = {"is_slippery": False, "rules": "system", "penalty": 0.1}
+    config.inference.max_turns = 30
+    config.checkpoint.output_dir = str(tmp_path)
+    kept = SimpleNamespace(latest=lambda: tmp_path / "checkpoints/iteration-000001")
+    evaluated = next_commands(config, kept).splitlines()[2]
+    assert "--max-turns 30" in evaluated
+    assert evaluated.endswith("--set is_slippery=false")
+
+
+def test_an_environment_without_an_end_is_cut_where_a_run_cut_it(tmp_path):
+    model = save_tiny(tmp_path / "model")
+    short = {"context": "observation", "system_prompt": "", "sampling": Sampling(max_tokens=2)}
+    played = rollout(
+        "CliffWalking-v1", model, 2, max_turns=3, env_kwargs={"rules": "system"}, **short
+    )
+    assert [episode.num_turns for episode in played.episodes] == [3, 3]
+
+
+def test_the_plan_counts_what_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "CliffWalking-v1", "--dry-run"]) == 0
+    few = capsys.readouterr().out
+    assert "at most 100 turns" in few
+    assert cli.main(["train", "CliffWalking-v1", "--dry-run", "--training.num-epochs", "99"]) == 0
+    many = capsys.readouterr().out
+
+    def minutes(text):
+        return int(re.search(r"time +about (\d+) minutes", text)[1])
+
+    assert 1 < minutes(few) < 6 < minutes(many)
 
 
 def test_a_person_watches_move_by_move(echo, capsys, monkeypatch):

@@ -115,6 +115,7 @@ EFFECTS = {
     "training.weight_decay": Effect(0.5),
     "training.adam_beta1": Effect(0.5),
     "training.adam_beta2": Effect(0.5),
+    "training.adam_eps": Effect(1e-2),
     "training.max_grad_norm": Effect(0.01),
     "checkpoint.save_interval": Effect(2, "files", EPOCHS),
     "checkpoint.keep_last_n": Effect(1, "files", EPOCHS | {"checkpoint.save_interval": 1}),
