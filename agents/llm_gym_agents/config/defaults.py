@@ -81,6 +81,10 @@ def _ours(situation: Situation) -> bool:
     return situation.env != "other"
 
 
+def _foreign(situation: Situation) -> bool:
+    return _embedded(situation) and situation.env == "as_text"
+
+
 def _endless(situation: Situation) -> bool:
     return situation.env == "as_text" and (situation.turns is None or situation.turns > MOST_TURNS)
 
@@ -178,6 +182,12 @@ RULES: tuple[Rule, ...] = (
     Rule("training.learning_rate", 2e-5, _full, "a full model", "measured on a 135M model"),
     Rule("training.learning_rate", 2e-4, _lora, "adapters", "ten times that of a full model"),
     Rule("training.value_learning_rate", 1e-4, _full, "a full model", "the critic begins at 0"),
+    Rule("training.value_learning_rate", 1e-2, _foreign,
+         "embedded model, environments in words", "of its head, which has to know early what pays"),
+    Rule("training.critic_warmup_iters", 2, _foreign,
+         "embedded model, environments in words", "before that, all words look bad in a bad state"),
+    Rule("training.value_coef", 0.1, _foreign,
+         "embedded model, environments in words", "returns in their own units weigh more"),
     Rule("training.lr_schedule", "linear", _always,
          "any", "at a constant rate a good player falls back"),
     Rule("training.gamma", _discount, _always,

@@ -133,8 +133,12 @@ def test_nonsense_is_neither_safer_than_a_move_nor_a_way_out():
 
 
 def test_the_critic_of_somebody_elses_rewards_learns_in_their_units():
-    assert defaults_of("CliffWalking-v1").training.normalise_values
-    assert not defaults_of("llm_gym/Echo-v0").training.normalise_values
+    cliff, echo = (defaults_of(each).training for each in ("CliffWalking-v1", "llm_gym/Echo-v0"))
+    assert cliff.normalise_values
+    assert cliff.critic_warmup_iters > 0
+    assert cliff.value_learning_rate > cliff.learning_rate
+    assert not echo.normalise_values
+    assert echo.value_learning_rate is None
 
 
 def test_who_is_paid_for_every_turn_is_expected_to_play_long():
