@@ -234,9 +234,12 @@ class SamplerGroup:
         for member in members:
             member.facts = None
             member.actor = self.cluster.start(SamplerHost, self._setup, member.name)
-        calls = [self.cluster.call(member.actor, "build") for member in members]
-        for member, call in zip(members, calls, strict=True):
-            member.facts = self.cluster.result(call)
+        # Each vLLM measures how much of its card is free, and must not see another one grow.
+        shares_a_card = 0 < (self.config.ray.num_gpus_per_actor or 0) < 1
+        for some in [[member] for member in members] if shares_a_card else [members]:
+            calls = [self.cluster.call(member.actor, "build") for member in some]
+            for member, call in zip(some, calls, strict=True):
+                member.facts = self.cluster.result(call)
 
     def _replace(self, member: Member, why: str) -> None:
         """Put another actor in the place of one that is lost, and give it the same lots."""

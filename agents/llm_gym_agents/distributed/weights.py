@@ -10,6 +10,7 @@ built.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ from llm_gym_agents.engines.weight_push import Named, buckets, flat_handle
 from llm_gym_agents.engines.weight_sums import PendingSums
 from llm_gym_agents.lm.served_weights import served_weights
 
+_log = logging.getLogger(__name__)
+
 
 class Broadcast:
     """Sends the weights of ``lm`` to actors.
@@ -44,6 +47,8 @@ class Broadcast:
         self._cluster, self._lm, self._bytes = cluster, lm, bucket_mb * 2**20
         self._checks: dict[Member, tuple[Any, WeightCheck]] = {}
         """What was seen of each actor's engine so far."""
+        self._handles = True
+        """Whether processes on one card can read each other's memory, as far as is known."""
         self.compared = 0
         """Weights whose sums were compared in the last push, on each actor."""
         self.buckets = 0
@@ -79,15 +84,19 @@ class Broadcast:
             yield name, cast
 
     def _send(self, push: _Push, bucket: Named) -> None:
-        here, away = _by_place(push.members, bucket[0][1])
+        here, away = _by_place(push.members, bucket[0][1]) if self._handles else ([], push.members)
+        if here:
+            flat, handle = flat_handle(bucket)
+            try:
+                push.ask("take_weights", handle, members=here)
+            except RuntimeError as error:  # some containers keep processes out of each other's
+                _log.warning("weights go through the host: no access to the card's: %s", error)
+                self._handles, away = False, push.members
+            del flat
         if away:
             parcel = self._cluster.put(wrapped(bucket))
             push.ask("take_weights", parcel, members=away)
             del parcel
-        if here:
-            flat, handle = flat_handle(bucket)
-            push.ask("take_weights", handle, members=here)
-            del flat
 
     def _check(self, member: Member, sums: PendingSums, found: Sums, version: int) -> int:
         actor, check = self._checks.get(member, (None, None))
