@@ -8,13 +8,15 @@ process of its own, so one that fails leaves the others alone; what it said is i
     python benchmarks/ray_gpu.py --model FOLDER
     python benchmarks/ray_gpu.py --engine transformers --model tiny --episodes 8 --iterations 3
 
-Writes ``benchmarks/results/ray_gpu.json`` (``--out`` for another place) after each part. Figures are
-medians over the iterations after the first; ``ids`` says whether every episode came once, in order.
+Writes ``benchmarks/results/ray_gpu.json`` (``--out`` for another place) after each part. Figures
+are medians over the iterations after the first; ``ids`` says whether every episode came once, in
+order.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -104,7 +106,7 @@ def run_part(arguments: argparse.Namespace) -> dict[str, Any]:
             rows = trainer.fit()
         finally:
             trainer.cleanup()
-    steps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    steps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     tokens = [row["episode/tokens"] * arguments.episodes for row in rows]
     whole = moments[-1] - moments[0]
     return {
