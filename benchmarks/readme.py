@@ -66,6 +66,7 @@ def summary() -> str:
         f"with the same parameters, {ahead} step faster here than in either, "
         f"{median(first.values()):.1f}x in the median ([all tables](docs/benchmarks.md))."
     )
+    text = " ".join(filter(None, (text, result_tables.trl_headline())))
     return fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 

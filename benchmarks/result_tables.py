@@ -6,6 +6,7 @@ A file that is not there yet is said to be missing, with the command that makes 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,19 +63,21 @@ def trl_train() -> str:
     return _from("trl_train", "python benchmarks/peers/trl_train.py", _trl_train)
 
 
-def _trl_train(result: Any) -> str:
-    import sys
-
+def _trl_summary(result: Any) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
     from trl_train import summary
 
+    return summary(result["rows"])
+
+
+def _trl_train(result: Any) -> str:
     lines = _figure("trl.png", "success of both sides against episodes and CPU seconds")
     lines += [
         "| side, setting | seeds | start | end, mean | lowest to highest | peak, mean | episodes "
         "| CPU s | CPU s of an update | CPU s to TRL's end | times faster |",
         f"| --- |{' ---: |' * 10}",
     ]
-    for name, row in summary(result["rows"]).items():
+    for name, row in _trl_summary(result).items():
         way, times = row.get("cpu_s_to_trl_final"), row.get("times_faster")
         lines.append(
             f"| {name} | {row['seeds']} | {row['start']:.1%} | {row['final']:.1%} "
@@ -84,6 +87,25 @@ def _trl_train(result: Any) -> str:
             f"| {'-' if times is None else f'{times:.1f}x'} |"
         )
     return "\n".join(lines)
+
+
+def trl_headline() -> str:
+    """Return how we compare with TRL in one sentence, empty while nobody has measured it."""
+    path = RESULTS / "trl_train.json"
+    if not path.exists():
+        return ""
+    told = _trl_summary(json.loads(path.read_text()))
+    theirs = next((row for name, row in told.items() if name.startswith("trl")), None)
+    ours = [row for name, row in told.items() if name.startswith("ours")]
+    best = max(ours, key=lambda row: row.get("times_faster") or 0.0, default=None)
+    if theirs is None or best is None or not best.get("times_faster"):
+        return ""
+    return (
+        "On the same tiny model, game and batch it reaches the "
+        f"{theirs['final']:.0%} that TRL 1.16 ends with in {best['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
+        f"{theirs['cpu_s_to_trl_final']:.0f}, and goes on to {best['final']:.0%} "
+        "([results](docs/results.md))."
+    )
 
 
 def trl_gpu() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from curves.table import NAMES, Row, learned
+from learning import EPISODES
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -30,7 +31,8 @@ INK = "#333333"
 
 def draw(rows: Mapping[str, Row], what: str, path: Path) -> None:
     """Draw success against ``what``: the mean of the seeds, and between which they lie."""
-    found = learned(rows)
+    known = learned(rows)
+    found = {game: known[game] for game in EPISODES if game in known}
     columns = 4
     lines = -(-(len(found) + 1) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.5 * lines), dpi=130, layout="constrained")
