@@ -102,7 +102,8 @@ def trl_headline() -> str:
         return ""
     return (
         "On the same tiny model, game and batch it reaches the "
-        f"{theirs['final']:.0%} that TRL 1.16 ends with in {best['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
+        f"{theirs['final']:.0%} that TRL 1.16 ends with in "
+        f"{best['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
         f"{theirs['cpu_s_to_trl_final']:.0f}, and goes on to {best['final']:.0%} "
         "([results](docs/results.md))."
     )
