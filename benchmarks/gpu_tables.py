@@ -15,27 +15,33 @@ NAMES = {
 
 
 def _rows(part: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(RESULT.read_text())[part]["rows"]
+    rows: list[dict[str, Any]] = json.loads(RESULT.read_text()).get(part, {"rows": []})["rows"]
     return rows
 
 
 def update() -> str:
-    """One update beside a loop written by hand."""
+    """One update beside a loop written by hand, by the size of micro-batches."""
     lines = [
-        "| model | by hand | `training.micro_batch_tokens` 16,384 | speed, memory of the loop by "
+        "| model | `training.micro_batch_tokens` | by hand | ours | speed, memory of the loop by "
         "hand |",
-        "|---|---|---|---|",
+        "|---|---:|---|---|---|",
     ]
-    for row in _rows("update"):
+    rows = _rows("update") + _rows("update_less_memory")
+    for row in sorted(rows, key=lambda row: _names().index(row["model"])):
         hand, ours = (
             f"{row[who]['seconds']:.2f} s, {row[who]['peak_gib']:.1f} GiB"
             for who in ("hand", "ours")
         )
         name = NAMES.get(row["model"], row["model"])
-        lines.append(f"| {name} | {hand} | {ours} | {row['ratio']:.2f}, {row['memory']:.2f} |")
-    shares = [f"{row['memory']:.2f}" for row in _rows("update_less_memory")]
-    text = f"Half the micro-batch takes {', '.join(shares[:-1])} and {shares[-1]} of the memory."
-    return "\n".join([*lines, "", text])
+        micro = row["ours"]["micro_batch_tokens"]
+        ratios = f"{row['ratio']:.2f}, {row['memory']:.2f}"
+        lines.append(f"| {name} | {micro:,} | {hand} | {ours} | {ratios} |")
+    return "\n".join(lines)
+
+
+def _names() -> list[str]:
+    """Return the models in the order in which they were measured."""
+    return list(dict.fromkeys(row["model"] for row in _rows("update")))
 
 
 def fits() -> str:
