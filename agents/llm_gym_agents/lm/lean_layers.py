@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -30,6 +31,7 @@ _current: ContextVar[Sequence[Leaner]] = ContextVar("lean layers", default=())
 _EPS = ("variance_epsilon", "eps")
 _GATED = ("gate_proj", "up_proj", "down_proj")
 _ROWS = 4
+_log = logging.getLogger(__name__)
 
 
 def lean_layers(trunk: nn.Module) -> AbstractContextManager[None]:
@@ -111,7 +113,14 @@ def _lean_norm(module: Any) -> Forward | None:
     with torch.no_grad():
         trial.weight.copy_(torch.linspace(0.25, 3, weight.numel()).view_as(weight))
     # Gemma's weights are what is added to 1: in bfloat16 the sum would lose what they say.
-    agrees = _agree(trial, functools.partial(_norm, trial, eps), trial.weight)
+    try:
+        agrees = _agree(trial, functools.partial(_norm, trial, eps), trial.weight)
+        with torch.enable_grad():  # whoever reads first may be scoring
+            narrow = trial.weight.detach().bfloat16()[None].requires_grad_()
+            _norm(trial, eps, narrow).sum().backward()
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError) as error:
+        _log.warning("norms are as transformers has them, torch's fused one fails: %s", error)
+        return None
     return functools.partial(_norm, module, eps) if agrees else None
 
 

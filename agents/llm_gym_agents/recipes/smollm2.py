@@ -32,7 +32,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "num_envs": 128,
         # It learns the rules of one game by playing it; without them it reads a third.
         "system_prompt": "",
-        "engine": {"max_model_len": 2048},
+        "engine": {"max_model_len": 3072},
     },
     "training": {
         "num_epochs": 20,
@@ -57,12 +57,14 @@ class Game(NamedTuple):
     player: str = "random"
     turns: int = 4000
     steps: int = 120
+    max_turns: int | None = None
 
 
 GAMES = {
     "text-game-easy": Game("llm_gym/TextGameEasy-v0", 8),
     "text-game-medium": Game("llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60),
-    "frozen-lake": Game("llm_gym/FrozenLake-v0", 4),
+    # It allows 100 turns; who has not crossed in 40 walks in circles.
+    "frozen-lake": Game("llm_gym/FrozenLake-v0", 4, max_turns=40),
     "guess-the-number-easy": Game("llm_gym/GuessTheNumberEasy-v0", 4, "history"),
     "sokoban-easy": Game("llm_gym/SokobanEasy-v0", 4),
     "search-qa-easy": Game("llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40),
@@ -78,7 +80,9 @@ def smollm2(name: str) -> Recipe:
     config.update(
         {
             "environment": {"env_id": game.env_id},
-            "inference": {"max_tokens": game.max_tokens, "context": game.context},
+            "inference": {
+                "max_tokens": game.max_tokens, "context": game.context, "max_turns": game.max_turns,
+            },
             "warm_start": {
                 "player": game.player, "turns": game.turns, "steps": game.steps, "rate": 5e-5,
             },

@@ -66,6 +66,21 @@ def test_what_computes_the_formula_is_found_in_every_family(family):
     assert found(tiny_model(family).base_model) == LEAN[family]
 
 
+def test_it_is_found_as_well_by_who_only_scores():
+    with torch.no_grad():
+        assert found(tiny_model().base_model) == LEAN["llama"]
+
+
+@pytest.mark.parametrize("error", [AttributeError, RuntimeError, NotImplementedError])
+def test_a_torch_without_the_fused_norm_leaves_norms_alone(monkeypatch, caplog, error):
+    def fails(*args):
+        raise error("no kernel")
+
+    monkeypatch.setattr(torch.ops.aten, "_fused_rms_norm", fails)
+    assert found(tiny_model().base_model) == (0, 2)
+    assert "torch's fused one fails: no kernel" in caplog.text
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text", "cohere"])
 def test_numbers_and_gradients_are_those_of_the_modules_themselves(family, monkeypatch):
     lm = tiny_model(family)
