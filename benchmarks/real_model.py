@@ -89,8 +89,13 @@ class Lane(threading.Thread):
             except queue.Empty:
                 break
             self.results.add(self._done(job, left))
+        self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
+            self._process.communicate()
+            self._process = None
 
     def _done(self, job: Job, left: float) -> dict[str, Any]:
         if self._process is None:
@@ -112,20 +117,19 @@ class Lane(threading.Thread):
         finally:
             watch.cancel()
         if "error" in row:  # its engine may be gone with it
-            process.kill()
-            self._process = None
+            self._end()
         return job | row
 
     def _start(self) -> subprocess.Popen[str]:
         args = self.args
         args.work.mkdir(parents=True, exist_ok=True)
-        log = (args.work / f"lane-{self.number}.log").open("a")
         command = [sys.executable, str(LANE), "--model", args.model, "--backend", args.backend]
         command += ["--work", str(args.work), "--episodes", str(args.episodes)]
         command += ["--cache-gb", str(args.cache_gb)] + (["--tiny"] if args.tiny else [])
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
+        with (args.work / f"lane-{self.number}.log").open("a") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
 
 
 def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:

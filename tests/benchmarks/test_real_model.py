@@ -1,0 +1,72 @@
+"""Runs of a real model in lanes: order, one process for many runs, and what becomes of failures."""
+
+import argparse
+import importlib
+import json
+import os
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+LANE = """
+import json, os, sys
+for line in sys.stdin:
+    job = json.loads(line)
+    if job["game"] == "frozen-lake" and job["seed"] == 0:
+        sys.exit("no memory left")
+    row = {"error": "EngineError: it ended"} if job["game"] == "sokoban-easy" else {}
+    share = {"success": 0.5, "success_low": 0.4, "success_high": 0.6}
+    row |= {name: share for name in ("start", "warm", "trained")}
+    row |= {"iterations": 3, "rl_s": 1, "all_s": 2, "pid": os.getpid(), "episodes_played": 384}
+    print(json.dumps(row | {"phases": {"time/tokens_per_s": 7}}), flush=True)
+"""
+
+
+@pytest.fixture
+def real_model(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    module = importlib.import_module("real_model")
+    (tmp_path / "lane.py").write_text(LANE)
+    monkeypatch.setattr(module, "LANE", tmp_path / "lane.py")
+    return module
+
+
+def played(module, tmp_path, games, seeds, lanes=1):
+    args = argparse.Namespace(
+        model="folder", backend="vllm", work=tmp_path / "work", episodes=2, cache_gb=1, tiny=True,
+        games=games, seeds=seeds, rl_seconds=1.0, until=monotonic() + 120,
+    )  # fmt: skip
+    results = module.Results(tmp_path / "found.json", ("torch",))
+    jobs = module.queued(args, results)
+    threads = [module.Lane(number, jobs, results, args) for number in range(lanes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return json.loads((tmp_path / "found.json").read_text())["runs"]
+
+
+def test_one_seed_of_every_game_comes_first_and_a_lane_keeps_its_process(real_model, tmp_path):
+    rows = played(real_model, tmp_path, ["text-game-easy", "search-qa-easy"], [0, 1])
+    order = [(row["game"], row["seed"]) for row in rows]
+    assert order == [
+        ("text-game-easy", 0), ("search-qa-easy", 0), ("text-game-easy", 1), ("search-qa-easy", 1),
+    ]  # fmt: skip
+    assert len({row["pid"] for row in rows}) == 1
+    assert [row["keep"] for row in rows] == [True, False, False, False]
+    assert "50.0% (40% to 60%)" in real_model.table({"runs": rows})
+
+
+def test_a_run_that_fails_or_takes_its_lane_along_is_a_row_and_the_next_has_a_new_process(
+    real_model, tmp_path
+):
+    rows = played(real_model, tmp_path, ["sokoban-easy", "frozen-lake", "search-qa-easy"], [0])
+    failed, ended, well = rows
+    assert failed["error"] == "EngineError: it ended"
+    assert "or ended; see lane-0.log" in ended["error"]
+    assert "no memory left" in (tmp_path / "work" / "lane-0.log").read_text()
+    assert "error" not in well
+    assert well["pid"] not in (failed["pid"], os.getpid())
+    again = played(real_model, tmp_path, ["frozen-lake", "search-qa-easy"], [0])
+    assert [row["game"] for row in again[3:]] == ["frozen-lake"], "what is known is not done again"
