@@ -1,4 +1,4 @@
-"""The tables of ``docs/one_gpu.md``, from what ``train_gpu.py`` measured."""
+"""What ``train_gpu.py`` and ``real_model.py`` measured, as tables of the docs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 RESULT = Path(__file__).parent / "results" / "train_gpu.json"
+REAL = Path(__file__).parent / "results" / "real_model.json"
 NAMES = {
     "smollm2": "SmolLM2-135M-Instruct",
     "0.5B": "0.5B, vocabulary 152k, random weights",
@@ -65,3 +66,58 @@ def iteration() -> str:
         f"{', '.join(phases)}, publish and check {row['engine/weights_checked']:.0f} weights "
         f"{row['time/publish_s']:.2f} s; {row['gpu/memory_peak_gib']:.1f} GiB at the peak."
     )
+
+
+def real_model() -> str:
+    """What a real model learned, and where its time went."""
+    if not REAL.exists():
+        command = "python benchmarks/real_model.py --model FOLDER"
+        return f"Not measured yet: `{command}` writes `benchmarks/results/real_model.json`."
+    found = json.loads(REAL.read_text())
+    return f"{real_model_runs(found)}\n\n{_real_model_phases(found)}"
+
+
+def real_model_runs(found: dict[str, Any]) -> str:
+    """Every run: held-out success at its three stages, and what it took."""
+    lines = [
+        "| game | seed | start | warm start | trained | minutes | episodes | iterations |",
+        "|---|---:|---|---|---|---:|---:|---:|",
+    ]
+    for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
+        if "error" in row:
+            lines.append(f"| {row['game']} | {row['seed']} | {row['error']} | | | | | |")
+            continue
+        cells = [_share(row[each]) for each in ("start", "warm", "trained")]
+        cells += [f"{row['all_s'] / 60:.1f}", f"{row['episodes_played']:,}", str(row["iterations"])]
+        lines.append(f"| {row['game']} | {row['seed']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _share(found: dict[str, float]) -> str:
+    low, high = found["success_low"], found["success_high"]
+    return f"{found['success']:.1%} ({low:.0%} to {high:.0%})"
+
+
+def _real_model_phases(found: dict[str, Any]) -> str:
+    names = ("collect", "score", "advantage", "train", "publish")
+    head = "play | score | advantages | train | publish"
+    lines = [
+        f"| game | {head} | tokens/s sampled, of all time | tokens/s read in updates | GiB |",
+        "|---|" + "---:|" * 8,
+    ]
+    games: dict[str, list[dict[str, Any]]] = {}
+    for row in found["runs"]:
+        if "error" not in row:
+            games.setdefault(row["game"], []).append(row)
+    for game, rows in games.items():
+        phases = [row["phases"] for row in rows]
+        cells = [f"{_mean(phases, f'{name}_share'):.0%}" for name in names]
+        speeds = ("time/tokens_per_s", "time/update_tokens_per_s")
+        cells += [f"{_mean(phases, name):,.0f}" for name in speeds]
+        cells.append(f"{max(row['memory_peak_gib'] for row in rows):.1f}")
+        lines.append(f"| {game} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _mean(rows: list[dict[str, float]], name: str) -> float:
+    return sum(row[name] for row in rows) / len(rows)

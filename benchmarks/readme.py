@@ -211,6 +211,7 @@ TABLES = {
     "gpu-update": gpu_tables.update,
     "gpu-fits": gpu_tables.fits,
     "gpu-iteration": gpu_tables.iteration,
+    "real-model": gpu_tables.real_model,
 }
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

@@ -7,7 +7,7 @@ share of each phase; memory. The model of ``TAUGHT`` is kept in ``--work``, for
 
     python benchmarks/real_model.py --model FOLDER --lanes 5 --minutes 11
     python benchmarks/real_model.py --model FOLDER --games text-game-easy --seeds 0 --lanes 1
-    python benchmarks/real_model.py --table
+    python benchmarks/readme.py                             # write the tables of the docs again
 
 Runs share the card in lanes. A lane is a process that starts vLLM once and takes run after run from
 the queue, first one seed of every game. A run that fails, or hangs, is a row that says so, and its
@@ -26,6 +26,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from gpu_tables import real_model_runs
 from machine import provenance
 
 from llm_gym_agents.recipes.smollm2 import GAMES
@@ -143,27 +144,6 @@ def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
     return jobs
 
 
-def table(found: dict[str, Any]) -> str:
-    lines = [
-        "| game | seed | start | warm start | trained | minutes | episodes | tokens/s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
-        if "error" in row:
-            lines.append(f"| {row['game']} | {row['seed']} | {row['error']} | | | | | |")
-            continue
-        cells = [_share(row[each]) for each in ("start", "warm", "trained")]
-        minutes, speed = row["all_s"] / 60, row["phases"]["time/tokens_per_s"]
-        cells += [f"{minutes:.1f}", f"{row['episodes_played']:,}", f"{speed:,.0f}"]
-        lines.append(f"| {row['game']} | {row['seed']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _share(found: dict[str, float]) -> str:
-    low, high = found["success_low"], found["success_high"]
-    return f"{found['success']:.1%} ({low:.0%} to {high:.0%})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--model", help="the folder of SmolLM2-135M-Instruct")
@@ -178,11 +158,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="everything small, to try it out")
     parser.add_argument("--work", type=Path, default=Path("runs/real-model"))
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--table", action="store_true", help="only print the table again")
     args = parser.parse_args()
-    if args.table:
-        print(table(json.loads(args.out.read_text("utf-8"))))
-        return
     if not args.model:
         parser.error("name the folder of the model with --model")
     args.until = monotonic() + 60 * args.minutes
@@ -194,7 +170,7 @@ def main() -> None:
         lane.start()
     for lane in lanes:
         lane.join()
-    print(table(results.found))
+    print(real_model_runs(results.found))
 
 
 if __name__ == "__main__":

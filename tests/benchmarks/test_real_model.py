@@ -55,7 +55,7 @@ def test_one_seed_of_every_game_comes_first_and_a_lane_keeps_its_process(real_mo
     ]  # fmt: skip
     assert len({row["pid"] for row in rows}) == 1
     assert [row["keep"] for row in rows] == [True, False, False, False]
-    assert "50.0% (40% to 60%)" in real_model.table({"runs": rows})
+    assert "50.0% (40% to 60%)" in real_model.real_model_runs({"runs": rows})
 
 
 def test_a_run_that_fails_or_takes_its_lane_along_is_a_row_and_the_next_has_a_new_process(
