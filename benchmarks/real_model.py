@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -127,9 +128,16 @@ class Lane(threading.Thread):
         command = [sys.executable, str(LANE), "--model", args.model, "--backend", args.backend]
         command += ["--work", str(args.work), "--episodes", str(args.episodes)]
         command += ["--cache-gb", str(args.cache_gb)] + (["--tiny"] if args.tiny else [])
+        # Lanes start at the same moment, and would compile into the same folder.
+        own = {"VLLM_CACHE_ROOT": str((args.work / f"vllm-{self.number}").resolve())}
         with (args.work / f"lane-{self.number}.log").open("a") as log:
             return subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | own,
             )
 
 
