@@ -5,12 +5,13 @@ value at every position asked for. ``forward`` is the only way in: whatever hook
 module's call (sharded weights, autocast) then sees every pass, scoring included.
 
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, B further positions whose value is
-asked for, C hidden channels.
+asked for, P both, C hidden channels.
 """
 
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -20,6 +21,7 @@ from transformers import PreTrainedModel
 from llm_gym.errors import ConfigError
 from llm_gym_agents.lm.head import Entropy, Head, token_log_probs
 from llm_gym_agents.lm.kernels.choice import KernelName
+from llm_gym_agents.lm.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.lm.lean_layers import lean_layers
 from llm_gym_agents.lm.packed_attention import Packing, packed
 from llm_gym_agents.lm.precision import computing_in, narrow_stream, uncached, without_dropout
@@ -110,39 +112,37 @@ class PolicyValueModel(nn.Module):
         if self.lm.training:  # somebody's ``train()``, or a model that is new here
             without_dropout(self)
         with computing_in(self.compute_dtype, ids_S.device):
-            hidden_SC = _read(self.lm.base_model, ids_S, sequence_lengths_Q)
-            hidden_TC = hidden_SC[position_T]
+            asked_P = position_T if bootstrap_B is None else torch.cat([position_T, bootstrap_B])
+            hidden_PC = _read(self.lm.base_model, ids_S, sequence_lengths_Q, asked_P)
             log_prob_T, entropy_T = token_log_probs(
                 Head.of(self.lm),
-                hidden_TC,
+                hidden_PC[: len(token_T)],
                 token_T,
                 temperature=self.temperature,
                 entropy=entropy,
                 kernel=self.kernel,
             )
             if self.critic_lm is not None:
-                hidden_SC = _read(self.critic_lm, ids_S, sequence_lengths_Q)
-                hidden_TC = hidden_SC[position_T]
+                hidden_PC = _read(self.critic_lm, ids_S, sequence_lengths_Q, asked_P)
         if self.value_head is None:
             return TokenScores(log_prob_T, entropy_T, None, None)
-        if bootstrap_B is not None:  # one product for both kinds of positions
-            hidden_TC = hidden_SC[torch.cat([position_T, bootstrap_B])]
         if self.critic == "detached":
-            hidden_TC = hidden_TC.detach()
-        values = self.value_head(hidden_TC.float()).squeeze(-1)
+            hidden_PC = hidden_PC.detach()
+        values = self.value_head(hidden_PC.float()).squeeze(-1)
         tokens = len(token_T)
         return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])
 
 
-def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor) -> Tensor:
-    """Return the trunk's last hidden state at every id."""
+def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor) -> Tensor:
+    """Return the trunk's last hidden state at the positions asked about."""
     packing = Packing.of(sequence_lengths_Q, ids_S.device)
-    lean = lean_layers(trunk)
-    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean:
+    lean, few = lean_layers(trunk), is_worth_it(trunk, len(ids_S), len(asked_P))
+    at_few = last_layer_at(trunk, asked_P, packing) if few else nullcontext()
+    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean, at_few:
         out = trunk(
             input_ids=ids_S.unsqueeze(0),
             position_ids=packing.position_S.unsqueeze(0),
             use_cache=False,
         )
-    hidden_SC: Tensor = out.last_hidden_state.squeeze(0)
-    return hidden_SC
+    hidden: Tensor = out.last_hidden_state.squeeze(0)
+    return hidden if few else hidden[asked_P]
