@@ -100,7 +100,7 @@ def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -
 def _heads(attention: Any, kind: str, hidden: Tensor, rotary: list[Tensor] | None) -> Tensor:
     """Return queries, keys or values by head, turned by their positions."""
     projected: Tensor = getattr(attention, f"{kind}_proj")(hidden)
-    heads = projected.unflatten(-1, (-1, attention.head_dim))
+    heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
     if hasattr(attention, f"{kind}_norm"):  # Qwen3
         heads = getattr(attention, f"{kind}_norm")(heads)
     if rotary is None:
@@ -117,7 +117,8 @@ def _attend(
 
     def spread(x_HD: Tensor, slot: Tensor, longest: int) -> Tensor:
         empty = x_HD.new_zeros(packing.rows * longest, *x_HD.shape[1:])
-        return empty.index_copy(0, slot, x_HD).unflatten(0, (packing.rows, longest)).transpose(1, 2)
+        x_QLHD: Tensor = empty.index_copy(0, slot, x_HD).unflatten(0, (packing.rows, longest))
+        return x_QLHD.transpose(1, 2)
 
     out_QHAD = F.scaled_dot_product_attention(
         spread(query_PHD, asked.slot_P, asked.most),

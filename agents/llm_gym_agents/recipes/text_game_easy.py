@@ -53,6 +53,8 @@ def text_game_easy() -> Recipe:
                 "batch_size": 128,
                 "mini_batch_size": 32,
                 "ppo_epochs": 2,
+                # What is read at once stays in a CPU's cache: a quarter cheaper than all of it.
+                "micro_batch_tokens": 2048,
                 "learning_rate": 8e-4,
                 "gamma": 0.9,
                 "lam": 0.9,
