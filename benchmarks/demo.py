@@ -6,7 +6,7 @@ and seconds of all cores together, which a busy machine does not change much.
 
     python benchmarks/demo.py
     python benchmarks/demo.py --seeds 0 1 2 --keep runs/demo
-    python benchmarks/demo.py --threads 1 --set training.mini_batch_size=16 --out mini16.json
+    python benchmarks/demo.py --threads 1 --set training.ppo_epochs=1 --out one_pass.json
 
 A run stops by its success on the 200 held-out episodes that ``before`` and ``after`` report, so
 ``after`` is a little lucky; ``fresh`` is the same model on 1,000 other held-out episodes.

@@ -51,7 +51,7 @@ def text_game_easy() -> Recipe:
                 "num_epochs": 12,
                 "num_iters_per_epoch": 5,
                 "batch_size": 128,
-                "mini_batch_size": 32,
+                "mini_batch_size": 16,
                 "ppo_epochs": 2,
                 # What is read at once stays in a CPU's cache: a quarter cheaper than all of it.
                 "micro_batch_tokens": 2048,
