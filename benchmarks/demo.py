@@ -50,7 +50,9 @@ def fresh(folder: Path) -> float:
         "--context observation --temperature 1 --max-tokens 6 --json --system-prompt="
     )
     command = [sys.executable, "-c", script, *settings.split(), "--model", str(model)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    # Two busy threads would spin against each other on tensors as small as these.
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env=env)
     found: float = json.loads(done.stdout)[0]["success"]
     return found
 
