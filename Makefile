@@ -64,6 +64,10 @@ $(VENV)/.ray: $(INSTALLED)
 test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine: players, faults, weights.
 	$(BIN)/python -m pytest -q -m slow tests/agents/distributed
 
+.PHONY: chaos
+chaos: $(VENV)/.ray  ## Kill players at random moments: is every episode counted once?
+	$(BIN)/python benchmarks/chaos.py
+
 # vLLM pins its own numpy. The three packages that it brings for pictures and sound are built for
 # another torch, and transformers dies of them.
 $(VLLM)/.installed: pyproject.toml constraints.txt

@@ -26,6 +26,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
+from llm_gym.vector.local_rows import Elsewhere
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
@@ -288,17 +289,21 @@ def build_sampler(
     tokenizer: PreTrainedTokenizerBase,
     env: EnvSource,
     held_out: EnvSource | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Sampler:
-    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
+    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``.
+
+    ``elsewhere`` starts the environments on other machines.
+    """
     lot_size = config.inference.lot_size
     rows = min(config.inference.num_envs, config.training.batch_size, lot_size or sys.maxsize)
     with ExitStack() as undo:  # nobody else could end the engine's processes
         engine = build_engine(config, lm, tokenizer)
         undo.callback(engine.close)
         policy = build_policy(config, engine, tokenizer)
-        pool = build_pool(config, env, rows)
+        pool = build_pool(config, env, rows, elsewhere)
         undo.callback(pool.close, raise_if_closed=False)
-        other = None if held_out is None else build_pool(config, held_out, rows)
+        other = None if held_out is None else build_pool(config, held_out, rows, elsewhere)
         sampler = Sampler(policy, pool, other, lot_size=lot_size)
         undo.pop_all()
     return sampler
@@ -328,7 +333,9 @@ def build_policy(
     )
 
 
-def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
+def build_pool(
+    config: ConfigStore, env: EnvSource, rows: int, elsewhere: Elsewhere | None = None
+) -> TextEnvPool:
     """Return ``rows`` environments, cut after as many turns as the config says."""
     limit = config.inference.max_turns if config.inference.multi_turn else 1
     wrappers: list[Callable[[Any], Any]] = []
@@ -338,7 +345,7 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
     return TextEnvPool(
         source,
         rows,
-        workers=min(config.environment.workers, rows),
+        workers=elsewhere or min(config.environment.workers, rows),
         timeout=config.environment.timeout,
         wrappers=wrappers,
         **settings,

@@ -55,6 +55,10 @@ class Rows(Protocol):
         """Close every environment. Safe to call twice."""
 
 
+Elsewhere = Callable[[Sequence[Factory], float | None], Rows]
+"""Starts rows somewhere else, such as on other machines, with a time limit for each."""
+
+
 class LocalRows:
     """Environments in this process, one after the other."""
 

@@ -28,6 +28,7 @@ from llm_gym.vector.checks import (
 )
 from llm_gym.vector.infos import Info, stack_infos
 from llm_gym.vector.local_rows import (
+    Elsewhere,
     Factory,
     Job,
     LocalRows,
@@ -54,7 +55,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     Args:
         factories: One for each row.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
-        workers: Processes to spread the rows over; 0 keeps them in this one.
+        workers: Processes to spread the rows over; 0 keeps them in this one. Or what starts them
+            elsewhere.
         timeout: Seconds that one row may take in its worker; None waits for ever.
     """
 
@@ -63,12 +65,12 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         factories: Sequence[Factory],
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        workers: int = 0,
+        workers: int | Elsewhere = 0,
         timeout: float | None = None,
     ) -> None:
         self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
         self.num_envs = len(factories)
-        if not 0 <= workers <= self.num_envs:
+        if isinstance(workers, int) and not 0 <= workers <= self.num_envs:
             raise ConfigError(
                 f"workers must be from 0 to the number of environments, got workers={workers} "
                 f"for {self.num_envs}"
@@ -295,9 +297,13 @@ def _closed() -> ClosedEnvironmentError:
     return ClosedEnvironmentError("this vector environment is closed; make a new one")
 
 
-def _start_rows(factories: Sequence[Factory], workers: int, timeout: float | None) -> Rows:
+def _start_rows(
+    factories: Sequence[Factory], workers: int | Elsewhere, timeout: float | None
+) -> Rows:
     if not workers:
         return LocalRows(factories)
+    if not isinstance(workers, int):
+        return workers(factories, timeout)
     from llm_gym.vector.worker_pool import WorkerPool  # late: most uses need no processes
 
     return WorkerPool(factories, workers, timeout)

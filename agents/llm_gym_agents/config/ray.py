@@ -34,3 +34,6 @@ class RayConfig(Section, section="ray"):
     """Replacements of an actor in a row, without an episode from it, before the run ends."""
     bucket_mb: Count = 256
     """Megabytes of weights that travel at a time."""
+    env_actors: Whole = 0
+    """Actors that hold the environments of all players, a process for each; 0 keeps them with the
+    players."""

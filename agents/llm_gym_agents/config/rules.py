@@ -119,7 +119,8 @@ def _play(config: Settings) -> Iterator[str]:
             "environment.workers must be at most inference.num_envs, "
             f"got {environment.workers} and {config.inference.num_envs}"
         )
-    if environment.timeout is not None and not environment.workers:
+    elsewhere = config.ray.use_ray and config.ray.env_actors
+    if environment.timeout is not None and not environment.workers and not elsewhere:
         yield (
             f"environment.timeout needs environment.workers, got {environment.timeout} and 0; "
             "a step in the trainer's own process cannot be given up"
@@ -155,6 +156,11 @@ def _ray(config: Settings) -> Iterator[str]:
         yield (
             "training.importance_cap must be a number with ray.staleness above 0, got None: tokens "
             "of older weights need a weight"
+        )
+    if ray.use_ray and ray.env_actors and config.environment.workers:
+        yield (
+            "environment.workers must be 0 with ray.env_actors, which hold the environments "
+            f"instead, got {config.environment.workers} and {ray.env_actors}"
         )
 
 

@@ -48,75 +48,11 @@ class ClusterLostError(EngineError):
     """The cluster is gone."""
 
 
-class RayCluster:
-    """A Ray cluster: one that is there, or one on this machine that ends with this object.
+class Calls:
+    """Calls to actors, from any process of a cluster."""
 
-    Args:
-        settings: Where it is, and what each actor takes.
-    """
-
-    def __init__(self, settings: RayConfig) -> None:
+    def __init__(self) -> None:
         self._ray = _import()
-        self._settings = settings
-        self._mine = False
-        if not self._ray.is_initialized():
-            self._connect()
-        if settings.num_gpus_per_actor is None:
-            any_gpu = self._ray.cluster_resources().get("GPU", 0) > 0
-            settings.num_gpus_per_actor = 1.0 if any_gpu else 0.0
-        self._check_room()
-
-    def _connect(self) -> None:
-        own: dict[str, Any] = {}
-        if self._settings.address is None:
-            store = 2 * OBJECT_STORE_BUCKETS * self._settings.bucket_mb * 2**20
-            need = self._settings.num_actors * self._settings.num_cpus_per_actor
-            own = {
-                "include_dashboard": False,
-                "object_store_memory": min(store, _memory() // 4),
-                # What was asked for is given: cores that are shared are slower, and still enough.
-                "num_cpus": max(os.cpu_count() or 1, int(need + 0.999)),
-            }
-        with _quietly(), _as_cluster_error("cannot be reached"):
-            self._ray.init(
-                address=self._settings.address or "local",
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **own,
-            )
-        self._mine = True
-
-    def _check_room(self) -> None:
-        """Refuse what the cluster could never give: Ray would wait for it for ever."""
-        have = self._ray.cluster_resources()
-        for what, each in self._takes().items():
-            kind = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}[what]
-            need = each * self._settings.num_actors
-            if need > have.get(kind, 0.0) + 1e-6:
-                raise ConfigError(
-                    f"{self._settings.num_actors} actors with {each:g} {kind} each need {need:g}, "
-                    f"and the cluster has {have.get(kind, 0.0):g}; lower ray.num_actors or what "
-                    "each takes, or add machines"
-                )
-
-    def _takes(self) -> dict[str, float]:
-        settings = self._settings
-        taken: dict[str, float] = {
-            "num_cpus": settings.num_cpus_per_actor,
-            "num_gpus": settings.num_gpus_per_actor or 0.0,
-        }
-        if settings.memory_gb_per_actor is not None:
-            taken["memory"] = settings.memory_gb_per_actor * 2**30
-        return taken
-
-    # --- actors --------------------------------------------------------------------------
-
-    def start(self, make: Callable[..., Any], argument: Any, name: str) -> Any:
-        """Return an actor that holds ``make(argument)``; it is being started."""
-        groups = {PLAY: 1, WEIGHTS: 1}
-        remote = self._ray.remote(max_restarts=0, concurrency_groups=groups, **self._takes())(make)
-        with _as_cluster_error("is gone"):
-            return remote.remote(argument)
 
     def put(self, value: Any) -> Any:
         """Put ``value`` where every actor can read it; it is dropped with what is returned."""
@@ -154,6 +90,86 @@ class RayCluster:
             raise ActorLostError(_first_line(error)) from error
         except errors.RayError as error:
             raise _lost("is gone", error) from error
+
+
+class RayCluster(Calls):
+    """A Ray cluster: one that is there, or one on this machine that ends with this object.
+
+    Args:
+        settings: Where it is, and what each actor takes.
+    """
+
+    def __init__(self, settings: RayConfig) -> None:
+        super().__init__()
+        self._settings = settings
+        self._mine = False
+        if not self._ray.is_initialized():
+            self._connect()
+        if settings.num_gpus_per_actor is None:
+            any_gpu = self._ray.cluster_resources().get("GPU", 0) > 0
+            settings.num_gpus_per_actor = 1.0 if any_gpu else 0.0
+        self._check_room()
+
+    def _connect(self) -> None:
+        own: dict[str, Any] = {}
+        if self._settings.address is None:
+            store = 2 * OBJECT_STORE_BUCKETS * self._settings.bucket_mb * 2**20
+            need = self._settings.num_actors * self._settings.num_cpus_per_actor
+            need += self._settings.env_actors
+            own = {
+                "include_dashboard": False,
+                "object_store_memory": min(store, _memory() // 4),
+                # What was asked for is given: cores that are shared are slower, and still enough.
+                "num_cpus": max(os.cpu_count() or 1, int(need + 0.999)),
+            }
+        with _quietly(), _as_cluster_error("cannot be reached"):
+            self._ray.init(
+                address=self._settings.address or "local",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **own,
+            )
+        self._mine = True
+
+    def _check_room(self) -> None:
+        """Refuse what the cluster could never give: Ray would wait for it for ever."""
+        have = self._ray.cluster_resources()
+        for what, each in self._takes().items():
+            kind = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}[what]
+            need = each * self._settings.num_actors
+            need += self._settings.env_actors if kind == "CPU" else 0
+            if need > have.get(kind, 0.0) + 1e-6:
+                raise ConfigError(
+                    f"{self._settings.num_actors} actors with {each:g} {kind} each need {need:g}, "
+                    f"and the cluster has {have.get(kind, 0.0):g}; lower ray.num_actors or what "
+                    "each takes, or add machines"
+                )
+
+    def _takes(self) -> dict[str, float]:
+        settings = self._settings
+        taken: dict[str, float] = {
+            "num_cpus": settings.num_cpus_per_actor,
+            "num_gpus": settings.num_gpus_per_actor or 0.0,
+        }
+        if settings.memory_gb_per_actor is not None:
+            taken["memory"] = settings.memory_gb_per_actor * 2**30
+        return taken
+
+    # --- actors --------------------------------------------------------------------------
+
+    def start(self, make: Callable[..., Any], argument: Any, name: str) -> Any:
+        """Return an actor that holds ``make(argument)``; it is being started."""
+        groups = {PLAY: 1, WEIGHTS: 1}
+        remote = self._ray.remote(max_restarts=0, concurrency_groups=groups, **self._takes())(make)
+        with _as_cluster_error("is gone"):
+            return remote.remote(argument)
+
+    def start_hosts(self, make: Callable[..., Any]) -> list[Any]:
+        """Return the actors that hold environments; Ray starts them again if they are lost."""
+        groups = {PLAY: 1, WEIGHTS: 2 * self._settings.num_actors}
+        remote = self._ray.remote(max_restarts=-1, concurrency_groups=groups, num_cpus=1)(make)
+        with _as_cluster_error("is gone"):
+            return [remote.remote() for _ in range(self._settings.env_actors)]
 
     def kill(self, actor: Any) -> None:
         """End an actor without asking it."""

@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.envs import rows_on
 from llm_gym_agents.distributed.parcels import Parcel, opened
 from llm_gym_agents.engines.base import Completion, Request
 from llm_gym_agents.engines.weight_sums import WeightSum
@@ -48,6 +49,8 @@ class Setup(NamedTuple):
     held_out: EnvSource | None
     names: tuple[str, ...]
     """Of the weights that will be sent."""
+    env_hosts: tuple[Any, ...] = ()
+    """Actors that hold the environments; none where the player does."""
 
 
 class Facts(NamedTuple):
@@ -132,7 +135,12 @@ class SamplerHost:
         if threads := int(setup.config.ray.num_cpus_per_actor):
             torch.set_num_threads(threads)
         self.sampler = build_sampler(
-            setup.config, skeleton(setup), setup.tokenizer, setup.env, setup.held_out
+            setup.config,
+            skeleton(setup),
+            setup.tokenizer,
+            setup.env,
+            setup.held_out,
+            rows_on(setup.env_hosts),
         )
         self.turnstile = self.sampler.policy.turnstile = Turnstile()
         engine = self.sampler.engine

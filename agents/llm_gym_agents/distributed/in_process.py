@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Make = Callable[[], Any]
-"""Makes what lives in an actor."""
-
 
 class Done:
     """A call that was made: what it returned, or raised."""
@@ -31,6 +28,10 @@ class InProcess:
     def start(self, make: Callable[..., Any], argument: Any, name: str) -> Any:
         """Return an actor."""
         return make(argument)
+
+    def start_hosts(self, make: Callable[..., Any]) -> list[Any]:
+        """Return no actors for environments: they stay with the players."""
+        return []
 
     def put(self, value: Any) -> Any:
         """Return what stands for ``value`` in a call."""

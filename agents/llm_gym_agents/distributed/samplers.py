@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -27,6 +27,7 @@ from llm_gym_agents.build import build_policy
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.distributed.engine import MemberEngine
+from llm_gym_agents.distributed.envs import EnvHost
 from llm_gym_agents.distributed.host import Facts, Played, SamplerHost, setup_of
 from llm_gym_agents.distributed.in_process import InProcess
 from llm_gym_agents.distributed.members import Cluster, Lot, Member
@@ -67,6 +68,7 @@ class SamplerGroup:
         self.agenda: Agenda | None = None
         """Says what will be played, for playing ahead."""
         self._ahead: dict[int, list[Lot]] = {}
+        self._env_hosts: list[Any] = []
         self.version = 0
         """Of the weights that every actor has."""
         self.watch = GroupWatch()
@@ -75,7 +77,8 @@ class SamplerGroup:
         try:
             names = [name for name, _ in served_weights(lm)]
             setup = setup_of(config, lm, tokenizer, env, held_out, names)
-            self._setup = self.cluster.put(setup)
+            hosts = self._env_hosts = self.cluster.start_hosts(EnvHost)
+            self._setup = self.cluster.put(setup._replace(env_hosts=tuple(hosts)))
             self._start(self.members)
         except BaseException:
             self.close()
@@ -270,10 +273,10 @@ class SamplerGroup:
     def close(self) -> None:
         """End every actor, and the cluster if it was started here. Safe to call twice."""
         members, self.members = self.members, []
-        for member in members:
-            if member.actor is not None:
-                with suppress(EngineError):
-                    self.cluster.kill(member.actor)
+        actors = [member.actor for member in members if member.actor is not None]
+        for actor in [*actors, *self._env_hosts]:
+            with suppress(EngineError):
+                self.cluster.kill(actor)
         self.cluster.close()
 
 

@@ -41,6 +41,7 @@ from llm_gym.episodes.writer import (
 from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
+from llm_gym.vector.local_rows import Elsewhere
 from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options
 
@@ -54,7 +55,8 @@ class TextEnvPool(EnvBase):
         env: A registered id, an ``EnvSpec``, a factory, or an environment, which is built again
             from its spec, or else copied. One that does not speak text is put into ``AsText``.
         n: Rows.
-        workers: Processes to spread the rows over, for slow environments; 0 for none.
+        workers: Processes to spread the rows over, for slow environments; 0 for none. Or what
+            starts them elsewhere.
         timeout: Seconds that a row may take in its worker before its episode is given up.
         patterns: Hand out each row's ``action_pattern()`` too, for constrained decoding.
         **kwargs: Settings of the environment.
@@ -65,7 +67,7 @@ class TextEnvPool(EnvBase):
         env: EnvSource,
         n: int,
         *,
-        workers: int = 0,
+        workers: int | Elsewhere = 0,
         timeout: float | None = None,
         patterns: bool = False,
         **kwargs: Any,

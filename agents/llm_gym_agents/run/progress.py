@@ -47,6 +47,13 @@ _COLUMNS = (
     _Column("entropy", ENTROPY, ".3f"),
     _Column("explained variance", EXPLAINED_VARIANCE, ".2f"),
     _Column("tokens/s", TOKENS_PER_SECOND, ",.0f"),
+    # Only of runs on several actors.
+    _Column("actors", "ray/actors", ".0f"),
+    _Column("tokens/s of each", "time/actor_tokens_per_s", ",.0f"),
+    _Column("idle", "time/actor_idle", ".0%"),
+    _Column("queued", "ray/queued", ".0f"),
+    _Column("staleness", "ray/staleness_mean", ".2f"),
+    _Column("restarts", "ray/restarts", ".0f"),
 )
 
 

@@ -15,6 +15,7 @@ from tests.agents.distributed.echo_run import echo_trainer
 HERE = "agents/config/test_ray_settings.py"
 AHEAD = "agents/distributed/test_ahead.py"
 CLUSTER = "agents/distributed/on_ray/test_cluster.py"
+ENVS = "agents/distributed/on_ray/test_envs.py"
 FAULTS = "agents/distributed/on_ray/test_faults.py"
 SHOWN = {
     "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
@@ -27,6 +28,7 @@ SHOWN = {
     "staleness": (AHEAD, "test_playing_runs_ahead_by_as_much_as_it_may"),
     "timeout": (FAULTS, "test_an_environment_that_hangs_is_cut_at_its_deadline"),
     "max_restarts": (FAULTS, "test_an_actor_that_always_dies_ends_the_run_in_one_sentence"),
+    "env_actors": (ENVS, "test_environments_live_on_actors_of_their_own"),
     "bucket_mb": (HERE, "test_weights_travel_in_buckets_of_the_size_that_is_set"),
 }
 

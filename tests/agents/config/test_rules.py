@@ -77,6 +77,10 @@ def config_with(**changes):
             {"ray__use_ray": True, "ray__staleness": 1, "training__importance_cap": None},
             "training.importance_cap must be a number with ray.staleness above 0, got None",
         ),
+        (
+            {"ray__use_ray": True, "ray__env_actors": 2, "environment__workers": 1},
+            "environment.workers must be 0 with ray.env_actors",
+        ),
         ({"inference__top_p": 0.9}, "inference.top_p must be 1.0 to train, got 0.9"),
         (
             {"training__policy_loss": "gpg"},

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A run on Slurm: Ray on every node of the allocation, the learner on the first.
+#   sbatch docs/examples/slurm.sh
+#SBATCH --job-name=llm-gym
+#SBATCH --nodes=5
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=12:00:00
+#SBATCH --signal=TERM@120
+set -euo pipefail
+export RAY_AUTH_MODE=disabled # the allocation's network is private; else hand a token around
+
+nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
+head=${nodes[0]}
+port=6379
+
+# The first node's card is the learner's, so Ray is not told of it.
+srun --overlap --nodes=1 --ntasks=1 -w "$head" \
+    ray start --head --node-ip-address="$head" --port=$port --num-gpus=0 --disable-usage-stats --block &
+sleep 20
+srun --overlap --nodes=$((SLURM_JOB_NUM_NODES - 1)) --ntasks=$((SLURM_JOB_NUM_NODES - 1)) \
+    --exclude="$head" ray start --address="$head:$port" --block &
+sleep 20
+
+# Sent again by `scontrol requeue`, it goes on from its newest checkpoint.
+srun --overlap --nodes=1 --ntasks=1 -w "$head" \
+    llm-gym train llm_gym/GuessTheNumber-v0 \
+    --model.model-name HuggingFaceTB/SmolLM2-135M-Instruct --inference.backend vllm \
+    --ray.use-ray --ray.address "$head:$port" --ray.num-actors $((SLURM_JOB_NUM_NODES - 1)) \
+    --ray.staleness 1 --checkpoint.output-dir "$HOME/runs/guess" --checkpoint.resume
