@@ -10,18 +10,19 @@ Ray starts it again, and the next reset of each row builds its environment there
 from __future__ import annotations
 
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from llm_gym.errors import WorkerError
 from llm_gym.vector.local_rows import Factory, Failure, Job, Rows, rows_error
 from llm_gym_agents.distributed.cluster import ActorLostError, Calls
 
-MARGIN_S = 90.0
-"""Seconds that a host gets on top of what its environments may take: it may have to start them."""
+START_S = 90.0
+"""Seconds that a host gets to be started, on top of what its environments may take."""
+_LOOK_S = 0.5
 _OPENS = ("reset", "begin")
 
 
@@ -84,37 +85,47 @@ class RemoteRows:
             self._at[row] = len(share)
             share.append(factory)
         self._factories = {host: cloudpickle.dumps(share) for host, share in shares.items()}
-        if failures := self._open(list(self._factories)):
+        try:
+            if failures := self._open(list(self._factories)):
+                raise rows_error(failures, {})
+        except BaseException:
             self.close()
-            raise rows_error(failures, {})
+            raise
 
     def _open(self, hosts: Sequence[Any]) -> dict[int, Failure]:
-        arguments = {host: (self._factories[host], self._timeout) for host in hosts}
-        _, failures = self._ask("open", arguments)
-        return failures
+        """Build the environments at ``hosts``, waiting for those that Ray is starting again."""
+        end = time.monotonic() + START_S
+        waiting = list(hosts)
+        while waiting:
+            given = {host: (self._factories[host], self._timeout) for host in waiting}
+            _, lost = self._ask("open", given)
+            if lost and time.monotonic() > end:
+                return {row: _lost(lost[own]) for row, own in self._host.items() if own in lost}
+            if waiting := list(lost):
+                time.sleep(_LOOK_S)
+        return {}
 
     def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
         """Do every job, hosts at the same time."""
         shares: dict[Any, list[Job]] = {}
         for row, operation, argument in jobs:
             shares.setdefault(self._host[row], []).append((self._at[row], operation, argument))
-        said, failures = self._ask("run", {host: (share,) for host, share in shares.items()})
-        # A host that Ray has started again knows nobody; whoever is reset there comes back.
-        new = [host for host, answer in said.items() if answer is None]
-        back = [host for host in new if any(job[1] in _OPENS for job in shares[host])]
-        if back:
-            failures |= self._open(back)
-            again, more = self._ask("run", {host: (shares[host],) for host in back})
-            said, failures = said | again, failures | more
+        said, lost = self._ask("run", {host: (share,) for host, share in shares.items()})
+        # A host that was lost, or started again, knows nobody; whoever is reset there comes back.
+        gone = [host for host in shares if said.get(host) is None]
+        back = [host for host in gone if any(job[1] in _OPENS for job in shares[host])]
+        failures = self._open(back)
+        again, more = self._ask("run", {host: (shares[host],) for host in back})
+        said, lost = said | again, lost | more
         answers: dict[int, Any] = {}
-        for host, answer in said.items():
+        for host, share in shares.items():
             rows = {at: row for row, at in self._at.items() if self._host[row] == host}
-            if answer is None:
-                lost = Failure("lost the actor that held it; a reset builds it again", lost=True)
-                failures |= {rows[job[0]]: lost for job in shares[host]}
+            if said.get(host) is None:
+                what = _lost(lost.get(host, "started again"))
+                failures = {rows[job[0]]: what for job in share} | failures
                 continue
-            given, failed = answer
-            answers |= {rows[job[0]]: one for job, one in zip(shares[host], given, strict=True)}
+            given, failed = said[host]
+            answers |= {rows[job[0]]: one for job, one in zip(share, given, strict=True)}
             failures |= {rows[at]: failure for at, failure in failed.items()}
         asked = [row for row, _, _ in jobs]
         return (
@@ -124,29 +135,32 @@ class RemoteRows:
 
     def _ask(
         self, method: str, arguments: dict[Any, tuple[Any, ...]]
-    ) -> tuple[dict[Any, Any], dict[int, Failure]]:
-        """Call hosts; return what each said, and failures of the rows of those that are lost."""
+    ) -> tuple[dict[Any, Any], dict[Any, str]]:
+        """Call hosts; return what each said, and how others were lost."""
         calls = {
             host: self._calls.call(host, method, self._owner, *given)
             for host, given in arguments.items()
         }
         said: dict[Any, Any] = {}
-        failures: dict[int, Failure] = {}
+        lost: dict[Any, str] = {}
         for host, call in calls.items():
-            limit = None if self._timeout is None else self._timeout + MARGIN_S
+            limit = None if self._timeout is None else self._timeout + START_S
             try:
                 if not self._calls.ready([call], limit):
                     raise ActorLostError(f"said nothing for {limit:g} s")
                 said[host] = self._calls.result(call)
-            except (ActorLostError, WorkerError) as error:
-                what = Failure(f"lost the actor that held it ({error})", lost=True)
-                failures |= {row: what for row, own in self._host.items() if own == host}
-        return said, failures
+            except ActorLostError as error:
+                lost[host] = str(error)
+        return said, lost
 
     def close(self) -> None:
         """Close every environment. Safe to call twice."""
         for host in self._factories:
             self._calls.call(host, "leave", self._owner)
+
+
+def _lost(how: str) -> Failure:
+    return Failure(f"lost the actor that held it ({how}); a reset builds it again", lost=True)
 
 
 def rows_on(hosts: Sequence[Any]) -> Callable[[Sequence[Factory], float | None], Rows] | None:
