@@ -16,6 +16,9 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import re
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,6 +40,10 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Who was lost, and what became of its episodes, is told by us.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed while executing a task",
+    # How long a driver waits for a head that does not answer before it ends by itself.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 
 
@@ -130,6 +137,17 @@ class RayCluster(Calls):
                 **own,
             )
         self._mine = True
+        with suppress(AttributeError, KeyError):
+            node = self._ray._private.worker.global_worker.node
+            [raylet] = [each.process for each in node.all_processes["raylet"]]
+            threading.Thread(target=self._mourn, args=(raylet,), daemon=True).start()
+
+    def _mourn(self, raylet: Any) -> None:
+        """Say what to do when the cluster of this machine dies: Ray then ends this process."""
+        raylet.wait()
+        if self._mine:
+            sentence = str(_lost("is gone", RuntimeError("its raylet ended")))
+            os.write(sys.stderr.fileno(), f"llm-gym: {sentence}\n".encode())
 
     def _check_room(self) -> None:
         """Refuse what the cluster could never give: Ray would wait for it for ever."""
@@ -214,8 +232,12 @@ def _memory() -> int:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """Return the first line of what Ray says, without colours, and what was raised behind it."""
+    text = re.sub(r"\x1b\[\d+m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    if "creation task" in lines[0]:  # the module of an actor could not be imported
+        return f"The actor could not be made: {lines[-1]}"
+    return lines[0]
 
 
 def _lost(how: str, error: BaseException) -> ClusterLostError:
