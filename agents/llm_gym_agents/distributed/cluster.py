@@ -40,8 +40,6 @@ _QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Who was lost, and what became of its episodes, is told by us.
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed while executing a task",
     # How long a driver waits for a head that does not answer before it ends by itself.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
@@ -224,6 +222,8 @@ def _import() -> Any:
             'ray.use_ray needs ray. Install it with: pip install "llm-gym[ray]", or set '
             "ray.in_process"
         ) from error
+    with suppress(AttributeError):  # who was lost, and what became of its episodes, we tell
+        ray._private.ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died or was")
     return ray
 
 
