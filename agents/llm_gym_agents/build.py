@@ -38,6 +38,7 @@ from llm_gym_agents.learn.optimizer import BYTES_OF_STATE
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.lm.read_again import read_again
+from llm_gym_agents.lm.sharded import is_spread
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -267,7 +268,8 @@ def build_engine(
 ) -> Engine:
     """Return the engine that samples with ``lm``, or with a copy that is kept like it."""
     backend, own = config.inference.backend, config.inference.engine
-    if backend == "transformers":
+    apart = backend != "transformers" or is_spread(lm)
+    if not apart:
         # The rest is the model section's to say: this engine has the trainer's own model.
         check_settings(backend, own, known=("max_rows", "prefix_cache"))
         return TransformersEngine(lm, tokenizer=tokenizer, **own)
@@ -277,6 +279,8 @@ def build_engine(
         "tensor_parallel_size": config.model.tensor_parallel_size,
         "trust_remote_code": config.model.trust_remote_code,
     }
+    if backend == "transformers":
+        common |= {"device": str(lm.device)}
     # What is served first does not matter, only its shape: the trainer's weights are pushed.
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         save_lm(Path(folder), lm, tokenizer)

@@ -30,32 +30,29 @@ from llm_gym_agents.build import (
     training_env,
 )
 from llm_gym_agents.checkpoint import (
-    Checkpoints,
     Part,
     TrainerState,
-    load_checkpoint,
     number,
     restore_lm,
     rng_state,
-    save_checkpoint,
     set_rng_state,
 )
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.place import Place
 from llm_gym_agents.distributed.players import build_players, play_ahead
 from llm_gym_agents.learn.early_stop import EarlyStop
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
-from llm_gym_agents.learn.ppo import NotFiniteError
+from llm_gym_agents.learn.not_finite import NotFiniteError
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.warm_up import WarmUp
 from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
-from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.advice import Advisor
 from llm_gym_agents.run.device_watch import DeviceWatch
 from llm_gym_agents.run.lock import RunLock
-from llm_gym_agents.run.stop_signal import Stopped, StopSignal
+from llm_gym_agents.run.stop_signal import Stopped
 from llm_gym_agents.text.pieces import Pieces
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
@@ -105,15 +102,15 @@ class PPOTrainer:
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
+        self.place = Place.of(config)
         # Every global generator: an environment of somebody's may draw from any of them.
         set_seed(config.training.seed)
         self._embedded = model is None and is_embedded(config)
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        self.learner = Learner(config, lm)
+        self.learner = Learner(config, lm, self.place.ranks)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
-        self.sampler, self.publisher = build_players(
-            config, lm, self.tokenizer, self.environment, held_out
-        )
+        own, self.publisher = build_players(config, lm, self.tokenizer, self.environment, held_out)
+        self.sampler = self.place.sampler(own)
         self.schedule = Schedule(config, self.sampler.has_splits)
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
@@ -130,17 +127,17 @@ class PPOTrainer:
         self.metrics_history: list[dict[str, float]] = []
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
-        self._stop = StopSignal()
+        self._stop = self.place.stop()
         self.advisor = Advisor(len(self.tokenizer))
         self.on_advice: Callable[[str], None] = _log.warning
         """Called with a sentence when the run shows a sign that it cannot learn."""
         self.folder = Path(config.checkpoint.output_dir)
-        self.checkpoints = Checkpoints(
+        self.checkpoints = self.place.checkpoints(
             self.folder / "checkpoints",
             keep_last_n=config.checkpoint.keep_last_n,
             save_best=config.checkpoint.save_best,
         )
-        self.recorder = RolloutRecorder(
+        self.recorder = self.place.recorder(
             self.folder,
             config.checkpoint.record_every,
             config.checkpoint.record_episodes,
@@ -148,7 +145,7 @@ class PPOTrainer:
         )
         self._owns_folder, self.ended_with_best = config.checkpoint.resume, False
         self._lock = RunLock(self.folder)
-        self._lessons = Lessons(config, self.sampler, reward_fn, self.environment)
+        self._lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
 
     # --- training ------------------------------------------------------------------------
 
@@ -170,16 +167,18 @@ class PPOTrainer:
         if goes_on and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         self.warm_up()
-        with self._open_log() as log, closing(self.recorder), StopSignal() as self._stop:
+        with self._open_log() as log, closing(self.recorder), self.place.stop() as self._stop:
             # Only now is it sure that no other run lives in this folder.
-            self.config.save(self.folder / "config.json")
+            if self.place.leads:
+                self.config.save(self.folder / "config.json")
             self.checkpoints.drop_after(self.iteration)
             self.metrics_history = [self._named(row) for row in log.rows]
             self.advisor.catch_up(log.rows)
             while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
                 before = rng_state()
                 try:
-                    row = self._iterate()
+                    with self.place.watching():
+                        row = self._iterate()
                 except Stopped:
                     self._save(before)
                     break
@@ -299,7 +298,7 @@ class PPOTrainer:
         result = evaluate(
             self.sampler,
             self.schedule.held_out_tasks(episodes),
-            records,
+            records if self.place.leads else None,
             version=self.publisher.version,
             greedy=self.config.environment.eval_greedy,
             held_out=True,
@@ -320,11 +319,11 @@ class PPOTrainer:
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to go on to the folder ``path``."""
-        return save_checkpoint(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
+        return self.place.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from the checkpoint in the folder ``path``."""
-        state = load_checkpoint(path)
+        state = self.place.load(path, self.learner)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)
         self.learner.load_state(state.parts)
@@ -362,8 +361,7 @@ class PPOTrainer:
 
     def _open_log(self) -> metrics.MetricsLog:
         """Return the log of this run; a folder that is another run's is refused."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        log = metrics.MetricsLog(
+        log = self.place.log(
             self.folder,
             resume_after=self.iteration if self._owns_folder else None,
             wandb_project=self.config.checkpoint.wandb_project,
@@ -373,8 +371,8 @@ class PPOTrainer:
         return log
 
     def lock_folder(self) -> None:
-        """Keep other processes out of the run's folder until ``cleanup``. ``fit`` does it too."""
-        self._lock.take()
+        """Keep other runs out of the run's folder until ``cleanup``. ``fit`` does it too."""
+        self.place.take(self._lock)
 
     def cleanup(self) -> None:
         """End environments and engine and free their memory. Safe to call twice."""

@@ -38,8 +38,7 @@ class Checkpoints:
         """Write a checkpoint of ``state.iteration``, and remove those that are not kept."""
         for kind in ("iteration", "best"):
             sweep(self.folder, f"{kind}-*")
-        place = self.folder / f"iteration-{state.iteration:06d}"
-        save_checkpoint(place, state, lm=lm, tokenizer=tokenizer)
+        place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
         best = self.best()
         if self.save_best and best is not None and best.name.startswith("iteration"):
             _link(best, self.folder / f"best-{number(best):06d}")
@@ -48,6 +47,12 @@ class Checkpoints:
         for old in self._places("iteration")[: -self.keep_last_n]:
             remove(old)
         return place
+
+    def _place(self, state: TrainerState) -> Path:
+        return self.folder / f"iteration-{state.iteration:06d}"
+
+    def _write(self, place: Path, state: TrainerState, **model: Any) -> Path:
+        return save_checkpoint(place, state, **model)
 
     def latest(self) -> Path | None:
         """Return the newest checkpoint, or None."""

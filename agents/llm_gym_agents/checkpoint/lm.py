@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from llm_gym_agents.checkpoint.modules import set_module_state
 from llm_gym_agents.checkpoint.part import CheckpointError, Part
+from llm_gym_agents.checkpoint.shards import read_into
 from llm_gym_agents.lm.served_weights import adapted_layers, merged_weights, plain_lm
+from llm_gym_agents.lm.sharded import is_spread, whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -25,14 +27,22 @@ if TYPE_CHECKING:
 _SAMPLE = 256
 
 
-def save_lm(folder: Path, lm: PreTrainedModel, tokenizer: Any = None) -> Part | None:
-    """Write ``lm`` and its tokenizer to ``folder``; return its adapters, if it has any."""
+def save_lm(
+    folder: Path, lm: PreTrainedModel, tokenizer: Any = None, *, write: bool = True
+) -> Part | None:
+    """Write ``lm`` and its tokenizer to ``folder``; return its adapters, if it has any.
+
+    Where the weights are spread over processes all of them call it, and one of them writes.
+    """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
-    with _quiet(), _as_plain(plain):
-        plain.save_pretrained(folder, state_dict=merged_weights(plain, layers) if layers else None)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(folder)
+    gathers = layers or is_spread(plain)
+    state = merged_weights(plain, layers, keep=write) if gathers else None
+    if write:
+        with _quiet(), _as_plain(plain):
+            plain.save_pretrained(folder, state_dict=state)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(folder)
     return _adapters(plain) if layers else None
 
 
@@ -48,6 +58,9 @@ def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> 
         )
     if adapters is not None:
         _set_adapters(plain, adapters)
+        return
+    if is_spread(plain):
+        read_into(plain, folder)
         return
     with _quiet():
         fresh = type(lm).from_pretrained(folder, dtype=lm.dtype, local_files_only=True)
@@ -80,7 +93,7 @@ def _fingerprint(state: dict[str, Tensor]) -> str:
     for name, tensor in state.items():
         if ".lora_" not in name:
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            flat = tensor.detach().flatten()
+            flat = whole(tensor.detach()).flatten()
             step = max(1, flat.numel() // _SAMPLE)
             digest.update(flat[::step].float().cpu().numpy().tobytes())
     return digest.hexdigest()
@@ -88,13 +101,18 @@ def _fingerprint(state: dict[str, Tensor]) -> str:
 
 @contextmanager
 def _as_plain(plain: Any) -> Iterator[None]:
-    """Let transformers save a whole model although adapters were injected into it."""
+    """Let transformers save a whole model although adapters were injected into it.
+
+    And in whichever process asks for it: by itself only the first of a group writes anything.
+    """
     injected = getattr(plain, "_hf_peft_config_loaded", False)
     if injected:
         plain._hf_peft_config_loaded = False
+    plain.should_save_on_this_rank = lambda is_main_process=True: True
     try:
         yield
     finally:
+        del plain.should_save_on_this_rank
         if injected:
             plain._hf_peft_config_loaded = True
 

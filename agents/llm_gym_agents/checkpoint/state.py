@@ -8,6 +8,7 @@ is pickled, so loading one runs no code.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,15 @@ from torch import Tensor
 from llm_gym_agents.checkpoint.folder import new_folder, verified
 from llm_gym_agents.checkpoint.lm import load_lm, save_lm
 from llm_gym_agents.checkpoint.part import CheckpointError, Part, as_json
+from llm_gym_agents.checkpoint.shards import Like, read_shards
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MODEL = "model"
 TENSORS = "trainer.safetensors"
+SHARDS = "trainer"
+"""Instead of that file, where tensors were spread over processes: a file of each process."""
 VALUES = "trainer.json"
 ADAPTERS = "adapters"
 
@@ -60,29 +64,41 @@ def save_checkpoint(
         adapters = save_lm(new / MODEL, lm, tokenizer)
         if adapters is not None:
             parts[ADAPTERS] = adapters
-        tensors = {
-            f"{name}/{key}": tensor
-            for name, part in parts.items()
-            for key, tensor in part.tensors.items()
-        }
-        save_file(_apart(tensors), new / TENSORS)
-        values = {
-            "iteration": state.iteration,
-            "success": state.success,
-            "success_low": state.success_low,
-            "config": as_json(state.config, "config"),
-            "parts": {name: as_json(part.values, name) for name, part in parts.items()},
-        }
-        (new / VALUES).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        save_file(_apart(named_tensors(parts)), new / TENSORS)
+        write_values(new, state, parts)
     return place
 
 
-def load_checkpoint(folder: str | Path) -> TrainerState:
-    """Return the state in ``folder``; refuses, in one sentence, what is not a whole checkpoint."""
+def named_tensors(parts: Mapping[str, Part]) -> dict[str, Tensor]:
+    """Return the tensors of all parts, under the names that files have for them."""
+    return {
+        f"{name}/{key}": tensor
+        for name, part in parts.items()
+        for key, tensor in part.tensors.items()
+    }
+
+
+def write_values(folder: Path, state: TrainerState, parts: Mapping[str, Part]) -> None:
+    """Write what is not a tensor."""
+    values = {
+        "iteration": state.iteration,
+        "success": state.success,
+        "success_low": state.success_low,
+        "config": as_json(state.config, "config"),
+        "parts": {name: as_json(part.values, name) for name, part in parts.items()},
+    }
+    (folder / VALUES).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+
+
+def load_checkpoint(folder: str | Path, like: Like | None = None) -> TrainerState:
+    """Return the state in ``folder``; refuses, in one sentence, what is not a whole checkpoint.
+
+    ``like`` says which tensors are spread over processes; of those each reads its own part.
+    """
     found = verified(Path(folder))
     values = json.loads((found / VALUES).read_text("utf-8"))
     parts = {name: Part(values=each) for name, each in values["parts"].items()}
-    for full_name, tensor in load_file(found / TENSORS).items():
+    for full_name, tensor in _read_tensors(found, like).items():
         name, _, key = full_name.partition("/")
         parts[name].tensors[key] = tensor
     return TrainerState(
@@ -93,6 +109,12 @@ def load_checkpoint(folder: str | Path) -> TrainerState:
         success_low=values.get("success_low"),
         folder=found,
     )
+
+
+def _read_tensors(folder: Path, like: Like | None) -> dict[str, Tensor]:
+    if (folder / SHARDS).is_dir():
+        return read_shards(folder / SHARDS, like or (lambda name: None))
+    return load_file(folder / TENSORS) if like is None else read_shards(folder, like)
 
 
 def model_folder(state: TrainerState) -> Path:

@@ -36,6 +36,7 @@ from llm_gym_agents.config import ConfigStore, parse_args
 from llm_gym_agents.config.defaults import DEFAULT, Choice, named
 from llm_gym_agents.config.files import read_config
 from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.distributed.place import agree, leads
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.lock import is_locked
@@ -65,6 +66,8 @@ def main(argv: list[str]) -> int:
         name = f"{recipe.name}-smoke" if options.smoke else recipe.name
         config.checkpoint.output_dir = str(_unused(Path("runs") / name))
     config = parse_args(["--help"] if options.help_settings else rest, config)
+    if not options.dry_run:
+        agree(config)
     choices = [] if chosen is None else choose(config, chosen | flags(rest))
     if options.smoke:
         _shrink(config)
@@ -73,7 +76,7 @@ def main(argv: list[str]) -> int:
         show_plan(config, choices, sys.stdout)
         return 0
     with ExitStack() as beside:
-        if options.view:
+        if options.view and leads(config):
             config.check()
             url = beside.enter_context(view_beside(Path(config.checkpoint.output_dir)))
             _say(Console(), f"live:   {url}")
@@ -117,7 +120,7 @@ def resume(argv: list[str]) -> int:
     else:
         lm, tokenizer = load_lm(config, str(model_folder(state)))
         trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
-    return _train(trainer, Console(), folder.name)
+    return _train(trainer, Console(quiet=not leads(config)), folder.name)
 
 
 def run(
@@ -129,7 +132,7 @@ def run(
     strict: bool = False,
 ) -> int:
     """Train, and show what changed. In a hurry the model to begin with is a poor one."""
-    console, folder = Console(), config.checkpoint.output_dir
+    console, folder = Console(quiet=not leads(config)), config.checkpoint.output_dir
     config.check()
     if read_metrics(folder) and not config.checkpoint.resume:
         if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
@@ -153,7 +156,8 @@ def run(
         with console.status("making a model"):
             made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
     trainer = PPOTrainer(config, **made)
-    keep_choices(choices, trainer.folder)
+    if trainer.place.leads:
+        keep_choices(choices, trainer.folder)
     return _train(trainer, console, recipe.name, strict=strict)
 
 
@@ -193,6 +197,8 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
         raise _stopped(trainer, error) from error
     finally:
         trainer.cleanup()
+    if not trainer.place.leads:
+        return 0
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from llm_gym.core.hints import did_you_mean
 from llm_gym.errors import ConfigError
+from llm_gym_agents.config.parallel import ParallelConfig
 from llm_gym_agents.config.ray import RayConfig
 from llm_gym_agents.config.section import Section, UnknownSettingError, elsewhere, field_types
 from llm_gym_agents.config.sections import (
@@ -35,6 +36,7 @@ class Settings:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     ray: RayConfig = field(default_factory=RayConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
 
     def __setattr__(self, name: str, value: Any) -> None:
         section = Section.all_sections.get(name)

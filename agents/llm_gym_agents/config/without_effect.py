@@ -95,6 +95,7 @@ def _switches(config: Settings) -> Iterator[_Without]:
     elif environment.stop_at_success is None:
         yield _Without(("environment.stop_when_sure",), "environment.stop_at_success=None")
     yield from _warm_start(config)
+    yield from _parallel(config)
     yield from _ray(config)
 
 
@@ -110,6 +111,11 @@ def _training_switches(config: Settings) -> Iterator[_Without]:
         yield _Without(names, "training.adaptive_kl=False")
     if training.ppo_epochs == 1:
         yield _Without(("training.kl_early_stop",), "training.ppo_epochs=1")
+
+
+def _parallel(config: Settings) -> Iterator[_Without]:
+    if config.parallel.mode == "none":
+        yield _Without(("parallel.timeout",), "parallel.mode='none'")
 
 
 def _warm_start(config: Settings) -> Iterator[_Without]:

@@ -27,6 +27,7 @@ from llm_gym_agents.checkpoint import (
     set_optimizer_state,
 )
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.alone import ALONE, Alone
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
 from llm_gym_agents.learn.ppo import PPO, Metrics, Reference
 from llm_gym_agents.lm.head import Entropy
@@ -36,7 +37,7 @@ from llm_gym_agents.lm.precision import (
     keep_trained_in_float32,
     without_dropout,
 )
-from llm_gym_agents.lm.served_weights import adapted_layers, served_weights
+from llm_gym_agents.lm.served_weights import adapted_layers, plain_lm, served_weights
 
 
 class Learner:
@@ -45,10 +46,12 @@ class Learner:
     Args:
         config: Every setting of the run.
         lm: Trained in place.
+        ranks: The processes that learn together. Each has a learner of its own, made of the same
+            model, and all of them are called alike.
     """
 
-    def __init__(self, config: ConfigStore, lm: PreTrainedModel) -> None:
-        self.lm = lm
+    def __init__(self, config: ConfigStore, lm: PreTrainedModel, ranks: Alone = ALONE) -> None:
+        self.lm, self.ranks = lm, ranks
         self.estimator = algo.get_advantage(config.training.adv_estimator)
         critic = config.model.critic if self.estimator.needs_critic else "none"
         temperature = config.inference.temperature
@@ -64,8 +67,15 @@ class Learner:
         without_dropout(self.model)
         self.reference = _frozen_copy(config, self.model)
         """A copy of the policy that training began with; None with LoRA, whose base is that."""
+        for each in (self.model, self.reference):
+            if each is not None:
+                ranks.spread(each, self.model.compute_dtype)
         self.ppo = PPO(
-            self.model, config.training, self._reference(config), norm_length=most_tokens(config)
+            self.model,
+            config.training,
+            self._reference(config),
+            norm_length=most_tokens(config),
+            ranks=ranks,
         )
 
     @property
@@ -118,6 +128,15 @@ class Learner:
         if self.reference is not None:
             parts["reference"] = module_state(self.reference)
         return parts
+
+    def like(self, name: str) -> Tensor | None:
+        """Return the tensor that one of a checkpoint's, by its full name, goes into."""
+        part, _, key = name.partition("/")
+        if part == "optimizer":
+            return dict(self.model.named_parameters()).get(key.rpartition(".")[0])
+        homes = {"critic": self.model, "adapters": plain_lm(self.lm), "reference": self.reference}
+        home = homes.get(part)
+        return None if home is None else home.state_dict().get(key)
 
     def check_state(self, parts: Mapping[str, Part]) -> None:
         """Refuse a state that this learner could not go on from, before anything is changed."""

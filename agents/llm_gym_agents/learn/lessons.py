@@ -27,6 +27,9 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.stop_signal import StopSignal
 
+Settle = Callable[[list[Trajectory]], dict[str, float]]
+"""Puts final rewards into episodes; returns metrics of it."""
+
 
 class Lesson(NamedTuple):
     """What is learned from in one iteration."""
@@ -46,6 +49,7 @@ class Lessons:
         sampler: Who plays.
         reward_fn: Says what episodes were worth, if not their environment.
         environment: Handed to ``reward_fn``.
+        over: Lets a function settle the rewards of episodes, perhaps some here and some elsewhere.
     """
 
     def __init__(
@@ -54,7 +58,11 @@ class Lessons:
         sampler: Player,
         reward_fn: Callable[..., Any] | None,
         environment: EnvSource,
+        over: Callable[[list[Trajectory], Settle], dict[str, float]] = lambda all_, settle: settle(
+            all_
+        ),
     ) -> None:
+        self._over = over
         self._config, self._sampler = config, sampler
         self._reward_fn, self._environment = reward_fn, environment
         self._failures = FailureWatch()
@@ -94,4 +102,8 @@ class Lessons:
 
     def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
         how = reward_settings(self._config)
-        return settle_rewards(self._reward_fn, episodes, self._environment, **how)
+
+        def settle(own: list[Trajectory]) -> dict[str, float]:
+            return settle_rewards(self._reward_fn, own, self._environment, **how)
+
+        return self._over(episodes, settle)

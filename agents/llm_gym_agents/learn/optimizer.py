@@ -13,6 +13,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.lm.sharded import whole
 
 BYTES_OF_STATE = {"adamw": 8.0, "adamw_8bit": 2.1, "adamw_paged": 0.0}
 """What each keeps on a GPU for every number that is trained."""
@@ -63,7 +64,8 @@ def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Ten
 
     Each by itself: a critic that is far off must not take the policy's step away.
     """
-    return [nn.utils.clip_grad_norm_(group["params"], largest) for group in optimizer.param_groups]
+    norms = (nn.utils.clip_grad_norm_(group["params"], largest) for group in optimizer.param_groups)
+    return [whole(norm) for norm in norms]
 
 
 def _bitsandbytes(name: str, device: torch.device) -> Any:

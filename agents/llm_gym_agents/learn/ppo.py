@@ -9,18 +9,13 @@ Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
-from safetensors.torch import save_file
 from tensordict import TensorDict
-from tensordict.nn import TensorDictModule
-from torch import Tensor, nn
+from torch import Tensor
 
-from llm_gym.errors import LLMGymError
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.objective import SEEN
 from llm_gym_agents.algo.segments import segment_starts
@@ -28,11 +23,14 @@ from llm_gym_agents.batch.pack import Pack, Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.learn.alone import ALONE, Alone
 from llm_gym_agents.learn.guards import Guards
 from llm_gym_agents.learn.left_out import step_weights
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
+from llm_gym_agents.learn.not_finite import NotFiniteError, check_finite, check_others
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
+from llm_gym_agents.learn.reading import critic, trunk
 from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
 from llm_gym_agents.lm.head import Entropy
 
@@ -40,21 +38,7 @@ Metrics = dict[str, float]
 Reference = Callable[..., TokenScores]
 """Scores a packed batch as the policy does that a KL penalty pulls towards: a model, or nearly."""
 _NORMS = ("train/grad_norm", "train/critic_grad_norm")
-
-
-class NotFiniteError(LLMGymError, ArithmeticError):
-    """A loss or gradient is NaN or infinite. ``batch`` is the micro-batch that showed it."""
-
-    batch: TensorDict | None = None
-
-    def saved(self, place: Path) -> NotFiniteError:
-        """Write the batch to ``place``; return the error that also says where it is."""
-        assert self.batch is not None
-        place.parent.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.batch.items()}, place)
-        told = NotFiniteError(f"{self}; the batch is in {place}")
-        told.batch = self.batch
-        return told
+_BROKEN = "losses that are not finite"
 
 
 class PPO:
@@ -65,6 +49,7 @@ class PPO:
         config: What the update does; see ``TrainingConfig``.
         reference: The policy that a KL penalty pulls towards; None where none is used.
         norm_length: Most tokens of an episode, for the aggregation that divides by it.
+        ranks: The processes that learn together; each calls ``update`` with the whole batch.
     """
 
     def __init__(
@@ -74,8 +59,10 @@ class PPO:
         reference: Reference | None = None,
         *,
         norm_length: float | None = None,
+        ranks: Alone = ALONE,
     ) -> None:
         self.model, self.config, self.reference = model, config, reference
+        self.ranks = ranks
         self._norm_length = norm_length
         self.estimator = algo.get_advantage(config.adv_estimator)
         self.kl_control = algo.KLController(
@@ -84,8 +71,12 @@ class PPO:
         self.guards = Guards(config, model)
         entropy_coef = self.guards.entropy.entropy_coef
         self.objective = algo.TokenObjective(
-            _trunk(model, "gradient" if entropy_coef else "metric"),
-            _critic(model),
+            trunk(
+                ranks.reading(model),
+                "gradient" if entropy_coef else "metric",
+                has_critic=model.value_head is not None,
+            ),
+            critic(model),
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
             cliprange_value=config.value_clip,
@@ -139,7 +130,7 @@ class PPO:
         # While others play, a GPU has better use for the memory.
         self.optimizer.zero_grad(set_to_none=True)
         if scores.log_prob_T is None:
-            scores = scores._replace(log_prob_T=self._seen_T.cpu())
+            scores = scores._replace(log_prob_T=self.ranks.total(self._seen_T).cpu())
         metrics |= self._mismatch(scores.log_prob_T, data)
         self.trained = trained_tokens(data, scores, advantages)
         clock.note("train")
@@ -180,27 +171,43 @@ class PPO:
             bootstrap_E = value_T.new_zeros(data.lengths_E.shape)
         if self.reference is not None:
             ref_T = torch.zeros_like(log_prob_T)
-        for pack in self._packs(packer, range(len(data.lengths_E))):
+        for pack, counts in self._packs(packer, range(len(data.lengths_E))):
+            cut_M = pack.bootstrap_M != NO_POSITION
+            further_B = pack.bootstrap_M[cut_M].to(device, non_blocking=True)
+            asked: Entropy = "each" if entropy else "none"
+            found = model(*pack[:4], further_B, entropy=asked) if policy else None
+            ref = self.reference(*pack[:4], entropy="none") if self.reference else None
+            if not counts:
+                continue
             index_T = pack.index_T.to(device, non_blocking=True)
-            if policy:
-                cut_M = pack.bootstrap_M != NO_POSITION
-                further_B = pack.bootstrap_M[cut_M].to(device, non_blocking=True)
-                found = model(*pack[:4], further_B, entropy="each" if entropy else "none")
+            if found is not None:
                 log_prob_T[index_T] = found.log_prob_T
                 if entropy_T is not None:
                     entropy_T[index_T] = found.entropy_T
                 if value_T is not None and bootstrap_E is not None:
                     value_T[index_T] = found.value_T
                     bootstrap_E[pack.episodes_M[cut_M].to(device)] = found.bootstrap_B
-            if self.reference is not None and ref_T is not None:
-                ref_T[index_T] = self.reference(*pack[:4], entropy="none").log_prob_T
-        found = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T, entropy_T)
-        return Scores(*(None if each is None else each.cpu() for each in found))
+            if ref is not None and ref_T is not None:
+                ref_T[index_T] = ref.log_prob_T
+        read = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T, entropy_T)
+        # What others have read is 0 here.
+        return Scores(*(None if each is None else self.ranks.total(each).cpu() for each in read))
 
-    def _packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[Pack]:
-        whole = self.objective.spec.needs_whole_episodes
-        for pack in packer.within(episodes, self.config.micro_batch_tokens, whole=whole):
-            yield pack.to(self.model.device)
+    def _packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[tuple[Pack, bool]]:
+        """Yield what this process reads of ``episodes``, and whether it counts.
+
+        All processes call the model equally often, because each call is one of all of them. Who
+        has fewer packs than others reads the shortest episode again, for nothing.
+        """
+        budget, whole = self.config.micro_batch_tokens, self.objective.spec.needs_whole_episodes
+        costs = packer.ids_E[list(episodes)].tolist()
+        own = [episodes[at] for at in self.ranks.own(costs)]
+        packs = packer.within(own, budget, whole=whole)
+        for pack in packs:
+            yield pack.to(self.model.device), True
+        for _ in range(self.ranks.most(len(packs)) - len(packs)):
+            shortest = episodes[costs.index(min(costs))]
+            yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
         """Return rewards per token, less the KL penalty where that is part of the reward."""
@@ -268,7 +275,7 @@ class PPO:
         """Yield every episode once, some at a time, in random order if they are shuffled."""
         order = torch.arange(episodes)
         if self.config.shuffle:
-            order = torch.randperm(episodes)
+            order = self.ranks.leading(torch.randperm(episodes))
             # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
             # draws the next pass's order as well. Without that draw their numbers would change.
             torch.randperm(episodes)
@@ -287,29 +294,49 @@ class PPO:
         sums: dict[str, Tensor] = {}
         micros, losses = [], []
         self.optimizer.zero_grad(set_to_none=True)
-        for pack in self._packs(packer, episodes):
-            micro = _micro(pack, batch, weights_T)
-            loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
-            loss.backward()
+        packs = list(self._packs(packer, episodes))
+        for at, (pack, counts) in enumerate(packs):
+            micro = _micro(pack, batch, weights_T * counts)
+            with self.ranks.last_backward(at == len(packs) - 1):
+                loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
+                (loss * self.ranks.gradient_factor).backward()
             micros.append(micro)
             losses.append(loss.detach())
             for name, value in terms.items():
-                if name == SEEN:
+                if name != SEEN:
+                    value = value if counts else torch.zeros_like(value)
+                    sums[name] = sums.get(name, 0.0) + value
+                elif counts:
                     self._seen_T[pack.index_T.to(value.device, non_blocking=True)] = value
-                else:
-                    sums[name] = sums[name] + value if name in sums else value
         if critic_only:
             for parameter in self.model.lm.parameters():
                 parameter.grad = None
         norms = clip_gradients(self.optimizer, self.config.max_grad_norm)
         named = dict(zip(_NORMS, norms, strict=False))
-        known = (*losses, *sums.values(), *named.values())
-        read = torch.stack([each.float().to(self.model.device) for each in known])
-        numbers = read.tolist()
-        self._guard(numbers[: len(losses)], micros, "loss")
-        self._guard(numbers[len(numbers) - len(named) :], micros[-1:] * len(named), "gradient")
+        numbers, totals = self._read(losses, sums, named)
+        try:
+            check_finite(numbers, micros, "loss")
+            check_others(totals.pop(_BROKEN))
+            check_finite([totals[name] for name in named], micros[-1:] * len(named), "gradient")
+        except NotFiniteError:
+            self.optimizer.zero_grad(set_to_none=True)
+            raise
         self.optimizer.step()
-        return dict(zip((*sums, *named), numbers[len(losses) :], strict=True))
+        return totals
+
+    def _read(
+        self, losses: Sequence[Tensor], sums: dict[str, Tensor], norms: dict[str, Tensor]
+    ) -> tuple[list[float], Metrics]:
+        """Return the losses of this process, and what is known of the step over all of them."""
+
+        def stacked(each: Iterable[Tensor]) -> Tensor:
+            return torch.stack([value.float().to(self.model.device) for value in each])
+
+        own = stacked(losses)
+        shared = self.ranks.total(stacked([(~own.isfinite()).sum(), *sums.values()]))
+        numbers = torch.cat([own, shared, stacked(norms.values())]).tolist()
+        known = dict(zip((_BROKEN, *sums, *norms), numbers[len(losses) :], strict=True))
+        return numbers[: len(losses)], known
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
         """Return the share in the loss of each token of the batch that is in this step."""
@@ -319,18 +346,6 @@ class PPO:
         weights_T = torch.zeros(data.tokens)
         weights_T[runs(segment_starts(data.lengths_E)[episodes], lengths_M)] = weights
         return weights_T
-
-    def _guard(self, values: list[float], micros: list[PPOBatch], what: str) -> None:
-        for value, micro in zip(values, micros, strict=True):
-            if math.isfinite(value):
-                continue
-            self.optimizer.zero_grad(set_to_none=True)
-            error = NotFiniteError(
-                f"the {what} must be finite, got {value}; nothing was stepped. Lower the learning "
-                "rate, or look at the batch"
-            )
-            error.batch = micro.detach().to_tensordict()
-            raise error
 
 
 def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
@@ -362,25 +377,3 @@ def _stream(
         group_E=data.group_E,
         greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(reward_T.device),
     )
-
-
-def _trunk(model: PolicyValueModel, entropy: Entropy) -> TensorDictModule:
-    """Return the model as the objective reads it: one call, whose value is there for the critic."""
-
-    def read(*inputs: Tensor) -> tuple[Tensor, ...]:
-        scores = model(*inputs, entropy=entropy)
-        found = (scores.log_prob_T, scores.entropy_T)
-        return found if scores.value_T is None else (*found, scores.value_T.unsqueeze(-1))
-
-    written = ["token_log_prob", "token_entropy"]
-    return TensorDictModule(
-        read,
-        in_keys=["ids", "sequence_lengths", "position", "token"],
-        out_keys=written if model.value_head is None else [*written, "token_value"],
-    )
-
-
-def _critic(model: PolicyValueModel) -> TensorDictModule | None:
-    if model.value_head is None:
-        return None
-    return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])

@@ -10,6 +10,7 @@ from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.probe import Probe
 from llm_gym_agents.engines.weight_check import WeightCheck
 from llm_gym_agents.lm.served_weights import served_weights
+from llm_gym_agents.lm.sharded import is_spread
 
 PROBE_GAP = "engine/probe_gap"
 CHECKED = "engine/weights_checked"
@@ -22,7 +23,10 @@ class Publisher:
 
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
         self.engine, self.lm = engine, lm
-        self._probe = None if engine.shares_model else Probe(lm)
+        spread = is_spread(lm)
+        self._shares = engine.shares_model and not spread
+        # A model that is spread over processes is read through its learner alone.
+        self._probe = None if engine.shares_model or spread else Probe(lm)
         self._check = WeightCheck(engine)
         self._outdated = False
         self.version = engine.version
@@ -43,14 +47,16 @@ class Publisher:
         start = time.perf_counter()
         self.engine.wake()
         found: dict[str, float] = {}
-        if self._probe is None:
+        if self._shares:
             self.engine.update_weights(self.lm.named_parameters(), version)
         else:
             checked = self._check.push(served_weights(self.lm), version)
-            gap = self._probe.check(self.engine)
+            if not self.engine.shares_model:
+                found[CHECKED] = checked
+            if self._probe is not None:
+                found[PROBE_GAP] = self._probe.check(self.engine)
             self._check.confirm()
-            seconds = time.perf_counter() - start
-            found = {PROBE_GAP: gap, CHECKED: checked, PUBLISH_SECONDS: seconds}
+            found[PUBLISH_SECONDS] = time.perf_counter() - start
         self.version, self._outdated = version, False
         return found
 
@@ -59,5 +65,5 @@ class Publisher:
 
         Only an engine in the trainer's own precision is held to that.
         """
-        if self._probe is None:
+        if self.engine.shares_model:
             self.publish(self.version)

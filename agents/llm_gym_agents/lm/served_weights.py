@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.lm.sharded import identity, whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -17,17 +19,18 @@ if TYPE_CHECKING:
 def served_weights(lm: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights as a serving engine knows them: Hugging Face names, adapters merged.
 
-    One after the other, so that a second model never exists. A weight that two layers share is
-    there once, under its first name.
+    One after the other, so that a second model never exists: weights that are spread over
+    processes are brought together here, and all of them have to go through these. A weight that
+    two layers share is there once, under its first name.
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
     seen: set[int] = set()
     for name, own, merged in _merging(plain, layers):
-        if merged is own and own.data_ptr() in seen:
+        if merged is own and identity(own) in seen:
             continue
-        seen.add(own.data_ptr())
-        yield name, merged.detach()
+        seen.add(identity(own))
+        yield name, whole(merged.detach())
 
 
 def plain_lm(lm: Any) -> Any:
@@ -40,16 +43,34 @@ def adapted_layers(plain: nn.Module) -> dict[str, Any]:
     return {name: m for name, m in plain.named_modules() if hasattr(m, "get_delta_weight")}
 
 
-def merged_weights(plain: nn.Module, layers: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the weights with adapters added, named as if there had never been any."""
-    return {name: merged for name, _, merged in _merging(plain, layers, buffers=True)}
+def merged_weights(
+    plain: nn.Module, layers: dict[str, Any], *, keep: bool = True
+) -> dict[str, Tensor]:
+    """Return the weights with adapters added, named as if there had never been any.
+
+    Those that are spread over processes are brought together on the CPU, one by one, and thrown
+    away again where a process does not ``keep`` them.
+    """
+    found: dict[str, Tensor] = {}
+    whole_ones: dict[int, Tensor] = {}
+    for name, own, merged in _merging(plain, layers, buffers=True):
+        tensor = merged.detach()
+        if isinstance(own, DTensor):
+            shared = whole_ones.get(id(own)) if merged is own else None
+            tensor = whole(tensor).cpu() if shared is None else shared
+            whole_ones[id(own)] = tensor if keep else tensor.new_empty(0)
+        if keep:
+            found[name] = tensor
+    return found
 
 
 def _merging(
     plain: nn.Module, layers: dict[str, Any], buffers: bool = False
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield the name of each weight, the weight itself, and the weight with adapters added."""
-    own = plain.state_dict() if buffers else dict(plain.named_parameters(remove_duplicate=False))
+    own: dict[str, Tensor] = dict(plain.named_parameters(remove_duplicate=False))
+    if buffers:
+        own = plain.state_dict(keep_vars=True)
     for name, tensor in own.items():
         if ".lora_" in name:
             continue

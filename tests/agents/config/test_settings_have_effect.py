@@ -27,6 +27,10 @@ from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import ECHO, GAME, Outcome, configured, differs, play, settings
 from tests.agents.config.test_guards_have_effect import GUARDS
+from tests.agents.config.test_parallel_settings import (  # noqa: F401 - named below
+    test_processes_that_nobody_started_are_an_error,
+    test_processes_wait_for_one_another_as_long_as_the_config_says,
+)
 from tests.agents.engines.sglang.stand_in import FixedSampler, StandIn
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
@@ -198,6 +202,8 @@ ELSEWHERE = {
     "inference.backend": "test_another_backend_is_another_engine",
     "inference.engine": "test_settings_of_the_engine_reach_it",
     "inference.barrier": "test_without_a_barrier_some_move_while_others_wait",
+    "parallel.mode": "test_processes_that_nobody_started_are_an_error",
+    "parallel.timeout": "test_processes_wait_for_one_another_as_long_as_the_config_says",
     "checkpoint.output_dir": "test_a_run_lives_in_its_folder_and_goes_on_there",
     "checkpoint.resume": "test_a_run_lives_in_its_folder_and_goes_on_there",
     "checkpoint.wandb_project": "test_a_project_without_wandb_is_an_error",

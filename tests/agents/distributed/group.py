@@ -1,0 +1,70 @@
+"""Real process groups for tests: gloo on the CPU, kept between tests, given functions to run.
+
+``group(3).run(function, *arguments)`` calls a module-level function in each of three processes, as
+``function(rank, *arguments)``, and returns what each returned. The processes import torch once.
+"""
+
+import os
+import tempfile
+import traceback
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+class Failed(Exception):
+    """What a process raised, as text."""
+
+
+def _serve(rank, world, place, inbox, outbox):
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "here"}
+    dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=world)
+    while (job := inbox.get()) is not None:
+        function, arguments = job
+        try:
+            outbox.put((rank, True, function(rank, *arguments)))
+        except BaseException:  # noqa: BLE001 - of whatever kind, the test is told
+            outbox.put((rank, False, traceback.format_exc()))
+    dist.destroy_process_group()
+
+
+class Group:
+    """Processes that wait for work."""
+
+    def __init__(self, world):
+        context = mp.get_context("spawn")
+        self._folder = tempfile.TemporaryDirectory()
+        self.world, self._outbox = world, context.Queue()
+        self._inboxes = [context.Queue() for _ in range(world)]
+        self._processes = [
+            context.Process(
+                target=_serve,
+                args=(rank, world, f"{self._folder.name}/store", inbox, self._outbox),
+                daemon=True,
+            )
+            for rank, inbox in enumerate(self._inboxes)
+        ]
+        for process in self._processes:
+            process.start()
+
+    def run(self, function, *arguments):
+        """Return what ``function`` returned in each process."""
+        for inbox in self._inboxes:
+            inbox.put((function, arguments))
+        found = {}
+        for _ in self._inboxes:
+            rank, worked, value = self._outbox.get(timeout=120)
+            if not worked:
+                raise Failed(f"process {rank}: {value}")
+            found[rank] = value
+        return [found[rank] for rank in range(self.world)]
+
+    def close(self):
+        for inbox in self._inboxes:
+            inbox.put(None)
+        for process in self._processes:
+            process.join(10)
+            process.kill()
+        self._folder.cleanup()

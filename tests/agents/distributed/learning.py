@@ -1,0 +1,148 @@
+"""One small learner, alone or in a group, and what an update made of it."""
+
+import functools
+import random
+
+import torch
+
+from llm_gym_agents.build import prepare_lm
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.ranks import Ranks
+from llm_gym_agents.learn.alone import ALONE
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.not_finite import NotFiniteError
+from llm_gym_agents.lm.sharded import whole
+from tests.agents.learn.test_ppo import data
+from tests.agents.tiny import tiny_model
+
+CUTS = (True, False, True, True, False, True, True)
+CASES = {
+    "shared critic": {"training": {"mini_batch_size": 4, "micro_batch_tokens": 40}},
+    "separate critic": {
+        "model": {"critic": "separate"},
+        "training": {"mini_batch_size": 3, "value_learning_rate": 1e-3, "max_grad_norm": 0.01},
+    },
+    "groups, one read": {"training": {"adv_estimator": "grpo", "ppo_epochs": 1}},
+    "adapters and a KL": {
+        "model": {"lora_rank": 2},
+        "training": {"use_kl_in_loss": True, "kl_coef": 0.1, "entropy_coef": 0.01},
+    },
+    "reference, whole episodes": {
+        "training": {
+            "policy_loss": "gspo",
+            "clip_ratio": 0.01,
+            "use_kl_in_reward": True,
+            "kl_coef": 0.1,
+            "adaptive_kl": True,
+            "target_kl": 0.01,
+            "importance_cap": 2.0,
+        }
+    },
+    "early stop": {"training": {"kl_early_stop": 1e-9, "ppo_epochs": 4, "mini_batch_size": 4}},
+    "frozen policy": {"critic_only": True},
+    "values in units of returns": {"training": {"normalise_values": True}},
+    "tied weights": {"lm": {"tie_word_embeddings": True}},
+}
+
+
+def batch(seed=0, cuts=CUTS):
+    """Seven episodes of two turns; two of them are of one group, and so on."""
+    made = data(seed, cuts)
+    made.group_E, made.episode_E = torch.arange(len(cuts)) // 2, torch.arange(len(cuts))
+    return made
+
+
+def settings(case):
+    config = ConfigStore()
+    base = {"batch_size": 7, "mini_batch_size": 7, "ppo_epochs": 2, "learning_rate": 1e-3}
+    config.update({"training": base})
+    sections = ("model", "training")
+    config.update({name: CASES[case][name] for name in sections if name in CASES[case]})
+    return config
+
+
+def learner(case, ranks=ALONE):
+    config, family = settings(case), CASES[case].get("lm", {})
+    torch.manual_seed(1)
+    made = Learner(config, prepare_lm(config, tiny_model(**family)), ranks)
+    return made
+
+
+def update(case, ranks=ALONE, updates=2, seed=0):
+    """Return gradients of the first step, weights, served weights and metrics after updates."""
+    made = learner(case, ranks)
+    gradients = {}
+
+    def keep(optimizer, args, kwargs):
+        if not gradients:
+            for name, parameter in made.model.named_parameters():
+                if parameter.grad is not None:
+                    gradients[name] = whole(parameter.grad).clone()
+
+    made.ppo.optimizer.register_step_pre_hook(keep)
+    torch.manual_seed(seed)
+    frozen = CASES[case].get("critic_only", False)
+    for at in range(updates):
+        metrics = made.update(batch(at), critic_only=frozen)
+    return {
+        "gradients": gradients,
+        "weights": {n: whole(p).detach().clone() for n, p in made.model.named_parameters()},
+        "served": {n: tensor.clone() for n, tensor in made.weights()},
+        "metrics": {n: value for n, value in metrics.items() if not n.startswith("time/")},
+        "trained": made.trained(),
+    }
+
+
+class AnySplit(Ranks):
+    """Deals episodes at random: some processes have none."""
+
+    def __init__(self, mode, seed):
+        super().__init__(mode, torch.device("cpu"))
+        self._random = random.Random(seed)
+
+    def own(self, costs):
+        homes = [self._random.randrange(self.world) for _ in costs]
+        return [at for at, home in enumerate(homes) if home == self.rank]
+
+
+def update_in_group(rank, mode, case, split=None):
+    ranks = Ranks(mode, torch.device("cpu")) if split is None else AnySplit(mode, split)
+    torch.manual_seed(rank)  # generators differ, as they do where environments draw from them
+    found = update(case, ranks, seed=rank)
+    return found if rank == 0 else {"metrics": found["metrics"], "trained": found["trained"]}
+
+
+@functools.cache
+def alone(case):
+    return update(case)
+
+
+def differences(ours, theirs):
+    """Yield the largest difference of each kind of number, and check that the names agree."""
+    for kind in ("gradients", "weights", "served", "metrics", "trained"):
+        assert ours[kind].keys() == theirs[kind].keys(), kind
+        for name, value in theirs[kind].items():
+            gap = torch.as_tensor(ours[kind][name]) - torch.as_tensor(value)
+            yield f"{kind} {name}", float(gap.abs().max())
+
+
+def stop_where_one_breaks(rank, mode):
+    """An update whose loss is NaN in process 1 alone; what each process says, and what moved."""
+    made = learner("shared critic", Ranks(mode, torch.device("cpu")))
+    whole_loss = made.ppo.objective.forward
+
+    def broken(*args, **kwargs):
+        loss, terms = whole_loss(*args, **kwargs)
+        return loss * float("nan") if rank == 1 else loss, terms
+
+    made.ppo.objective.forward = broken
+    before = {name: whole(each).clone() for name, each in made.model.named_parameters()}
+    said = None
+    try:
+        made.update(batch())
+    except NotFiniteError as error:
+        said = str(error), error.batch is not None
+    moved = [n for n, each in made.model.named_parameters() if not whole(each).equal(before[n])]
+    made.ppo.objective.forward = whole_loss
+    after = made.update(batch(), critic_only=False)["train/steps"]
+    return said, moved, after

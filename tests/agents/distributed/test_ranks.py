@@ -1,0 +1,59 @@
+"""A learner over processes does what one process does, however the episodes are dealt."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_gym_agents.distributed.ranks import dealt
+from tests.agents.distributed.learning import (
+    CASES,
+    alone,
+    differences,
+    stop_where_one_breaks,
+    update_in_group,
+)
+
+
+def check_equal(found, case):
+    wrong = {name: gap for name, gap in differences(found[0], alone(case)) if not gap <= 1e-5}
+    assert wrong == {}
+    for other in found[1:]:
+        assert other["metrics"] == found[0]["metrics"]
+        assert all(other["trained"][name].equal(x) for name, x in found[0]["trained"].items())
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_learn_what_one_learns(group, mode, case):
+    check_equal(group(2).run(update_in_group, mode, case), case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+@pytest.mark.parametrize("case", CASES)
+def test_any_deal_over_one_or_three_processes_learns_the_same(group, mode, case, world):
+    for split in range(3):
+        check_equal(group(world).run(update_in_group, mode, case, split), case)
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_what_breaks_in_one_process_stops_all_before_anything_moves(group, mode):
+    (said, moved, after), (told, _, _) = group(2).run(stop_where_one_breaks, mode)
+    assert said == (
+        "the loss must be finite, got another in a process that learns with this one, which says "
+        "more; nothing was stepped",
+        False,
+    )
+    assert told[0].startswith("the loss must be finite, got nan")
+    assert told[1]
+    assert moved == []
+    assert after > 0
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
+def test_every_episode_is_dealt_to_one_hand_and_no_hand_is_far_above_the_others(costs, hands):
+    found = dealt(costs, hands)
+    assert sorted(at for hand in found for at in hand) == list(range(len(costs)))
+    loads = [sum(costs[at] for at in hand) for hand in found]
+    assert max(loads) - min(loads) <= max(costs, default=0)

@@ -1,0 +1,101 @@
+"""Whole runs over processes: the numbers of one process, and checkpoints for any number of them."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint
+from tests.agents.small_run import small
+
+ENV = "llm_gym/Echo-v0"
+KINDS = {
+    "separate critic": {"model": {"critic": "separate"}, "training": {"use_kl_in_loss": True}},
+    "adapters": {"model": {"lora_rank": 2}},
+}
+
+
+def config(folder, kind, mode, iterations):
+    made = small(folder, **KINDS[kind])
+    made.update(
+        {
+            "training": {
+                "num_iters_per_epoch": iterations,
+                "learning_rate": 1e-3,
+                "batch_size": 6,
+                "mini_batch_size": 3,
+                "lr_schedule": "constant",
+            },
+            "environment": {"eval_interval": 2},
+            "checkpoint": {"resume": True},
+            "parallel": {"mode": mode},
+        }
+    )
+    return made
+
+
+def score(trajectory):
+    return 0.1 * len(trajectory.actions[-1])
+
+
+def fit(rank, folder, kind, mode, iterations):
+    """Train to ``iterations`` in all; return what this process remembers of it."""
+    trainer = PPOTrainer(config(folder, kind, mode, iterations), ENV, score)
+    try:
+        return trainer.fit()
+    finally:
+        trainer.cleanup()
+
+
+def check_rows(ours, theirs):
+    kept = [
+        {
+            n: v
+            for n, v in row.items()
+            if not n.startswith(("time/", "engine/")) and "per_s" not in n
+        }
+        for row in theirs
+    ]
+    assert len(ours) == len(kept)
+    for row, expected in zip(ours, kept, strict=True):
+        assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_goes_on_in_any_number_of_processes_to_the_same_numbers(group, tmp_path, kind):
+    straight = fit(0, tmp_path / "straight", kind, "none", 5)
+    folder = tmp_path / "moving"
+    for world, mode, iterations in ((2, "fsdp", 2), (3, "fsdp", 3), (2, "ddp", 4)):
+        first, *others = group(world).run(fit, folder, kind, mode, iterations)
+        check_rows(first, straight[:iterations])
+        assert all(len(other) == iterations for other in others)
+    check_rows(fit(0, folder, kind, "none", 5), straight)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["iteration"] for line in lines] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_of_shards_is_whole_and_holds_a_plain_model(group, tmp_path, kind):
+    group(2).run(fit, tmp_path / "sharded", kind, "fsdp", 2)
+    fit(0, tmp_path / "plain", kind, "none", 2)
+    places = {
+        name: Checkpoints(tmp_path / name / "checkpoints").latest() for name in ("sharded", "plain")
+    }
+    assert sorted(path.name for path in (places["sharded"] / "trainer").iterdir()) == [
+        f"shard-0000{rank}-model-00001-of-00001.safetensors" for rank in (1, 2)
+    ]
+    ours, theirs = (load_checkpoint(places[name]) for name in ("sharded", "plain"))
+    for name, part in theirs.parts.items():
+        assert ours.parts[name].tensors.keys() == part.tensors.keys()
+        for key, tensor in part.tensors.items() if name != "rng" else ():
+            assert torch.allclose(ours.parts[name].tensors[key], tensor, atol=1e-5), (name, key)
+    models = [AutoModelForCausalLM.from_pretrained(places[n] / "model") for n in places]
+    for (name, one), (_, other) in zip(*(m.named_parameters() for m in models), strict=True):
+        assert torch.allclose(one, other, atol=1e-4), name  # a tenth of one step of AdamW
+    files = [load_file(places[n] / "model" / "model.safetensors").keys() for n in places]
+    assert files[0] == files[1]
