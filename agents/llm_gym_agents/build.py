@@ -117,7 +117,9 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
     """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
     settings = config.model
     trust = settings.trust_remote_code
-    if torch.device(device_of(settings.device)).type == "cuda":
+    # Weights that will be spread over cards are planned with all of them (``distributed.plan``).
+    alone = config.parallel.mode != "fsdp"
+    if alone and torch.device(device_of(settings.device)).type == "cuda":
         own = AutoConfig.from_pretrained(path, trust_remote_code=trust)
         run_plan(config, own).check(_total_memory(settings.device))
     lm = load_model(

@@ -37,6 +37,7 @@ from llm_gym_agents.config.defaults import DEFAULT, Choice, named
 from llm_gym_agents.config.files import read_config
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.place import agree, leads
+from llm_gym_agents.distributed.plan import planned
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.lock import is_locked
@@ -146,7 +147,8 @@ def run(
     for sentence in config.without_effect():
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
-    for line in choice_lines(choices):
+    roles = planned(config)
+    for line in (*choice_lines(choices), *(roles.lines() if roles else ())):
         _say(console, line)
     console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
     if recipe.expected:
