@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from llm_gym.errors import ConfigError
@@ -139,5 +140,21 @@ def join(mode: Mode, *, device: str = "auto", timeout: float = 1800.0) -> Ranks:
     if not dist.is_initialized():
         # Batches are dealt on the CPU, gradients on the GPU.
         backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        dist.init_process_group(
+            backend, timeout=timedelta(seconds=timeout), **_fresh_store(timeout)
+        )
     return Ranks(mode, where)
+
+
+def _fresh_store(timeout: float) -> dict[str, Any]:
+    """Return where processes that were begun again meet: not where the lost ones had met.
+
+    ``torchrun --standalone`` keeps one store over its restarts (torch 2.13), in which the addresses
+    of dead processes are still written.
+    """
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if not attempt:
+        return {}
+    store, rank, world = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+    apart = dist.PrefixStore(f"attempt-{attempt}", store)
+    return {"store": apart, "rank": rank, "world_size": world}

@@ -13,8 +13,8 @@ from llm_gym.cli import main
 from llm_gym_agents.learn.ppo import PPO
 
 SETTINGS = {
-    "training.num-epochs": 1,
-    "training.num-iters-per-epoch": 4,
+    "training.num-epochs": 4,
+    "training.num-iters-per-epoch": 1,
     "training.batch-size": 4,
     "training.mini-batch-size": 4,
     "training.ppo-epochs": 1,
