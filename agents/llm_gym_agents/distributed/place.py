@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
@@ -24,7 +24,7 @@ from llm_gym_agents.distributed.sampling import RankSampler, settle_over_ranks
 from llm_gym_agents.learn.alone import ALONE, Alone
 from llm_gym_agents.learn.lessons import Settle
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.run.stop_signal import StopSignal
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _LOST = ("Connection closed by", "Connection reset by", "Broken pipe", "Timed out waiting")
 """What gloo says where another process is gone; NCCL's errors have a type of their own."""
+
+PlayerT = TypeVar("PlayerT", bound=Player)
 
 
 class LostRankError(LLMGymError, RuntimeError):
@@ -61,7 +63,7 @@ class Place:
         """Whether this is the process that writes files and speaks."""
         return self.ranks.leads
 
-    def sampler(self, own: Sampler) -> Sampler:
+    def sampler(self, own: PlayerT) -> PlayerT:
         """Return what plays all tasks of a run, of which ``own`` plays some."""
         return own
 
@@ -113,7 +115,7 @@ class RankPlace(Place):
     def __init__(self, ranks: Ranks) -> None:
         self.ranks: Ranks = ranks
 
-    def sampler(self, own: Sampler) -> Sampler:
+    def sampler(self, own: PlayerT) -> PlayerT:
         """Return what plays all tasks of a run, of which ``own`` plays some."""
         return RankSampler(own, self.ranks)  # type: ignore[return-value]
 

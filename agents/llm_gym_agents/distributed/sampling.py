@@ -13,10 +13,11 @@ from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
 from llm_gym_agents.distributed.ranks import Ranks
 from llm_gym_agents.learn.lessons import Settle
+from llm_gym_agents.rollouts.lots import joined
 from llm_gym_agents.rollouts.rewards import reward_metrics
-from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout, episode_id
+from llm_gym_agents.rollouts.turns import Rollout
 
 
 class RankSampler:
@@ -27,7 +28,7 @@ class RankSampler:
         ranks: The processes.
     """
 
-    def __init__(self, own: Sampler, ranks: Ranks) -> None:
+    def __init__(self, own: Player, ranks: Ranks) -> None:
         self._own, self._ranks = own, ranks
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +50,7 @@ class RankSampler:
         for each in parts:
             if isinstance(each, LLMGymError):
                 raise each
-        return joined(parts)
+        return joined(parts)._replace(env_id=self._own.env_id)
 
 
 def settle_over_ranks(
@@ -81,18 +82,3 @@ def part(items: int, rank: int, world: int) -> tuple[int, int]:
     [(0, 2), (2, 4), (4, 7)]
     """
     return rank * items // world, (rank + 1) * items // world
-
-
-def joined(parts: Sequence[Rollout]) -> Rollout:
-    """Return one rollout of many, in id order."""
-    rows = [row for each in parts for row in zip(*each[:3], strict=True)]
-    rows.sort(key=lambda row: episode_id(row[0]))
-    unplayed = [episode for each in parts for episode in each.unplayed]
-    return Rollout(
-        episodes=[row[0] for row in rows],
-        turns=[row[1] for row in rows],
-        closings=[row[2] for row in rows],
-        unplayed=sorted(unplayed, key=episode_id),
-        failures=[sentence for each in parts for sentence in each.failures],
-        env_id=next((each.env_id for each in parts if each.env_id is not None), None),
-    )
