@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -156,5 +157,5 @@ def _fresh_store(timeout: float) -> dict[str, Any]:
     if not attempt:
         return {}
     store, rank, world = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
-    apart = dist.PrefixStore(f"attempt-{attempt}", store)
+    apart = PrefixStore(f"attempt-{attempt}", store)
     return {"store": apart, "rank": rank, "world_size": world}

@@ -53,7 +53,5 @@ def test_waiting_has_no_effect_in_one_process():
 def test_a_spread_learner_plays_by_itself():
     config = parallel(mode="ddp")
     config.ray.use_ray = True
-    with pytest.raises(
-        ConfigError, match="parallel.mode must be 'none' with ray.use_ray, got 'ddp'"
-    ):
+    with pytest.raises(ConfigError, match=r"parallel\.mode must be 'none' with ray"):
         config.check()
