@@ -57,12 +57,22 @@ def episodes(count: int, tokens: int) -> bytes:
     from llm_gym_agents.rollouts.turns import Rollout, Turn
 
     draw = random.Random(0)
-    ids = [draw.randrange(150_000) for _ in range(tokens)]
-    log_probs = [draw.random() for _ in range(tokens)]
-    turns = [[Turn(at, 0, ids, ids, log_probs, "stop", 0)] for at in range(count)]
+
+    def ids() -> list[int]:
+        return [draw.randrange(150_000) for _ in range(tokens)]
+
+    def log_probs() -> list[float]:
+        return [draw.random() for _ in range(tokens)]
+
+    # None of them the same object twice: what is pickled once would cost nothing.
+    turns = [[Turn(at, 0, ids(), ids(), log_probs(), "stop", 0)] for at in range(count)]
     played = [
-        Trajectory(states=["x" * 4 * tokens] * 2, actions=["y" * 4 * tokens], rewards=[1.0])
-        for _ in range(count)
+        Trajectory(
+            states=[f"{at}" + "x" * 4 * tokens, f"{at}."],
+            actions=[f"{at}" + "y" * 4 * tokens],
+            rewards=[1.0],
+        )
+        for at in range(count)
     ]
     return pickle.dumps(Rollout(played, turns, [None] * count, [], []))
 

@@ -81,7 +81,7 @@ def resource_plan(
         nothing = dict.fromkeys(
             ("weights", "gradients", "optimizer", "reference", "activations"), 0
         )
-        player = replace(one_card, **nothing)
+        player = replace(one_card, **nothing)  # type: ignore[arg-type]
         held = replace(held, engine=0)
     cards = f"{world} cards" if world > 1 else "one card"
     learners = {"none": "one card", "ddp": f"all of it on each of {cards}"}
