@@ -78,10 +78,15 @@ def resource_plan(
         held = _spread(held, shape, world)
     player = None
     if apart:
-        nothing = dict.fromkeys(
-            ("weights", "gradients", "optimizer", "reference", "activations"), 0
+        player = Plan(
+            weights=0,
+            gradients=0,
+            optimizer=0,
+            reference=0,
+            activations=0,
+            engine=one_card.engine,
+            engine_sleeps=one_card.engine_sleeps,
         )
-        player = replace(one_card, **nothing)  # type: ignore[arg-type]
         held = replace(held, engine=0)
     cards = f"{world} cards" if world > 1 else "one card"
     learners = {"none": "one card", "ddp": f"all of it on each of {cards}"}
