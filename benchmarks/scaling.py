@@ -284,8 +284,8 @@ def main() -> None:
     keep("sleeping", predicted(args, lots["8 x 64"]))
     sent = {f"{mb} MB": broadcast_costs(mb, 2, 5) for mb in (1, 16, 64, 256)}
     keep("broadcast_to_2_s", sent)
-    keep("players", {str(n): real_players(n, args.lots) for n in args.samplers})
     keep("beyond", [row for k in (0, 1) for row in beyond(lots["64 x 512"], k)])
+    keep("players", {str(n): real_players(n, args.lots) for n in args.samplers})
     ray.shutdown()
 
 
