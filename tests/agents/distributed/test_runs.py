@@ -29,7 +29,7 @@ def config(folder, kind, mode, iterations):
                 "mini_batch_size": 3,
                 "lr_schedule": "constant",
             },
-            "environment": {"eval_interval": 2},
+            "environment": {"eval_interval": 1},
             "checkpoint": {"resume": True},
             "parallel": {"mode": mode},
         }
