@@ -28,3 +28,7 @@ class RecordError(LLMGymError, ValueError):
 
 class WorkerError(LLMGymError, RuntimeError):
     """An environment among many raised, hung or died."""
+
+
+class RemoteError(LLMGymError, ConnectionError):
+    """A server of environments cannot be reached, refuses, or makes no sense."""

@@ -74,6 +74,8 @@ LLM_GYM_ROOMS = (
     "evaluate",
     "endpoint",
     "bridges",
+    "remote",
+    "serve",
     "view",
     "cli",
 )

@@ -1,10 +1,10 @@
 """The ``llm-gym`` command.
 
-The core has ``list``, ``play``, ``check``, ``check-parser``, ``replay`` and ``view``, and ``eval``
-for a model that is served elsewhere (``--endpoint``). Other packages, the trainer among them, add
-commands through the entry-point group ``llm_gym.commands``: a function that takes the arguments
-after the command's name and returns an exit code. It is imported only when called, so the core
-stays light.
+The core has ``list``, ``play``, ``check``, ``check-parser``, ``replay``, ``serve`` and ``view``,
+and ``eval`` for a model that is served elsewhere (``--endpoint``). Other packages, the trainer
+among them, add commands through the entry-point group ``llm_gym.commands``: a function that takes
+the arguments after the command's name and returns an exit code. It is imported only when called,
+so the core stays light.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
-from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, view
+from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, serve, view
 from llm_gym.cli.shown import shown
 from llm_gym.errors import ConfigError, LLMGymError
 
@@ -27,6 +27,7 @@ _BUILT_IN = {
     "check-parser": check_parser,
     "check-sandbox": check_sandbox,
     "replay": replay,
+    "serve": serve,
     "view": view,
 }
 # Said here, because importing the trainer for a line of help would take seconds.

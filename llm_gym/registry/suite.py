@@ -269,6 +269,12 @@ ENVS: tuple[EnvRow, ...] = (
 DOORS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/AsText-v0", "llm_gym.as_text.env:AsTextEnv"),
     *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),
+    EnvRow(
+        "llm_gym/Remote-v0",
+        "llm_gym.remote.env:RemoteEnv",
+        needs="url=, of a server that llm-gym serve has started",
+        vector_entry_point="llm_gym.remote.vector:RemoteVectorEnv",
+    ),
 )
 
 NEEDS = {row.id: row.needs for row in DOORS if row.needs}

@@ -59,6 +59,13 @@ Elsewhere = Callable[[Sequence[Factory], float | None], Rows]
 """Starts rows somewhere else, such as on other machines, with a time limit for each."""
 
 
+class SizedRows(Rows, Protocol):
+    """Rows that know how many they are."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+
 class LocalRows:
     """Environments in this process, one after the other."""
 

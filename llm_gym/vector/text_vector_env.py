@@ -34,6 +34,7 @@ from llm_gym.vector.local_rows import (
     LocalRows,
     Rows,
     RowsError,
+    SizedRows,
     TextualEnv,
     rows_error,
 )
@@ -53,7 +54,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     returned; they go on as if nothing had happened, and a reset brings the failed one back.
 
     Args:
-        factories: One for each row.
+        factories: One for each row; or the rows themselves, where they live elsewhere already.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
         workers: Processes to spread the rows over; 0 keeps them in this one. Or what starts them
             elsewhere.
@@ -62,7 +63,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     def __init__(
         self,
-        factories: Sequence[Factory],
+        factories: Sequence[Factory] | SizedRows,
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         workers: int | Elsewhere = 0,
@@ -80,7 +81,12 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                 f"timeout must be positive and needs workers, got timeout={timeout} with "
                 f"workers={workers}"
             )
-        self._rows = _start_rows(factories, workers, timeout)
+        if isinstance(factories, Sequence):
+            self._rows: Rows = _start_rows(factories, workers, timeout)
+        elif workers:
+            raise ConfigError("workers cannot play rows that live elsewhere; pass workers=0")
+        else:
+            self._rows = factories
         self._waiting = [_NOT_BEGUN] * self.num_envs
         self._observations = [""] * self.num_envs
         try:

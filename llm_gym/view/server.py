@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from llm_gym.core.loopback import is_own, own_hosts, same_secret
 from llm_gym.errors import LLMGymError
 from llm_gym.view.api import Api, dump
 from llm_gym.view.assets import content_type, static_files
@@ -51,7 +52,7 @@ class ViewServer(ThreadingHTTPServer):
         self.api = Api(sources)
         self.secret = secrets.token_urlsafe(16)
         super().__init__(("127.0.0.1", port), Handler)
-        self.hosts = {f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"}
+        self.hosts = own_hosts(self.server_port)
 
     @property
     def url(self) -> str:
@@ -107,15 +108,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _allowed(self) -> str | None:
         """Return the path after the secret, or answer why not and return None."""
-        hosts = self.server.hosts
-        origin = self.headers.get("Origin")
         site = self.headers.get("Sec-Fetch-Site", "none")
-        mine = origin is None or origin in {f"http://{host}" for host in hosts}
-        if self.headers.get("Host", "").lower() not in hosts or not mine:
+        if not is_own(self.headers.get("Host", ""), self.headers.get("Origin"), self.server.hosts):
             self._refuse(HTTPStatus.FORBIDDEN, "this server answers its own page alone")
             return None
         _, secret, name = [*self.path.split("/", 2), "", ""][:3]
-        if not secrets.compare_digest(secret.encode(), self.server.secret.encode()):
+        if not same_secret(secret, self.server.secret):
             self._refuse(HTTPStatus.FORBIDDEN, "open the address that llm-gym view has printed")
             return None
         if site not in ("same-origin", "none"):

@@ -1,0 +1,86 @@
+"""``llm-gym serve``: an environment for players elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import fields
+
+from llm_gym.cli.common import add_settings, make
+from llm_gym.errors import ConfigError
+
+HELP = "serve an environment to players elsewhere, OpenEnv's clients among them"
+_ABOUT = {
+    "sessions": "episodes at the same time",
+    "connections": "connections at the same time",
+    "body_bytes": "bytes of a request",
+    "rows": "rows of a request",
+    "episode_turns": "steps until an episode is truncated",
+    "idle_s": "seconds without a word until a session is ended",
+    "step_s": "seconds that an environment may take for a step, where it plays in a thread",
+    "request_s": "seconds until a request must have arrived",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    from llm_gym.remote.wire import PLAYERS, TOKEN_VARIABLE
+    from llm_gym.serve.limits import Limits
+
+    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0, or module:EnvClass")
+    parser.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes a free one")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help=f"default: 127.0.0.1; any other address needs a token in {TOKEN_VARIABLE}",
+    )
+    parser.add_argument(
+        "--players",
+        nargs="*",
+        choices=PLAYERS,
+        default=["solver", "random"],
+        help="built-in players that may be asked for a move (default: solver random)",
+    )
+    parser.add_argument(
+        "--threads", type=int, help="threads that play; 0 plays in the event loop (default: by env)"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="and its key")
+    limits = parser.add_argument_group("limits")
+    for field in fields(Limits):
+        kind = float if field.name.endswith("_s") else int
+        option = f"--max-{field.name.replace('_', '-')}"
+        told = f"{_ABOUT[field.name]} (default: {field.default})"
+        limits.add_argument(option, type=kind, default=field.default, metavar="N", help=told)
+    add_settings(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM or Ctrl-C."""
+    from llm_gym.remote.wire import TOKEN_VARIABLE
+    from llm_gym.serve.limits import Limits
+    from llm_gym.serve.run import EnvServer
+
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise ConfigError("--tls-cert and --tls-key belong together; give both")
+    if options.threads is not None and options.threads < 0:
+        raise ConfigError(f"--threads must not be negative, got {options.threads}")
+    limits = Limits(
+        **{field.name: getattr(options, f"max_{field.name}") for field in fields(Limits)}
+    )
+    server = EnvServer(
+        lambda: make(options),
+        options.env,
+        host=options.host,
+        port=options.port,
+        token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
+        limits=limits,
+        players=options.players,
+        threads=options.threads,
+        tls=(options.tls_cert, options.tls_key) if options.tls_cert else None,
+    )
+    sys.stdout.write(f"{options.env} at {server.url} (Ctrl-C ends it)\n")
+    sys.stdout.flush()
+    server.run()
+    return 0

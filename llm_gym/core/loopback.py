@@ -1,0 +1,48 @@
+"""Who may speak to a server on this machine.
+
+A server on loopback is open to every page in the user's browser: a page elsewhere can send it
+requests, and by DNS rebinding even read the answers. The browser tells on such a page in ``Host``
+and ``Origin``, so a server that answers its own names alone is closed to it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+
+
+def own_hosts(port: int) -> frozenset[str]:
+    """Return the names under which a server on loopback is asked.
+
+    >>> sorted(own_hosts(80))
+    ['127.0.0.1:80', '[::1]:80', 'localhost:80']
+    """
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "[::1]", "localhost"))
+
+
+def is_own(host: str, origin: str | None, hosts: frozenset[str]) -> bool:
+    """Return whether a request was meant for ``hosts``, and not sent by a page of others.
+
+    >>> is_own("localhost:80", None, own_hosts(80)), is_own("evil.example:80", None, own_hosts(80))
+    (True, False)
+    """
+    mine = origin is None or origin in {f"http://{name}" for name in hosts}
+    return host.lower() in hosts and mine
+
+
+def same_secret(given: str | bytes, secret: str) -> bool:
+    """Return whether two secrets are the same, in a time that tells nothing about either."""
+    told = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
+    return secrets.compare_digest(told, secret.encode())
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address that a server listens on is reached from this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,115 @@
+"""What goes between ``llm-gym serve`` and ``llm_gym/Remote-v0``: rows of JSON.
+
+A request holds any number of rows ``[session, number, operation, argument]`` and its answer as
+many. ``session`` is a random name that the client has chosen, and the server has seen it before or
+begins one. ``number`` counts the operations of a session from 1 on: a row that is sent again,
+because an answer was lost on the way, is not played again but answered again. An answer is a list,
+whose form depends on the operation, or an object with ``error`` (one of ``ERRORS``) and
+``message``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from llm_gym.core.outcome import StopReason
+from llm_gym.episodes.encoding import decode, encode
+
+PROTOCOL = 1
+ROWS, ABOUT = "/v1/rows", "/v1/about"
+TOKEN_VARIABLE = "LLM_GYM_SERVE_TOKEN"
+
+RESET = "reset"
+"""Argument ``[seed, options]``, answer ``[observation, info, instance_id, system_prompt]``."""
+STEP = "step"
+"""Argument the action, answer ``[observation, reward, terminated, truncated, info]``."""
+STEP_AND_RESET = "step and reset"
+"""The same, and an episode that is over begins anew, as in Gymnasium's SAME_STEP."""
+CALL = "call"
+"""Argument one of ``CALLS``, answer ``[value]``."""
+CLOSE = "close"
+"""Answer ``[]``, also where there is no such session."""
+OPERATIONS = (RESET, STEP, STEP_AND_RESET, CALL, CLOSE)
+
+PLAYERS = ("oracle", "solver", "random")
+CALLS = {f"{player}_action": player for player in PLAYERS} | {
+    "oracle_value": "oracle",
+    "legal_actions": "random",
+    "action_pattern": "random",
+}
+"""What may be asked of an environment, and the player that a server must allow for it."""
+
+LOST, BUSY, ORDER, FULL = "lost", "busy", "order", "full"
+REFUSED, FAILED, TIMEOUT = "refused", "failed", "timeout"
+ERRORS = (LOST, BUSY, ORDER, FULL, REFUSED, FAILED, TIMEOUT)
+"""There is no such session, it is still playing, its number is not the next, there are too many;
+the environment refuses what it is given, raises, or takes too long. After the first four the
+operation has not taken place and its number is free."""
+NOT_PLAYED = frozenset({LOST, BUSY, ORDER, FULL})
+
+_TAG = "$encoded"
+_PLAIN = {str, bool, type(None), StopReason}
+_BIG = 1 << 62
+_REASONS: Mapping[str, StopReason] = {str(reason): reason for reason in StopReason}
+
+
+def error(kind: str, message: str) -> dict[str, str]:
+    """Return the answer of a row that went wrong."""
+    return {"error": kind, "message": message[:2000]}
+
+
+def pack_info(info: Mapping[str, Any]) -> Any:
+    """Return ``info`` as JSON; most are JSON already.
+
+    >>> pack_info({"turn": 1}), pack_info({"at": float("nan")})
+    ({'turn': 1}, {'$encoded': {'at': {'$float': 'NaN'}}})
+    """
+    return info if _is_plain(info) else {_TAG: encode(info)}
+
+
+def _is_plain(info: Mapping[Any, Any]) -> bool:
+    for key, value in info.items():
+        if type(key) is not str or key[:1] == "$":
+            return False
+        kind = type(value)
+        if kind in _PLAIN or (kind is int and -_BIG < value < _BIG):
+            continue
+        if kind is float and math.isfinite(value):
+            continue
+        if kind is dict and _is_plain(value):
+            continue
+        return False
+    return True
+
+
+def unpack_info(info: Any) -> dict[str, Any]:
+    """Return what ``pack_info`` was given, up to what JSON can tell apart.
+
+    >>> unpack_info({"stop_reason": "won"})
+    {'stop_reason': <StopReason.WON: 'won'>}
+    """
+    if not isinstance(info, dict):
+        raise TypeError("info must be an object")
+    if _TAG in info:
+        info = decode(info[_TAG])
+        if not isinstance(info, dict):
+            raise TypeError("info must be an object")
+    reason = info.get("stop_reason")
+    if isinstance(reason, str) and reason in _REASONS:
+        info["stop_reason"] = _REASONS[reason]
+    if isinstance(info.get("final_info"), dict):
+        info["final_info"] = unpack_info(info["final_info"])
+    return info
+
+
+def pack_number(number: Any) -> Any:
+    """Return a reward as JSON."""
+    value = float(number)
+    return value if math.isfinite(value) else encode(value)
+
+
+def unpack_number(number: Any) -> float:
+    """Return what ``pack_number`` was given."""
+    return float(decode(number) if isinstance(number, dict) else number)
