@@ -47,6 +47,9 @@ class _Reader(io.RawIOBase):
 
     def __init__(self, plug: socket.socket, deadline: float) -> None:
         self._plug, self._deadline, self._left = plug, deadline, MAX_BODY_BYTES + _CHUNK
+        # As long as it is held, ``http.client``, which closes the socket of an answer that says
+        # "Connection: close" before that answer is read, closes nothing.
+        self._hold = plug.makefile("rb", 0)
 
     def readable(self) -> bool:
         return True
@@ -61,6 +64,10 @@ class _Reader(io.RawIOBase):
         if self._left < 0:
             raise http.client.HTTPException(f"more than {MAX_BODY_BYTES >> 20} MiB")
         return count
+
+    def close(self) -> None:
+        self._hold.close()
+        super().close()
 
 
 class _Timed:

@@ -59,7 +59,11 @@ class Connection:
         key = Key(secret, token_env) if secret else None
         self._http = JsonHTTP(url, key.headers if key else None, key.hide if key else None)
         self._timeout, self._backoff = timeout, Backoff(tries, first_s=0.1, longest_s=5.0)
-        self.about = self._ask_about()
+        try:
+            self.about = self._ask_about()
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, rows: Sequence[Row]) -> list[Any]:
         """Return the answer to each row; what is sent twice is played once."""

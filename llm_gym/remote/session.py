@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from llm_gym.core import splits
 from llm_gym.errors import ConfigError, RecordError, RemoteError
 from llm_gym.remote import wire
 from llm_gym.remote.connection import Connection, Row
@@ -32,7 +33,7 @@ class RemoteSession:
         self.name = secrets.token_urlsafe(16)
         self.history: list[tuple[str, Any]] | None = []
         self.seen = ""
-        """The last observation."""
+        """A digest of every observation since the last seed."""
 
     def row(self, operation: str, argument: Any) -> Row:
         """Return the next row to send."""
@@ -42,9 +43,8 @@ class RemoteSession:
         """Note that an operation was played."""
         self.number += 1
         if operation == wire.RESET and argument[0] is not None:
-            self.history = []
-        if isinstance(answer, list) and operation != wire.CALL:
-            self.seen = answer[0] if answer else ""
+            self.history, self.seen = [], ""
+        self.seen = _seen(self.seen, operation, answer)
         moves = operation != wire.CALL or argument == "random_action"  # which draws a number
         if self.history is not None and operation != wire.CLOSE and moves:
             self.history.append((operation, argument))
@@ -110,6 +110,13 @@ def play(connection: Connection, asks: Sequence[Ask]) -> list[Any]:
     return answers
 
 
+def _seen(before: str, operation: str, answer: Any) -> str:
+    """Return the digest of what has been seen and one answer more."""
+    if operation == wire.CALL or not isinstance(answer, list) or not answer:
+        return before
+    return splits.digest(f"{before} {answer[0]!a}")  # a lone surrogate cannot be encoded
+
+
 def _is_lost(answer: Any) -> bool:
     return isinstance(answer, dict) and answer["error"] == wire.LOST
 
@@ -127,12 +134,10 @@ def _play_again(connection: Connection, asks: Sequence[Ask]) -> list[Any]:
 
 
 def _check_same(session: RemoteSession, past: Sequence[Row], answers: Sequence[Any]) -> None:
-    texts = [
-        answer[0]
-        for row, answer in zip(past, answers, strict=False)
-        if row[2] != wire.CALL and isinstance(answer, list) and answer
-    ]
-    if past and texts[-1:] != [session.seen]:
+    seen = ""
+    for row, answer in zip(past, answers, strict=False):
+        seen = _seen(seen, row[2], answer)
+    if past and seen != session.seen:
         raise RemoteError(
             "the server has lost the session and plays it another way now: is it another version, "
             "or another environment? Reset to go on"

@@ -76,10 +76,10 @@ class RemoteRows:
         if operation == "about":
             return {"env_id": "llm_gym/Remote-v0"}
         if operation in ("reset", "begin"):
-            seed = argument["seed"]
+            seed = argument.get("seed")
             if seed is None and not self._sessions[row].history:
                 seed = any_seed()
-            return wire.RESET, [None if seed is None else int(seed), argument["options"]]
+            return wire.RESET, [None if seed is None else int(seed), argument.get("options")]
         if operation == "call":
             name, args, kwargs = argument
             if name in ("system_prompt", "has_splits"):

@@ -71,8 +71,12 @@ class EnvServer:
         self.host, self.port = host, self._socket.getsockname()[1]
         self.app = App(work, Guard(host, self.port, token), told, description)
         self._tls = tls
-        self._server = _uvicorn(self.app, self.limits, tls)
         self._thread: threading.Thread | None = None
+        try:
+            self._server = _uvicorn(self.app, self.limits, tls)
+        except BaseException:
+            self._socket.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -118,10 +122,15 @@ def _first_line(env: gym.Env[Any, Any]) -> str:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if not 0 <= port < 1 << 16:
+        raise ConfigError(f"cannot listen on port {port}: it must be from 0 to 65535")
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
+        plug = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
         raise ConfigError(f"cannot listen on {host} port {port}: {error}") from error
+    # What it accepts inherits this; else each answer waits 40 ms for the player's nod.
+    plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plug
 
 
 def _uvicorn(app: Any, limits: Limits, tls: tuple[str, str] | None) -> Any:

@@ -28,9 +28,7 @@ class Threads:
 
     def __init__(self, count: int) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._surplus = 0
-        self.left_behind = 0
+        self._left_behind: set[int] = set()
         for _ in range(count):
             self._start()
 
@@ -40,21 +38,22 @@ class Threads:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
-            with self._lock:
-                if self._surplus:  # somebody took our place in the meantime
-                    self._surplus -= 1
-                    self.left_behind -= 1
-                    return
+            if (me := threading.get_ident()) in self._left_behind:  # another took our place
+                self._left_behind.discard(me)
+                return
 
     def submit(self, task: Callable[[], object]) -> None:
         """Have ``task`` done soon; it must not raise."""
         self._tasks.put(task)
 
-    def leave_behind(self) -> None:
-        """Replace a thread that hangs."""
-        with self._lock:
-            self._surplus += 1
-            self.left_behind += 1
+    @property
+    def left_behind(self) -> int:
+        """How many hang."""
+        return len(self._left_behind)
+
+    def leave_behind(self, thread: int) -> None:
+        """Replace a thread that hangs, by its identity."""
+        self._left_behind.add(thread)
         self._start()
 
 
@@ -126,10 +125,10 @@ class Work:
             self.sessions.settle(session, job, answer, loop.time())
             return answer
         done: asyncio.Future[Answer] = loop.create_future()
-        begun = threading.Event()
+        by: list[int] = []  # the thread that has begun it
 
         def task() -> None:
-            begun.set()
+            by.append(threading.get_ident())
             answer = self.sessions.play(session, job[2], job[3])
             with suppress(RuntimeError):  # the loop is closed: the server has ended before us
                 loop.call_soon_threadsafe(finish, answer)
@@ -141,7 +140,7 @@ class Work:
 
         self._threads.submit(task)
         limit = self.sessions.limits.step_s
-        while not begun.is_set():  # waiting in line is nobody's fault
+        while not by:  # waiting in line is nobody's fault
             finished, _ = await asyncio.wait({done}, timeout=limit)
             if finished:
                 return done.result()
@@ -149,5 +148,5 @@ class Work:
         if finished:
             return done.result()
         self.sessions.end(job[0], "timeout")
-        self._threads.leave_behind()
+        self._threads.leave_behind(by[0])
         return wire.error(wire.TIMEOUT, f"the environment took more than {limit:g} s")

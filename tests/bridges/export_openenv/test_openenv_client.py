@@ -1,0 +1,125 @@
+"""The client of openenv-core against our server."""
+
+import asyncio
+import json
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.serve.limits import Limits
+from tests.serve.servers import Caller, Hanging, serving
+
+pytest.importorskip("openenv", reason="needs openenv-core: make test-exports")
+from openenv.core import GenericEnvClient  # noqa: E402
+
+GAME = "llm_gym/TextGameEasy-v0"
+TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(GAME) as server:
+        yield server
+
+
+def test_their_client_plays_the_episode_of_home(server):
+    home = gym.make(GAME)
+    with GenericEnvClient(base_url=server.url).sync() as env:
+        for seed in range(3):
+            observation, info = home.reset(seed=seed)
+            result = env.reset(seed=seed, episode_id=f"episode {seed}")
+            assert result.observation["message"] == observation
+            assert (result.done, result.reward) == (False, None)
+            done = False
+            while not done:
+                action = home.unwrapped.solver_action()
+                observation, reward, terminated, truncated, info = home.step(action)
+                done = terminated or truncated
+                result = env.step({"message": action})
+                told = result.observation
+                assert (told["message"], result.reward, result.done) == (observation, reward, done)
+                assert (told["terminated"], told["truncated"]) == (terminated, truncated)
+                assert told["info"] == json.loads(json.dumps(info))
+            state = env.state()
+            assert state == {"episode_id": f"episode {seed}", "step_count": info["turn"]}
+
+
+def test_what_their_client_does_wrong_is_an_error_and_the_session_goes_on(server):
+    with GenericEnvClient(base_url=server.url).sync() as env:
+        with pytest.raises(RuntimeError, match="has not begun"):
+            env.step({"message": "look"})
+        env.reset(seed=0)
+        for bad in ({}, {"message": 3}, {"text": "look"}):
+            with pytest.raises(RuntimeError, match="VALIDATION_ERROR"):
+                env.step(bad)
+        with pytest.raises(RuntimeError, match="options may hold difficulty, split here"):
+            env.reset(path="/etc/passwd")
+        env.reset(seed=0)
+        assert env.step({"message": "look"}).observation["info"]["turn"] == 1
+
+
+def test_many_of_their_clients_at_once_and_every_session_ends_with_its_socket(server):
+    async def play(seed):
+        async with GenericEnvClient(base_url=server.url) as env:
+            result = await env.reset(seed=seed)
+            texts = [result.observation["message"]]
+            for _ in range(5):
+                texts.append((await env.step({"message": "look"})).observation["message"])
+        return texts
+
+    async def all_of_them():
+        return await asyncio.gather(*(play(seed) for seed in range(64)))
+
+    home = gym.make(GAME)
+    for seed, texts in enumerate(asyncio.run(all_of_them())):
+        assert texts == [home.reset(seed=seed)[0], *(home.step("look")[0] for _ in range(5))]
+    assert Caller(server).metric("llm_gym_sessions ") == 0
+
+
+def test_messages_that_are_no_messages_leave_the_other_sockets_alone(server):
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.client import connect
+
+    address = server.url.replace("http", "ws") + "/ws"
+    with GenericEnvClient(base_url=server.url).sync() as env, connect(address) as rude:
+        env.reset(seed=0)
+        expected = {
+            "{": "INVALID_JSON", "[" * 5000: "INVALID_JSON", "3": "UNKNOWN_TYPE",
+            '{"type": "exec"}': "UNKNOWN_TYPE", '{"type": ["step"]}': "UNKNOWN_TYPE",
+            '{"type": "step", "data": 3}': "VALIDATION_ERROR",
+            '{"type": "reset", "data": {"seed": "x"}}': "VALIDATION_ERROR",
+        }  # fmt: skip
+        for text, code in expected.items():
+            rude.send(text)
+            assert json.loads(rude.recv())["data"]["code"] == code, text
+        with pytest.raises(ConnectionClosed):
+            rude.send("x" * (server.limits.body_bytes + 1))
+            rude.recv()
+        assert env.step({"message": "look"}).observation["info"]["turn"] == 1
+
+
+def test_a_full_server_an_idle_session_and_a_wrong_token_are_told():
+    with serving(GAME, limits=Limits(sessions=1, idle_s=1000), token=TOKEN) as server:
+        with pytest.raises(ConnectionError):
+            GenericEnvClient(base_url=server.url).sync().connect()
+        inside = server.url.replace("http://", f"http://anybody:{TOKEN}@")
+        with GenericEnvClient(base_url=inside).sync() as env:
+            env.reset(seed=0)
+            with GenericEnvClient(base_url=inside).sync() as other:
+                with pytest.raises(RuntimeError, match="CAPACITY_REACHED"):
+                    other.reset()
+
+
+def test_an_environment_that_hangs_is_an_error_for_its_own_client():
+    Hanging.let_go.clear()
+    with serving("odd", make=Hanging, limits=Limits(step_s=0.2), threads=2) as server:
+        with (
+            GenericEnvClient(base_url=server.url).sync() as stuck,
+            GenericEnvClient(base_url=server.url).sync() as env,
+        ):
+            stuck.reset()
+            env.reset()
+            with pytest.raises(RuntimeError, match="more than 0.2 s"):
+                stuck.step({"message": "hang"})
+            assert env.step({"message": "on"}).observation["message"] == "on"
+    Hanging.let_go.set()
