@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm test-packages test-bridges test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden results-check lock clean
+.PHONY: help test test-slow test-all test-vllm test-packages test-bridges test-exports test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden results-check lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -104,6 +104,18 @@ $(BRIDGES)/.installed: pyproject.toml constraints.txt
 
 test-bridges: $(BRIDGES)/.installed  ## Install other suites into a venv of its own, and play them.
 	$(BRIDGES)/bin/python -m pytest -q tests/bridges
+
+# Trainers and clients of others, which play environments of ours.
+EXPORTS ?= .venv-exports
+$(EXPORTS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(EXPORTS)
+	$(EXPORTS)/bin/python -m pip install --quiet --upgrade pip
+	$(EXPORTS)/bin/python -m pip install --quiet --editable ".[train,test,serve]" \
+	    "torch==2.13.0" "datasets==4.8.0" "openenv-core==0.3.0"
+	@touch $@
+
+test-exports: $(EXPORTS)/.installed  ## Install trainers of others into a venv of its own, and have them play.
+	$(EXPORTS)/bin/python -m pytest -q -W ignore tests/bridges/export_*
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

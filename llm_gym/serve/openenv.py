@@ -12,6 +12,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from llm_gym.remote import wire
@@ -53,6 +54,7 @@ SCHEMA = {
     },
 }
 _CODES = {wire.FULL: "CAPACITY_REACHED", wire.LOST: "SESSION_ERROR", wire.TIMEOUT: "SESSION_ERROR"}
+_PARTING_S = 5.0
 _write = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -73,6 +75,9 @@ class Talk:
         if self._session is None:
             most = self._sessions.limits.sessions
             await self._fail("CAPACITY_REACHED", f"all {most} sessions are in use")
+            with suppress(TimeoutError):  # their client reads what it is told after it has asked
+                async with asyncio.timeout(_PARTING_S):
+                    await receive()
             return await self._send({"type": "websocket.close", "code": 1013})
         self._session.on_end = lambda: loop.call_soon(task.cancel)
         try:
@@ -84,7 +89,7 @@ class Talk:
         except asyncio.CancelledError:
             if not self._session.lost:
                 raise
-            await self._fail("SESSION_ERROR", "the session was ended: it was idle, or hung")
+            await self._fail("SESSION_ERROR", "the session was idle for too long")
             await self._send({"type": "websocket.close", "code": 1001})
         finally:
             self._sessions.end(self._name, "disconnected")

@@ -41,7 +41,7 @@ class Session:
         self.used_at = now
         self.busy = self.lost = False
         self.on_end: Callable[[], object] | None = None
-        """Called when the server ends the session."""
+        """Called when the session is ended because its player says nothing."""
 
 
 class Sessions:
@@ -126,7 +126,7 @@ class Sessions:
             return
         self.metrics.add("sessions_closed_total", reason)
         session.lost = True
-        if session.on_end is not None and reason not in ("closed", "disconnected"):
+        if session.on_end is not None and reason == "idle":
             session.on_end()
         if not session.busy:
             _close(session)

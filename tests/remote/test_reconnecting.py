@@ -41,7 +41,9 @@ class Cutting:
         with plug, socket.create_connection((self._server.host, self._server.port)) as other:
             while request := whole(plug):
                 # What a proxy does, so that the server hears its own name.
-                mine, its = (url.removeprefix("http://").encode() for url in (self.url, self._server.url))
+                mine, its = (
+                    url.removeprefix("http://").encode() for url in (self.url, self._server.url)
+                )
                 other.sendall(request.replace(mine, its))
                 answer = whole(other)
                 self._answers += 1

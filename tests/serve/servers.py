@@ -81,5 +81,3 @@ def ask_raw(server, request):
         while part := plug.recv(65536):
             parts.append(part)
         return b"".join(parts)
-
-

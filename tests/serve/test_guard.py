@@ -42,7 +42,15 @@ def test_a_token_is_taken_from_a_bearer_or_from_the_password_of_a_url():
     basic = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
     for good in (f"Bearer {TOKEN}", f"bearer  {TOKEN} ", f"Basic {basic}"):
         assert guard.refusal(headers(host="x", authorization=good)) is None, good
-    wrong = ("", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Basic ???", "Basic", "Bearer é")
+    wrong = (
+        "",
+        TOKEN,
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        "Basic ???",
+        "Basic",
+        "Bearer é",
+    )
     for bad in wrong:
         status, why = guard.refusal(headers(host="x", authorization=bad))
         assert status == 401, bad
@@ -66,11 +74,8 @@ def test_a_token_is_wanted_on_loopback_too_where_there_is_one(capfd):
 def test_nothing_but_the_served_environment_can_be_had():
     with serving() as server:
         for path in ("/", "/../etc/passwd", "/v1/rows/../about", "/docs", "/web", "//v1/about"):
-            answer = ask_raw(
-                server,
-                f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n\r\n"
-                .encode(),
-            )
+            head = f"Host: 127.0.0.1:{server.port}\r\nConnection: close\r\n\r\n"
+            answer = ask_raw(server, f"GET {path} HTTP/1.1\r\n{head}".encode())
             assert answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), path
         for path in ("/reset", "/step", "/state", "/mcp"):
             answer = ask_raw(

@@ -41,7 +41,11 @@ def silent(server, stop):
 
 def garbage(server, stop):
     """Sends what is no HTTP, no JSON, no rows."""
-    texts = (b"\x16\x03\x01\x02\x00" * 100, b"GET / HTTP/9.9\r\n\r\n", head(server, 3) + b"\xff\xfe\xfd")
+    texts = (
+        b"\x16\x03\x01\x02\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        head(server, 3) + b"\xff\xfe\xfd",
+    )
     while not stop.wait(0.02):
         for text in texts:
             with talking(server) as plug:

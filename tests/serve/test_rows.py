@@ -4,11 +4,11 @@ import json
 
 import gymnasium as gym
 import pytest
-from tests.serve.servers import GUESS, Caller, Hanging, name, serving
 
 from llm_gym.errors import ConfigError
 from llm_gym.serve.limits import Limits
 from llm_gym.serve.rows import read_jobs
+from tests.serve.servers import GUESS, Caller, Hanging, name, serving
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,9 @@ def test_one_request_moves_many_sessions_and_a_failed_row_leaves_the_others(call
     begun = caller.rows(*([one, 1, "reset", [row, None]] for row, one in enumerate(ids)))
     for row, answer in enumerate(begun):
         assert answer[2] == _instance(row)
-    mixed = caller.rows([ids[0], 2, "step", "1"], [ids[1], 7, "step", "1"], [ids[2], 2, "step", "1"])
+    mixed = caller.rows(
+        [ids[0], 2, "step", "1"], [ids[1], 7, "step", "1"], [ids[2], 2, "step", "1"]
+    )
     assert [isinstance(answer, list) for answer in mixed] == [True, False, True]
 
 
@@ -104,7 +106,7 @@ BAD = {
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
 def test_a_malformed_request_is_one_sentence(body):
-    with pytest.raises(ConfigError, match="must|takes"):
+    with pytest.raises(ConfigError, match=r"must|takes"):
         read_jobs(body, Limits())
 
 
@@ -138,7 +140,9 @@ def test_limits_of_sessions_rows_bytes_and_turns_hold():
 
 def test_what_json_cannot_hold_arrives_all_the_same():
     with serving("odd", make=Hanging) as server:
-        answers = Caller(server).rows([name(), 1, "reset", [0, None]], [name(), 2, "step", "\ud800"])
+        answers = Caller(server).rows(
+            [name(), 1, "reset", [0, None]], [name(), 2, "step", "\ud800"]
+        )
     assert answers[1][0] == "\ud800"
     odd = {"$dict": [[1, {"$float": "NaN"}]]}
     assert answers[1][4] == {"$encoded": {"odd": odd, "place": [1, 2]}}
@@ -154,4 +158,6 @@ def test_metrics_count_what_happened(caller):
     assert caller.metric('llm_gym_sessions_closed_total{reason="closed"}') == closed + 1
     text = caller.http.get("/metrics", 20)
     samples = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) >= 0 for line in samples)
+    assert all(
+        len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) >= 0 for line in samples
+    )
