@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 import socket
 import threading
@@ -135,7 +136,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _uvicorn(app: Any, limits: Limits, tls: tuple[str, str] | None) -> Any:
     try:
-        import uvicorn
+        uvicorn: Any = importlib.import_module("uvicorn")
     except ImportError as error:
         raise ConfigError(
             'llm-gym serve needs uvicorn. Install it with: pip install "llm-gym[serve]"'
