@@ -111,7 +111,8 @@ $(EXPORTS)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(EXPORTS)
 	$(EXPORTS)/bin/python -m pip install --quiet --upgrade pip
 	$(EXPORTS)/bin/python -m pip install --quiet --editable ".[train,test,serve]" \
-	    "torch==2.13.0" "datasets==4.8.0" "openenv-core==0.3.0"
+	    "torch==2.13.0" "datasets==4.8.0" "openenv-core==0.3.0" "trl==1.16.0" \
+	    "verifiers==0.1.14" "skyrl-gym==0.4.0"
 	@touch $@
 
 test-exports: $(EXPORTS)/.installed  ## Install trainers of others into a venv of its own, and have them play.

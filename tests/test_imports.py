@@ -185,7 +185,7 @@ def test_every_public_name_is_there():
 TRAINER = ROOT / "agents/llm_gym_agents"
 TRAINER_ROOMS = (
     ("algo", "text", "lm", "run"),  # tensors, text, models and files: each knows itself only
-    ("engines", "checkpoint"),
+    ("engines", "checkpoint", "export"),
     ("config",),  # above both: its rules ask algo and engines what they need
     ("rollouts",),
     ("batch",),

@@ -1,0 +1,46 @@
+"""SkyRL-Gym's ``BaseTextEnv`` around an environment of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llm_gym_agents.export.episode import Conversation, need
+
+
+def skyrl_env(env_id: str, **kwargs: Any) -> type:
+    """Return a class for ``skyrl_gym.envs.register``; ``extras`` of a row hold its ``seed``.
+
+    SkyRL hands ``init`` the prompt of the row; what comes back is the beginning of the episode.
+    """
+    base: Any = need("skyrl_gym.envs.base_text_env", "skyrl-gym").BaseTextEnv
+
+    class Game(base):
+        """A text environment of llm-gym."""
+
+        def __init__(self, env_config: Any = None, extras: Any = None) -> None:
+            super().__init__()
+            self.talk = Conversation(env_id, **kwargs)
+            self._seed = (extras or {}).get("seed")
+            self.max_turns = int((extras or {}).get("max_turns", 1_000_000))
+
+        def init(self, prompt: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+            self.turns = 0
+            return self.talk.begin(self._seed), {"instance_id": self.talk.instance_id}
+
+        def step(self, action: str) -> dict[str, Any]:
+            before = self.talk.reward
+            observation = self.talk.answer(action)
+            self.turns += 1
+            done = self.talk.done or self.turns >= self.max_turns
+            told = [] if done else [{"role": "user", "content": observation}]
+            earned = self.talk.reward - before
+            about = {"stop_reason": str(self.talk.stop), "success": self.talk.success}
+            return {"observations": told, "reward": earned, "done": done, "metadata": about}
+
+        def get_metrics(self) -> dict[str, Any]:
+            return {"success": float(self.talk.success), "turns": self.talk.turns}
+
+        def close(self) -> None:
+            self.talk.env.close()
+
+    return Game

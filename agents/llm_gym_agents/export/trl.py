@@ -1,0 +1,141 @@
+"""TRL's ``GRPOTrainer`` (1.16) on environments of ours, both ways that it has.
+
+``TRLGame`` plays whole episodes with plain replies: give ``rollout_func``, ``reward_func`` and
+``dataset()`` to the trainer. ``environment_factory`` is for models that call tools: a move is a
+call of ``play``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.export.episode import Conversation
+from llm_gym_agents.export.rows import as_dataset, prompt_rows
+from llm_gym_agents.text.chat import ChatFormat
+
+
+class TRLGame:
+    """An environment for ``rollout_func``.
+
+    A prompt is the beginning of an episode; every completion of it is a whole episode of the same
+    seed, replies and observations in turn, with ``env_mask`` 1 where the model wrote. What the
+    model sampled is never tokenised again.
+
+    Args:
+        env_id: A registered id.
+        max_turns: Replies of an episode; what is not over by then is cut.
+        **kwargs: Settings of the environment.
+    """
+
+    def __init__(self, env_id: str, *, max_turns: int = 16, **kwargs: Any) -> None:
+        if max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
+        self.env_id, self.max_turns, self._kwargs = env_id, max_turns, kwargs
+        self._format: ChatFormat | None = None
+
+    def dataset(self, seeds: Iterable[int]) -> Any:
+        """Return the ``train_dataset``: how each of ``seeds`` begins."""
+        return as_dataset(prompt_rows(self.env_id, seeds, **self._kwargs))
+
+    def rollout_func(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Play an episode for each prompt, all of them a turn at a time."""
+        if self._format is None:
+            self._format = ChatFormat.from_tokenizer(trainer.processing_class)
+        rows = [
+            _Row(self._talk(prompt), self._format, prompt[-1].get("seed")) for prompt in prompts
+        ]
+        for _ in range(self.max_turns):
+            playing = [row for row in rows if not row.is_over(trainer.max_completion_length)]
+            if not playing:
+                break
+            # TRL's own generation, whatever engine it was told to use.
+            replies, logprobs = trainer._generate_single_turn(
+                [[*row.prompt, *row.completion] for row in playing], None, {}, 1
+            )
+            for at, row in enumerate(playing):
+                row.take(list(replies[at]), None if logprobs is None else list(logprobs[at]))
+        has_logprobs = all(len(row.logprobs) == len(row.completion) for row in rows)
+        return {
+            "prompt_ids": [row.prompt for row in rows],
+            "completion_ids": [row.completion for row in rows],
+            "logprobs": [row.logprobs for row in rows] if has_logprobs else None,
+            "env_mask": [row.mask for row in rows],
+            "env_reward": [row.talk.reward for row in rows],
+            "env_success": [row.talk.success for row in rows],
+            "env_turns": [row.talk.turns for row in rows],
+        }
+
+    def reward_func(self, env_reward: Sequence[float], **_: Any) -> list[float]:
+        """Return what the episodes have earned: the reward function that the trainer needs."""
+        return [float(reward) for reward in env_reward]
+
+    def _talk(self, prompt: Any) -> Conversation:
+        if isinstance(prompt, str) or prompt[-1].get("seed") is None:
+            raise ConfigError("a prompt must come from dataset(), which notes its seed")
+        return Conversation(self.env_id, **self._kwargs)
+
+
+class _Row:
+    """One episode, as token ids."""
+
+    def __init__(self, talk: Conversation, written: ChatFormat, seed: int) -> None:
+        told = talk.begin(seed)
+        system = told[0]["content"] if len(told) > 1 else ""
+        self.talk, self._format = talk, written
+        self.prompt = written.opening(system, told[-1]["content"])
+        self.completion: list[int] = []
+        self.mask: list[int] = []
+        self.logprobs: list[float] = []
+        self._cut = False
+
+    def is_over(self, most: int) -> bool:
+        self._cut = self._cut or len(self.completion) >= most
+        return self.talk.done or self._cut
+
+    def take(self, reply: list[int], logprobs: list[float] | None) -> None:
+        self._add(reply, 1, logprobs)
+        observation = self.talk.answer(self._format.text_of(reply))
+        if not self.talk.done:
+            following = self._format.following(reply, observation)
+            self._add(following, 0, [0.0] * len(following) if logprobs is not None else None)
+
+    def _add(self, ids: list[int], mask: int, logprobs: list[float] | None) -> None:
+        self.completion += ids
+        self.mask += [mask] * len(ids)
+        self.logprobs += logprobs or []
+
+
+def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
+    """Return the ``environment_factory`` of an environment: a class with one tool, ``play``.
+
+    Its rewards are its own (``get_reward``), so no ``reward_funcs`` are needed; ``train_dataset``
+    has a column ``seed``, or there is none and every episode is drawn.
+    """
+
+    class Game:
+        """A text environment of llm-gym."""
+
+        def __init__(self) -> None:
+            self._talk = Conversation(env_id, **kwargs)
+
+        def reset(self, seed: int | None = None, **_: Any) -> str:
+            told = self._talk.begin(seed)
+            return "\n\n".join(message["content"] for message in told)
+
+        def play(self, move: str) -> str:
+            """Play one move of the game and see what happens.
+
+            Args:
+                move: The move, written as the rules ask for.
+
+            Returns:
+                What the game says.
+            """
+            return self._talk.answer(move)
+
+        def get_reward(self) -> float:
+            return self._talk.reward
+
+    return Game

@@ -1,0 +1,52 @@
+"""The blocks of docs/exports.md and docs/remote.md that need packages of others."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[3] / "docs"
+BLOCKS = re.findall(r"^```py\n(.*?)^```", (DOCS / "exports.md").read_text(), re.M | re.S)
+
+
+def block(word):
+    (found,) = [one for one in BLOCKS if word in one]
+    return found
+
+
+def test_the_page_has_a_block_for_each():
+    assert len(BLOCKS) == 3
+
+
+@pytest.mark.parametrize("package", ["verifiers", "skyrl_gym"])
+def test_a_block_runs_as_printed(package):
+    pytest.importorskip(package)
+    exec(compile(block(f"import {package}"), "exports.md", "exec"), {})
+
+
+def test_the_block_of_trl_trains(tmp_path):
+    pytest.importorskip("trl")
+    from tests.agents.tiny import tiny_model, tiny_tokenizer
+
+    tokenizer = tiny_tokenizer()
+    names = {
+        "model": tiny_model(vocab_size=len(tokenizer)),
+        "tokenizer": tokenizer,
+        "settings": {
+            "output_dir": str(tmp_path), "max_steps": 1, "use_cpu": True, "bf16": False,
+            "per_device_train_batch_size": 2, "num_generations": 2, "report_to": [],
+            "max_completion_length": 24, "save_strategy": "no",
+        },
+    }  # fmt: skip
+    exec(compile(block("GRPOTrainer"), "exports.md", "exec"), names)
+    assert names["trainer"].state.global_step == 1
+
+
+def test_the_block_of_openenv_runs_as_printed(capsys):
+    pytest.importorskip("openenv")
+    from tests.serve.servers import serving
+
+    (found,) = re.findall(r"^```py\n(.*?)^```", (DOCS / "remote.md").read_text(), re.M | re.S)
+    with serving("llm_gym/TextGame-v0") as server:
+        exec(compile(found.replace("http://127.0.0.1:8765", server.url), "remote.md", "exec"), {})
+    assert capsys.readouterr().out
