@@ -68,5 +68,5 @@ def need(package: str, pip: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise ConfigError(
-            f"this export needs {package}. Install it with: pip install {pip}"
+            f"this export needs {package}: {error}. Install it with: pip install {pip}"
         ) from error
