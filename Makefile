@@ -105,18 +105,28 @@ $(BRIDGES)/.installed: pyproject.toml constraints.txt
 test-bridges: $(BRIDGES)/.installed  ## Install other suites into a venv of its own, and play them.
 	$(BRIDGES)/bin/python -m pytest -q tests/bridges
 
-# Trainers and clients of others, which play environments of ours.
+# Trainers and clients of others, which play environments of ours. verifiers and TRL want different
+# versions of datasets: a venv each. Of verl only what runs on a CPU is tried.
 EXPORTS ?= .venv-exports
 $(EXPORTS)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(EXPORTS)
 	$(EXPORTS)/bin/python -m pip install --quiet --upgrade pip
 	$(EXPORTS)/bin/python -m pip install --quiet --editable ".[train,test,serve]" \
-	    "torch==2.13.0" "datasets==4.8.0" "openenv-core==0.3.0" "trl==1.16.0" \
+	    "torch==2.13.0" "datasets==4.8.0" "trl==1.16.0" "openenv-core==0.3.0" \
+	    ray codetiming hydra-core orjson cachetools pillow
+	$(EXPORTS)/bin/python -m pip install --quiet --no-deps "verl==0.9.1"
+	@touch $@
+
+$(EXPORTS)-verifiers/.installed: pyproject.toml
+	$(PYTHON) -m venv $(EXPORTS)-verifiers
+	$(EXPORTS)-verifiers/bin/python -m pip install --quiet --upgrade pip
+	$(EXPORTS)-verifiers/bin/python -m pip install --quiet --editable ".[test]" \
 	    "verifiers==0.1.14" "skyrl-gym==0.4.0"
 	@touch $@
 
-test-exports: $(EXPORTS)/.installed  ## Install trainers of others into a venv of its own, and have them play.
+test-exports: $(EXPORTS)/.installed $(EXPORTS)-verifiers/.installed  ## Install trainers of others into venvs of their own, and have them play.
 	$(EXPORTS)/bin/python -m pytest -q -W ignore tests/bridges/export_*
+	$(EXPORTS)-verifiers/bin/python -m pytest -q -W ignore tests/bridges/export_others
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
