@@ -171,3 +171,16 @@ def test_it_says_what_it_needs_and_no_sweep_meets_it(capsys):
         gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", timeout=0)
     with pytest.raises(RemoteError, match="refused"):
         gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", tries=1)
+
+
+def test_the_trainers_pool_plays_all_of_its_rows_in_one_request():
+    from llm_gym_agents.rollouts.pool import TextEnvPool
+
+    with serving("llm_gym/TextGameEasy-v0") as server:
+        pool = TextEnvPool("llm_gym/Remote-v0", 8, url=server.url)
+        assert pool.has_splits
+        before = Caller(server).metric("llm_gym_requests_total")
+        pool.reset()
+        assert Caller(server).metric("llm_gym_requests_total") == before + 1
+        assert len(server.sessions) == 8
+        pool.close()
