@@ -38,6 +38,27 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "reasoning-gym",
         "dataset=countdown",
     ),
+    BridgeRow(
+        "llm_gym/GEM-v0",
+        "llm_gym.bridges.gem:GEMEnv",
+        "gem",
+        "gem",
+        "env_id=game:GuessTheNumber-v0-easy",
+    ),
+    BridgeRow(
+        "llm_gym/PettingZoo-v0",
+        "llm_gym.bridges.pettingzoo:PettingZooEnv",
+        "pettingzoo",
+        "pettingzoo",
+        "module=pettingzoo.classic.connect_four_v3",
+    ),
+    BridgeRow(
+        "llm_gym/Verifiers-v0",
+        "llm_gym.bridges.verifiers:VerifiersEnv",
+        "verifiers",
+        "verifiers",
+        "env_id=gsm8k",
+    ),
 )
 
 

@@ -1,6 +1,7 @@
 """Two iterations of the trainer on environments of other suites: ``make test-bridges``."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +15,14 @@ from tests.agents.small_run import small  # noqa: E402
 TRAINED = {
     "llm_gym/TextArena-v0": {"env_id": "GuessTheNumber-v0"},
     "llm_gym/ReasoningGym-v0": {"dataset": "chain_sum"},
+    "llm_gym/Verifiers-v0": {"env_id": "tiny-sums"},
 }
 HERE = {row.id for row in BRIDGES if installed(row)}
 
 
 @pytest.mark.parametrize("env_id", TRAINED)
-def test_the_trainer_trains_two_iterations(env_id, tmp_path):
+def test_the_trainer_trains_two_iterations(env_id, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "verifiers_envs"))
     if env_id not in HERE:
         pytest.skip(f"the suite of {env_id} is not installed")
     config = small(tmp_path, environment={"env_id": env_id})

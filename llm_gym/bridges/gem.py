@@ -1,0 +1,125 @@
+"""GEM's games and data sets: ``llm_gym/GEM-v0``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
+from llm_gym.bridges.foreign import Foreign
+from llm_gym.bridges.suites import choose, fresh_copy, need_package, stable
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+
+_PACKAGE = "gem"
+
+
+class GEMEnv(ForeignEnv):
+    r"""An environment of GEM.
+
+    Description:
+        Any environment that ``gem.make`` makes: games, and questions from data sets.
+
+    Actions:
+        As the rules say, mostly in ``\boxed{}``.
+
+    Observations:
+        GEM's own, with the line that it calls a suffix below.
+
+    Rewards:
+        GEM's own. Some games pay a share for coming close in the last turn.
+
+    Episode end:
+        GEM calls the last turn terminated and truncated at once. The limit is in its rules, so it
+        is terminated here. Won is a last reward of 1; GEM says nothing else about success.
+
+    Info:
+        The common keys; ``foreign`` has GEM's.
+
+    Args:
+        env_id: An environment of GEM's, such as ``game:GuessTheNumber-v0-easy``.
+        splits: Whether ``reset`` takes a ``split``, which the state at the beginning decides. Only
+            for games with hundreds of beginnings.
+        env_kwargs: Settings of the environment.
+        **common: See ``ForeignEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    def __init__(
+        self,
+        *,
+        env_id: str = "game:GuessTheNumber-v0-easy",
+        splits: bool = False,
+        env_kwargs: Mapping[str, Any] | None = None,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        suite = need_package(_PACKAGE)
+        choose("env_id", env_id, need_package(_PACKAGE, "gem.envs.registration").ENV_REGISTRY)
+        constants = need_package(_PACKAGE, "gem.utils.constants")
+        pays = constants.LanguageGameReward
+        # What an unusable reply is paid, where nothing else is paid that.
+        usual = {pays.internal_step_reward, pays.fail_reward, pays.success_reward}
+        self._refused = {pays.format_error_reward, pays.invalid_action_reward} - usual
+        self._full, self._last_words = pays.success_reward, constants.TERMINAL_STATE
+        self.env_id, self.has_splits = env_id, splits
+        super().__init__(**common)
+        with self._foreign:
+            self._made = self._game = _make(suite, env_id, env_kwargs)
+        self._sampler = Foreign()
+        self._instance = ""
+
+    def begin(self, seed: int) -> str:
+        """Begin a game."""
+        self._game = fresh_copy(self._made)
+        text, info = self._game.reset(seed=seed)
+        self._instance = stable((self.env_id, text, vars(self._game)))
+        return _with_suffix(text, info)
+
+    def play(self, text: str) -> Played:
+        """Play a reply."""
+        told, paid, terminated, truncated, info = self._game.step(text)
+        reward, over = float(paid), terminated or truncated
+        told = str(told).replace(self._last_words, "")
+        said = {name: value for name, value in info.items() if name != "suffix"}
+        valid = reward not in self._refused
+        if not over:
+            return Played(_with_suffix(told, info), reward, StopReason.PLAYING, valid, said)
+        if terminated:
+            stop = StopReason.WON if reward >= self._full else StopReason.LOST
+        else:
+            stop = StopReason.MAX_STEPS
+        return Played(told, reward, stop, valid, said)
+
+    def example_moves(self) -> Sequence[str]:
+        """Return replies in the form that most games take."""
+        return [rf"\boxed{{{move}}}" for move in ("1", "5", "up", "A B")]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return one of GEM's own random actions, drawn without touching the game's randomness."""
+        self._sampler.seed(int(rng.integers(2**31)))
+        with self._sampler:
+            try:
+                return str(self._game.sample_random_action())
+            except NotImplementedError:
+                return super().random_move(rng)
+
+    def instance(self) -> object:
+        """Return the state that the game began with, secrets included."""
+        return self._instance
+
+
+def _with_suffix(text: object, info: Mapping[str, Any]) -> str:
+    suffix = info.get("suffix") or ""
+    return f"{text}\n{suffix}".strip() if suffix else str(text)
+
+
+def _make(suite: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:
+    try:
+        return suite.make(env_id, **(settings or {}))
+    except (ImportError, LookupError, OSError, TypeError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(f"GEM cannot make {env_id} here: {why:.200}") from error

@@ -1,0 +1,287 @@
+"""PettingZoo's games for several, from one seat, in words: ``llm_gym/PettingZoo-v0``."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+
+from llm_gym.as_text import AsText
+from llm_gym.bridges.foreign import Foreign
+from llm_gym.bridges.suites import need_package
+from llm_gym.errors import ConfigError
+
+_PACKAGE = "pettingzoo"
+_OTHERS_TURNS = 10_000
+_LONGEST_RULES = 2000
+_TECHNICAL = re.compile(r"observation|mask|reward|version|argument|usage", re.IGNORECASE)
+Policy = Callable[[Any, Any, gym.Space[Any]], Any]
+"""From observation, action mask (or None) and action space to an action."""
+
+
+class OneSeat(gym.Env[Any, Any]):
+    """An AEC game as an environment for one agent; the others play by a policy.
+
+    Observations and actions are the game's own; ``info["action_mask"]`` is there where the game
+    has one. The rewards of an agent's turn are all that it got since its last one.
+    """
+
+    def __init__(self, game: Any, seat: str, policy: Policy | None) -> None:
+        self.game, self.seat, self.policy = game, seat, policy
+        self.observation_space = _seen(game, seat)
+        self._masked = self.observation_space is not game.observation_space(seat)
+        self.action_space = game.action_space(seat)
+        self.metadata = {"render_modes": []}
+        self._foreign = Foreign()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin a game, and let the others play until it is the seat's turn."""
+        super().reset(seed=seed)
+        drawn = int(self.np_random.integers(2**31))
+        self._foreign.seed(drawn)
+        with self._foreign:
+            self.game.reset(seed=drawn, options=options)
+            for at, agent in enumerate(self.game.possible_agents):
+                self.game.action_space(agent).seed((drawn + at) % 2**31)
+            self._others()
+            observation, _, _, _, info = self._look()
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Play an action, then those of the others."""
+        with self._foreign:
+            self.game.step(action)
+            self._others()
+            return self._look()
+
+    def render(self) -> Any:
+        """Return what the game draws."""
+        with self._foreign:
+            return self.game.render()
+
+    def close(self) -> None:
+        """Close the game."""
+        self.game.close()
+
+    def _look(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        game, seat = self.game, self.seat
+        observation, info = game.observe(seat), dict(game.infos.get(seat, {}))
+        if self._masked:
+            info["action_mask"] = np.asarray(observation["action_mask"], dtype=np.int8)
+            observation = observation["observation"]
+        # Once nobody is left to play, it is over for the seat as well.
+        over = not game.agents or game.terminations.get(seat, True)
+        cut = not over and game.truncations.get(seat, False)
+        return observation, self._paid, bool(over), bool(cut), info
+
+    def _others(self) -> None:
+        game = self.game
+        self._paid = 0.0
+        for _ in range(_OTHERS_TURNS):
+            if not game.agents:
+                return
+            agent = game.agent_selection
+            observation, reward, terminated, truncated, info = game.last()
+            if agent == self.seat:
+                self._paid = float(reward)
+                return
+            game.step(None if terminated or truncated else self._choose(agent, observation, info))
+        raise RuntimeError(f"it was not the turn of {self.seat} in {_OTHERS_TURNS} turns")
+
+    def _choose(self, agent: str, observation: Any, info: Mapping[str, Any]) -> Any:
+        space = self.game.action_space(agent)
+        mask = info.get("action_mask")
+        if isinstance(observation, Mapping) and "action_mask" in observation:
+            mask, observation = observation["action_mask"], observation["observation"]
+        if self.policy is None:
+            return space.sample(mask if isinstance(space, gym.spaces.Discrete) else None)
+        with self._foreign.outside():
+            return self.policy(observation, mask, space)
+
+
+class PettingZooEnv(gym.Env[str, str]):
+    """A game of PettingZoo from one seat, in words.
+
+    Description:
+        Any AEC game, by the module that makes it. The other agents are played by ``opponent``.
+
+    Actions:
+        Those of the game, by name or number, as ``AsText`` reads them; those that the game's mask
+        excludes are refused.
+
+    Observations:
+        What the game draws as text (``ansi``) where it can; else its arrays, in words.
+
+    Rewards:
+        The game's own: all that the seat got since its last turn.
+
+    Episode end:
+        The game's own. Won is a sum of rewards above 0.
+
+    Info:
+        The game's own, and the common keys of ``AsText``.
+
+    Args:
+        module: The module with the game's ``env``, such as ``pettingzoo.classic.tictactoe_v3``.
+        seat: Which agent the model is, by name or number.
+        opponent: ``random``, or ``module:function`` or a function from observation, mask and
+            action space to an action.
+        env_kwargs: Settings of the game.
+        render_mode: ``ansi`` or None.
+        **settings: Of ``AsText``.
+
+    Version history:
+        v0: First release.
+    """
+
+    takes_text_settings = True
+    has_splits = False
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}
+
+    def __init__(
+        self,
+        *,
+        module: str = "pettingzoo.classic.tictactoe_v3",
+        seat: str | int = 0,
+        opponent: str | Policy = "random",
+        env_kwargs: Mapping[str, Any] | None = None,
+        render_mode: Literal["ansi"] | None = None,
+        **settings: Any,
+    ) -> None:
+        need_package(_PACKAGE)
+        game, drawn = _make(module, dict(env_kwargs or {}))
+        agents = list(game.possible_agents)
+        by_number = isinstance(seat, int) and 0 <= seat < len(agents)
+        name = str(agents[int(seat)] if by_number else seat)
+        if name not in agents:
+            raise ConfigError(f"seat must be one of {', '.join(agents)}, got {seat!r}")
+        told = {"__doc__": _rules(game, name)}
+        # AsText reads both: the name and the docstring.
+        kind = type(module.rpartition(".")[2].rpartition("_v")[0] or "Game", (OneSeat,), told)
+        self.seat: OneSeat = kind(game, name, _policy(opponent))
+        settings.setdefault("masked", "refuse")
+        settings.setdefault("invalid", "feedback")  # a fallback could be an illegal move
+        settings.setdefault("success", _won)
+        if drawn or _is_board(self.seat.observation_space):
+            settings.setdefault("describe", self._draw_text if drawn else self._draw_board)
+        self.text = AsText(self.seat, **settings)
+        self.render_mode = render_mode
+        self.observation_space = self.text.observation_space
+        self.action_space = self.text.action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        text, info = self.text.reset(seed=seed, options=options)
+        return text, _plain(info)
+
+    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+        """Play the action that the move in ``action`` means."""
+        text, reward, terminated, truncated, info = self.text.step(action)
+        return text, reward, terminated, truncated, _plain(info)
+
+    def render(self) -> str | None:
+        """Return what the player was last shown."""
+        return self.text._state if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Close the game."""
+        self.text.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # A copy that is being made has no ``text`` yet, and asks for names with an underscore.
+        if name.startswith("_") or name in ("text", "seat"):
+            raise AttributeError(f"PettingZooEnv has no attribute {name!r}")
+        return self.text.get_wrapper_attr(name)
+
+    def _draw_text(self, observation: Any, info: Mapping[str, Any]) -> str:
+        return _with_moves(str(self.seat.render() or "").strip("\n"), info)
+
+    def _draw_board(self, observation: Any, info: Mapping[str, Any]) -> str:
+        mine, theirs = observation[..., 0], observation[..., 1]
+        cells = np.where(mine, "X", np.where(theirs, "O", "."))
+        return _with_moves("\n".join(" ".join(row) for row in cells), info)
+
+
+def _plain(info: dict[str, Any]) -> dict[str, Any]:
+    """Return ``info`` with its arrays as lists, which compare, and go into records."""
+    arrays = {name: info[name].tolist() for name in info if isinstance(info[name], np.ndarray)}
+    return {**info, **arrays} if arrays else info
+
+
+def _is_board(space: gym.Space[Any]) -> bool:
+    """Return whether observations are two planes: the player's pieces, and those of others."""
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 3 and space.shape[2] == 2
+
+
+def _with_moves(shown: str, info: Mapping[str, Any]) -> str:
+    mask = info.get("action_mask")
+    if mask is None:
+        return shown
+    legal = ", ".join(str(at) for at in np.flatnonzero(mask))
+    return f"{shown}\nLegal moves: {legal or 'none'}."
+
+
+def _rules(game: Any, seat: str) -> str:
+    """Return what the game's page says of the game and its actions, without tables and pictures."""
+    page = inspect.getdoc(inspect.getmodule(type(game.unwrapped))) or ""
+    parts = re.split(r"^#+ *(.*)$", page, flags=re.M)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=False))
+    wanted = [text for name, text in sections.items() if not _TECHNICAL.search(name)]
+    text = "\n\n".join(wanted) if sections else page
+    text = re.sub(r"^(\||```|:).*$|<[^>]*>|```.*?```", "", text, flags=re.M)
+    lines = [line for line in text.split("\n\n") if "is part of the" not in line]
+    told = " ".join(" ".join(lines).split())[:_LONGEST_RULES]
+    own = " Your pieces are X, those of others O." if _is_board(_seen(game, seat)) else ""
+    return f"You are {seat}.{own} {told}"
+
+
+def _seen(game: Any, seat: str) -> gym.Space[Any]:
+    space: Any = game.observation_space(seat)
+    seen: gym.Space[Any] = space
+    if "action_mask" in getattr(space, "spaces", {}):
+        seen = space["observation"]
+    return seen
+
+
+def _won(total: float, terminated: bool, reward: float, info: Mapping[str, Any]) -> bool:
+    return total > 0.0
+
+
+def _policy(opponent: str | Policy) -> Policy | None:
+    if opponent == "random":
+        return None
+    if isinstance(opponent, str) and ":" in opponent:
+        home, _, name = opponent.partition(":")
+        try:
+            opponent = getattr(importlib.import_module(home), name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"the opponent {opponent!r} cannot be imported: {error}") from error
+    if not callable(opponent):
+        raise ConfigError(f"opponent must be 'random' or a function, got {opponent!r}")
+    return opponent
+
+
+def _make(module: str, settings: dict[str, Any]) -> tuple[Any, bool]:
+    """Return the game, and whether it draws itself in text."""
+    try:
+        make = importlib.import_module(module).env
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"module must have a game's env, got {module}: {error}") from error
+    try:
+        game = make(**settings)
+        modes = game.metadata.get("render_modes") or []
+        if "ansi" in modes and "render_mode" not in settings:
+            return make(**settings, render_mode="ansi"), True
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"{module} cannot be made with {settings}: {error}") from error
+    return game, False

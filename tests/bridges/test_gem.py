@@ -1,0 +1,82 @@
+"""GEM through the bridge, with the real package: ``make test-bridges``."""
+
+import random
+
+import gymnasium as gym
+import pytest
+
+import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.checker import check_text_env
+from tests.bridges.playing import check_steps
+
+pytest.importorskip("gem")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+GAMES = [
+    "game:GuessTheNumber-v0-easy",
+    "game:Mastermind-v0-easy",
+    "game:Minesweeper-v0-easy",
+    "game:FifteenPuzzle-v0-easy",
+    "game:TowerofHanoi-v0-easy",
+    "game:Game2048-v0-easy",
+    "rg:chain_sum",
+]
+
+
+def make(env_id, **settings):
+    return gym.make("llm_gym/GEM-v0", env_id=env_id, **settings).unwrapped
+
+
+@pytest.mark.parametrize("env_id", GAMES)
+def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(env_id):
+    check_steps(lambda: make(env_id))
+
+
+@pytest.mark.parametrize("env_id", ["game:Mastermind-v0-hard", "game:Minesweeper-v0-easy"])
+def test_it_keeps_the_contract(env_id):
+    check_text_env(make(env_id, splits=True))
+
+
+def test_the_callers_randomness_and_that_of_the_game_are_two():
+    random.seed(5)
+    expected = random.random()
+    env = make("game:GuessTheNumber-v0-hard")
+    random.seed(5)
+    env.reset(seed=1)
+    secret = env._game.game_number
+    for _ in range(50):
+        env.random_action()
+    assert env._game.game_number == secret
+    assert random.random() == expected
+
+
+def test_a_game_is_won_and_lost_at_its_own_limit():
+    env = make("game:GuessTheNumber-v0-easy")
+    env.reset(seed=2)
+    _, reward, terminated, truncated, info = env.step(rf"So \boxed{{{env._game.game_number}}}")
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert info["stop_reason"] is StopReason.WON
+    env.reset(seed=2)
+    wrong = [n for n in range(1, 11) if n != env._game.game_number]
+    for guess in wrong[: env._game.max_turns]:
+        _, reward, terminated, truncated, info = env.step(rf"\boxed{{{guess}}}")
+    # GEM says both, and pays for coming close.
+    assert (terminated, truncated) == (True, False)
+    assert info["stop_reason"] is StopReason.LOST
+    assert 0.0 < reward < 1.0
+
+
+def test_a_reply_in_no_format_is_unusable():
+    env = make("game:GuessTheNumber-v0-easy")
+    env.reset(seed=2)
+    *_, info = env.step("seven")
+    assert not info["valid_action"]
+
+
+def test_what_cannot_be_made_is_told():
+    with pytest.raises(ConfigError, match="such as game:"):
+        make("game:GuessTheNumber")
+    with pytest.raises(ConfigError, match="GEM cannot make game:FifteenPuzzle-v0-random"):
+        make("game:FifteenPuzzle-v0-random")

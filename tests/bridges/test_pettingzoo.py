@@ -1,0 +1,94 @@
+"""PettingZoo's games from one seat, with the real package: ``make test-bridges``."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.checker import check_text_env
+from tests.bridges.playing import check_steps
+
+pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+GAMES = ["tictactoe_v3", "connect_four_v3", "rps_v2"]
+
+
+def make(game="tictactoe_v3", **settings):
+    module = f"pettingzoo.classic.{game}"
+    return gym.make("llm_gym/PettingZoo-v0", module=module, **settings).unwrapped
+
+
+def scripted(*actions):
+    waiting = list(actions)
+    return lambda observation, mask, space: waiting.pop(0)
+
+
+def lowest(observation, mask, space):
+    return int(np.flatnonzero(mask)[0])
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(game):
+    check_steps(lambda: make(game))
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_it_keeps_the_contract(game):
+    env = make(game)
+    check_env(env, skip_render_check=True)
+    check_text_env(env)
+
+
+def test_a_game_is_won_lost_and_drawn():
+    won = make(opponent=scripted(3, 4))
+    won.reset(seed=0)
+    *_, (_, reward, terminated, _, info) = [won.step(move) for move in "012"]
+    assert (reward, terminated, info["stop_reason"]) == (1, True, StopReason.WON)
+    lost = make(opponent=scripted(3, 4, 5))
+    lost.reset(seed=0)
+    *_, (_, reward, terminated, _, info) = [lost.step(move) for move in "018"]
+    assert (reward, terminated, info["success"]) == (-1, True, False)
+    drawn = make(opponent=scripted(1, 4, 5, 6))
+    drawn.reset(seed=0)
+    *_, (_, reward, terminated, _, info) = [drawn.step(move) for move in "02378"]
+    assert (reward, terminated, info["success"]) == (0, True, False)
+
+
+def test_the_board_is_drawn_from_the_seat():
+    env = make("connect_four_v3", seat="player_1", opponent=lowest, rules="system")
+    text, _ = env.reset(seed=0)
+    assert text.splitlines()[-2] == "O . . . . . ."
+    text, *_ = env.step("I drop mine into column 3.")
+    assert text.splitlines()[-2] == "O . . X . . ."
+    assert text.splitlines()[-3] == "O . . . . . ."
+
+
+def test_an_illegal_move_is_refused_and_does_not_end_the_game():
+    env = make(opponent=scripted(1, 2, 5))
+    env.reset(seed=0)
+    env.step("0")
+    _, _, terminated, _, info = env.step("1")
+    assert not info["valid_action"]
+    assert not terminated
+
+
+def test_an_opponent_by_name():
+    env = make(opponent="tests.bridges.test_pettingzoo:lowest")
+    env.reset(seed=0)
+    env.step("4")
+    assert env.seat.game.unwrapped.board.squares[0] != 0
+
+
+def test_wrong_settings_are_told():
+    with pytest.raises(ConfigError, match="seat must be one of player_1, player_2"):
+        make(seat=2)
+    with pytest.raises(ConfigError, match="module must have a game's env"):
+        make("tictactoe_v99")
+    with pytest.raises(ConfigError, match="opponent must be"):
+        make(opponent="nobody")
+    with pytest.raises(ConfigError, match="cannot be made"):
+        make(env_kwargs={"size": 4})
