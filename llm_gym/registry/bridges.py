@@ -59,6 +59,27 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "verifiers",
         "env_id=gsm8k",
     ),
+    BridgeRow(
+        "llm_gym/TextWorld-v0",
+        "llm_gym.bridges.textworld:TextWorldEnv",
+        "textworld",
+        "textworld",
+        "games=tw_games/",
+    ),
+    BridgeRow(
+        "llm_gym/Jericho-v0",
+        "llm_gym.bridges.jericho:JerichoEnv",
+        "jericho",
+        "jericho",
+        "games=zork1.z5",
+    ),
+    BridgeRow(
+        "llm_gym/ScienceWorld-v0",
+        "llm_gym.bridges.scienceworld:ScienceWorldEnv",
+        "scienceworld",
+        "scienceworld",
+        "task=boil",
+    ),
 )
 
 

@@ -1,0 +1,283 @@
+"""Other suites through their bridges: how many keep the contract, and what a step costs.
+
+Every environment that can be made here is checked as ours are, with fewer episodes and a limit of
+processor time for each. Then one environment of each suite is played twice with the same replies:
+bare, and through the bridge. A bridge around a game that does nothing shows what the bridge itself
+takes. Suites that are not installed keep the row that the result file had before.
+
+    python benchmarks/bridges.py
+    python benchmarks/bridges.py --suites textarena gem
+
+Writes ``results/bridges.json`` and the table of ``docs/bridges.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+from machine import ROOT, provenance
+
+import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.bridges.base import ForeignEnv, Played
+from llm_gym.evaluate import checker, fairness
+from llm_gym.registry.bridges import BRIDGES, installed
+
+RESULT = ROOT / "benchmarks" / "results" / "bridges.json"
+PAGE = ROOT / "docs" / "bridges.md"
+EPISODES, SEEDS, INSTANCES = 6, 40, 20
+SLICES, STEPS = 60, 50
+
+
+class TooLong(BaseException):
+    """An environment took more processor time than it is given."""
+
+
+@contextlib.contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise ``TooLong`` in a block that takes longer."""
+
+    def give_up(*_: object) -> None:
+        raise TooLong
+
+    signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+# --- what there is to check ----------------------------------------------------------------------
+
+
+def textarena() -> Iterator[dict[str, Any]]:
+    from textarena.envs.registration import ENV_REGISTRY
+
+    first: dict[str, str] = {}
+    for env_id, spec in ENV_REGISTRY.items():
+        first.setdefault(str(spec.entry_point), env_id)
+    yield from ({"env_id": env_id} for env_id in first.values())
+
+
+def reasoning_gym() -> Iterator[dict[str, Any]]:
+    from reasoning_gym.factory import DATASETS
+
+    parts = {"datasets": [{"name": "chain_sum", "weight": 1.0, "config": {}}]}
+    for name in sorted(DATASETS):
+        yield {"dataset": name, **({"config": parts} if name == "composite" else {})}
+
+
+def gem() -> Iterator[dict[str, Any]]:
+    from gem.envs.registration import ENV_REGISTRY
+
+    # The others are data sets to download, and reasoning-gym's.
+    yield from ({"env_id": name} for name in ENV_REGISTRY if name.startswith("game:"))
+
+
+def pettingzoo() -> Iterator[dict[str, Any]]:
+    for game in ("tictactoe_v3", "connect_four_v3", "rps_v2", "go_v5", "chess_v6"):
+        yield {"module": f"pettingzoo.classic.{game}"}
+
+
+def verifiers() -> Iterator[dict[str, Any]]:
+    sys.path.insert(0, str(ROOT / "tests" / "bridges" / "verifiers_envs"))
+    yield from ({"env_id": name} for name in ("tiny-sums", "tiny-guess"))
+
+
+LISTED = {f.__name__: f for f in (textarena, reasoning_gym, gem, pettingzoo, verifiers)}
+
+
+def check(env_id: str, settings: dict[str, Any], seconds: int) -> str:
+    """Return "" where the contract is kept, or what is not."""
+    try:
+        with limited(seconds):
+            env = gym.make(env_id, **settings).unwrapped
+            env.reset(seed=0)
+    except TooLong:
+        return "not made: too slow"
+    except Exception as error:  # noqa: BLE001 - whatever it raised is the finding
+        return f"not made: {' '.join(str(error).split())[:150]}"
+    try:
+        with limited(seconds):
+            broken = [found for found in checker.audit(env) if found.passed is False]
+    except TooLong:
+        return "too slow to check"
+    return "; ".join(f"{found.name}: {found.detail[:120]}" for found in broken)
+
+
+# --- what a step costs ---------------------------------------------------------------------------
+
+
+def bare_textarena() -> Callable[[], None]:
+    import textarena
+
+    env = textarena.make("GuessTheNumber-v0-raw")
+
+    def episode() -> None:
+        env.reset(num_players=1, seed=1)
+        for guess in (1, 2, 3, 4, 5):
+            env.step(f"[{guess}]")
+            env.get_observation()
+
+    return episode
+
+
+def bare_gem() -> Callable[[], None]:
+    import gem as suite
+
+    env = suite.make("game:GuessTheNumber-v0-hard")
+
+    def episode() -> None:
+        env.reset(seed=1)
+        for guess in (1, 2, 3, 4, 5):
+            env.step(rf"\boxed{{{guess}}}")
+
+    return episode
+
+
+class Nothing(ForeignEnv):
+    """A foreign game that does nothing, so that only the bridge is measured."""
+
+    played = Played("Go on.")
+
+    def begin(self, seed: int) -> str:
+        return "Begin."
+
+    def play(self, text: str) -> Played:
+        return self.played
+
+
+def microseconds(work: Callable[[], None], units: int) -> float:
+    """Return the least processor time of a unit of ``work`` among many slices."""
+    best = float("inf")
+    for _ in range(SLICES):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return round(best / units * 1e6, 2)
+
+
+def own_time() -> float:
+    """Return what a step of a bridge takes when the game behind it takes nothing."""
+    env = Nothing()
+    env.reset(seed=0)
+
+    def steps() -> None:
+        for _ in range(STEPS):
+            env.step("[4]")
+
+    return microseconds(steps, STEPS)
+
+
+def side_by_side(bare: Callable[[], None], env: Any, replies: list[str]) -> dict[str, float]:
+    """Return what a step takes, bare and through the bridge, resets taken off."""
+
+    def through() -> None:
+        env.reset(seed=1)
+        for reply in replies:
+            if env.step(reply)[2]:
+                env.reset(seed=1)
+
+    def reset() -> None:
+        env.reset(seed=1)
+
+    steps = len(replies)
+    resets = microseconds(reset, 1)
+    return {
+        "bare_us": microseconds(bare, steps),
+        "bridge_us": round((microseconds(through, 1) - resets) / steps, 2),
+        "bridge_reset_us": resets,
+    }
+
+
+def costs(suite: str) -> dict[str, float]:
+    if suite == "textarena":
+        env = gym.make("llm_gym/TextArena-v0", env_id="GuessTheNumber-v0").unwrapped
+        return side_by_side(bare_textarena(), env, [f"[{n}]" for n in (1, 2, 3, 4, 5)])
+    if suite == "gem":
+        env = gym.make("llm_gym/GEM-v0", env_id="game:GuessTheNumber-v0-hard").unwrapped
+        return side_by_side(bare_gem(), env, [rf"\boxed{{{n}}}" for n in (1, 2, 3, 4, 5)])
+    return {}
+
+
+# --- the result ----------------------------------------------------------------------------------
+
+
+def measure(suite: str, env_id: str, seconds: int) -> dict[str, Any]:
+    checker.EPISODES, fairness._SEEDS, fairness._SPLIT_INSTANCES = EPISODES, SEEDS, INSTANCES
+    found: dict[str, str] = {}
+    for settings in LISTED[suite]():
+        name = str(next(iter(settings.values())))
+        found[name] = check(env_id, settings, seconds)
+        print(f"  {name}: {found[name] or 'passes'}", file=sys.stderr, flush=True)
+    made = {name: why for name, why in found.items() if not why.startswith("not made")}
+    return {
+        "environments": len(found),
+        "made": len(made),
+        "pass": sum(not why for why in made.values()),
+        "not_passing": {name: why for name, why in sorted(found.items()) if why},
+        **costs(suite),
+    }
+
+
+def table(suites: dict[str, Any], own: float) -> str:
+    lines = [
+        "| suite | tried | made here | keep our contract | a step, bare | through the bridge |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, row in suites.items():
+        bare, through = row.get("bare_us"), row.get("bridge_us")
+        cells = [f"{bare:.0f} µs" if bare else "-", f"{through:.0f} µs" if through else "-"]
+        numbers = f"{row['environments']} | {row['made']} | {row['pass']}"
+        lines.append(f"| {name} | {numbers} | {cells[0]} | {cells[1]} |")
+    lines.append(f"\nThe bridge itself, around a game that does nothing: {own:.1f} µs a step.")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure the suites that are installed, and write the result and the table."""
+    here = [row for row in BRIDGES if row.package in LISTED and installed(row)]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suites", nargs="*", default=[row.package for row in here])
+    parser.add_argument("--seconds", type=int, default=10, help="for each environment")
+    options = parser.parse_args()
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    old = json.loads(RESULT.read_text()) if RESULT.exists() else {"suites": {}}
+    suites = old["suites"]
+    for row in here:
+        if row.package in options.suites:
+            print(row.package, file=sys.stderr)
+            suites[row.package] = measure(row.package, row.id, options.seconds)
+            RESULT.write_text(json.dumps({**old, "suites": suites}, indent=2) + "\n")
+    own = own_time()
+    result = {
+        **provenance(__file__),
+        "joined": "each suite by a run of this command where it was installed",
+        "episodes": EPISODES,
+        "seconds_each": options.seconds,
+        "own_us": own,
+        "suites": suites,
+    }
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    page = PAGE.read_text()
+    drawn = f"<!-- bridges -->\n{table(suites, own)}\n<!-- /bridges -->"
+    PAGE.write_text(re.sub(r"<!-- bridges -->.*<!-- /bridges -->", drawn, page, flags=re.S))
+    print(json.dumps({"own_us": own, **{k: v["pass"] for k, v in suites.items()}}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""ScienceWorld's experiments: ``llm_gym/ScienceWorld-v0``. It needs a Java runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
+from llm_gym.bridges.commands import clean_command
+from llm_gym.bridges.suites import choose, need_package
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.splits import check_split
+from llm_gym.errors import ConfigError
+
+_PACKAGE = "scienceworld"
+_FULL = 100.0
+
+
+class ScienceWorldEnv(ForeignEnv):
+    """An experiment of ScienceWorld.
+
+    Description:
+        One of its tasks, in a variation that the seed chooses.
+
+    Actions:
+        A command, such as ``open door to kitchen``.
+
+    Observations:
+        The task and the room, then what the world says.
+
+    Rewards:
+        What the score has gained, as a share of the full score; below 0 where a task is failed.
+
+    Episode end:
+        When the task is done, or can no longer be. ``max_turns`` cuts it, 100 by default.
+
+    Info:
+        The common keys; ``foreign`` has ``score``, ``task`` and ``variation``.
+
+    Args:
+        task: Such as ``boil``.
+        simplifications: As ScienceWorld has them, such as ``easy``.
+        **common: See ``ForeignEnv``; ``action_format`` is ``plain`` here.
+
+    Version history:
+        v0: First release.
+    """
+
+    move_name = "command"
+
+    def __init__(
+        self,
+        *,
+        task: str = "find-living-thing",
+        simplifications: str = "easy",
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        suite = need_package(_PACKAGE)
+        common.setdefault("action_format", "plain")
+        common.setdefault("max_turns", 100)
+        super().__init__(**common)
+        with self._foreign:
+            self._world = _start(suite)
+        self.task = choose("task", task, self._world.get_task_names())
+        self.simplifications = simplifications
+        self.variations: Sequence[int] = range(self._world.get_max_variations(task))
+        self._variation = 0
+        self._gold: list[str] | None = None
+
+    def begin(self, seed: int) -> str:
+        """Begin the variation that ``seed`` chooses."""
+        self._variation = int(self.variations[seed % len(self.variations)])
+        self._world.load(self.task, self._variation, self.simplifications, generateGoldPath=True)
+        room, _ = self._world.reset()
+        self._gold = list(self._world.get_gold_action_sequence())
+        return f"{self._world.get_task_description()}\n\n{room}"
+
+    def play(self, text: str) -> Played:
+        """Play a command."""
+        command = clean_command(text)
+        if not command:
+            return Played("That is no command.", valid=False)
+        if self._gold is not None:
+            self._gold = self._gold[1:] if self._gold[:1] == [command] else None
+        told, gained, done, info = self._world.step(command)
+        score = float(info.get("score", 0.0))
+        valid = "No known action matches" not in told
+        stop = StopReason.PLAYING
+        if done:
+            stop = StopReason.WON if score >= _FULL else StopReason.LOST
+        said = {"score": score, "task": self.task, "variation": self._variation}
+        return Played(str(told), float(gained) / _FULL, stop, valid, said)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode; the splits are ScienceWorld's own."""
+        split = (options or {}).get("split")
+        if split is not None:
+            check_split(split)
+            self._world.load(self.task, 0, self.simplifications)
+            of_split = getattr(self._world, f"get_variations_{split}")
+            self.variations, options = list(of_split()), None
+        else:
+            self.variations = range(self._world.get_max_variations(self.task))
+        return super().reset(seed=seed, options=options)
+
+    def example_moves(self) -> Sequence[str]:
+        """Return a few commands."""
+        return ["look around", "inventory", "open door to kitchen", "wait1"]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return a command that the world takes now."""
+        commands = sorted(self._world.get_valid_action_object_combinations())
+        return str(commands[int(rng.integers(len(commands)))]) if commands else "look around"
+
+    def oracle_move(self) -> str:
+        """Return the next command of the gold path, for who has followed it so far."""
+        if not self._gold:
+            raise NotImplementedError(f"{self.task} has no gold path from here")
+        return str(self._gold[0])
+
+    def instance(self) -> object:
+        """Return task and variation."""
+        return self.task, self._variation
+
+    def close(self) -> None:
+        """End the Java process."""
+        self._world.close()
+
+
+def _start(suite: Any) -> Any:
+    try:
+        return suite.ScienceWorldEnv("", envStepLimit=10**9)  # the limit is max_turns
+    except Exception as error:
+        raise ConfigError(f"ScienceWorld needs a Java runtime (java): {error!s:.200}") from error
