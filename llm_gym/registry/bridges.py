@@ -80,6 +80,13 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "scienceworld",
         "task=boil",
     ),
+    BridgeRow(
+        "llm_gym/OpenEnv-v0",
+        "llm_gym.bridges.openenv:OpenEnvEnv",
+        "openenv",
+        "openenv",
+        "url=http://127.0.0.1:8000",
+    ),
 )
 
 
