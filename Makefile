@@ -103,7 +103,7 @@ $(BRIDGES)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 test-bridges: $(BRIDGES)/.installed  ## Install other suites into a venv of its own, and play them.
-	$(BRIDGES)/bin/python -m pytest -q tests/bridges
+	SDL_VIDEODRIVER=dummy $(BRIDGES)/bin/python -m pytest -q tests/bridges
 
 # Trainers and clients of others, which play environments of ours. verifiers and TRL want different
 # versions of datasets: a venv each. Of verl only what runs on a CPU is tried.
