@@ -37,7 +37,7 @@ from llm_gym.registry.bridges import BRIDGES, installed
 RESULT = ROOT / "benchmarks" / "results" / "bridges.json"
 PAGE = ROOT / "docs" / "bridges.md"
 EPISODES, SEEDS, INSTANCES = 4, 20, 15
-SLICES, STEPS = 60, 50
+SLICES, STEPS, REPLIES = 60, 50, 5
 
 
 class TooLong(BaseException):
@@ -123,12 +123,12 @@ def check(env_id: str, settings: dict[str, Any], seconds: int) -> str:
 def bare_textarena() -> Callable[[], None]:
     import textarena
 
-    env = textarena.make("GuessTheNumber-v0-raw")
+    env = textarena.make("Bandit-v0-raw")
+    env.reset(num_players=1, seed=1)
 
     def episode() -> None:
-        env.reset(num_players=1, seed=1)
-        for guess in (1, 2, 3, 4, 5):
-            env.step(f"[{guess}]")
+        for _ in range(REPLIES):
+            env.step("[red]")
             env.get_observation()
 
     return episode
@@ -138,11 +138,11 @@ def bare_gem() -> Callable[[], None]:
     import gem as suite
 
     env = suite.make("game:GuessTheNumber-v0-hard")
+    env.reset(seed=1)
 
     def episode() -> None:
-        env.reset(seed=1)
-        for guess in (1, 2, 3, 4, 5):
-            env.step(rf"\boxed{{{guess}}}")
+        for _ in range(REPLIES):
+            env.step(r"\boxed{99}")
 
     return episode
 
@@ -159,14 +159,11 @@ class Nothing(ForeignEnv):
         return self.played
 
 
-def microseconds(work: Callable[[], None], units: int) -> float:
-    """Return the least processor time of a unit of ``work`` among many slices."""
-    best = float("inf")
-    for _ in range(SLICES):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return round(best / units * 1e6, 2)
+def seconds(work: Callable[[], None]) -> float:
+    """Return the processor time that ``work`` takes."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def own_time() -> float:
@@ -178,44 +175,41 @@ def own_time() -> float:
         for _ in range(STEPS):
             env.step("[4]")
 
-    return microseconds(steps, STEPS)
+    return round(min(seconds(steps) for _ in range(SLICES)) / STEPS * 1e6, 2)
 
 
-def side_by_side(bare: Callable[[], None], env: Any, replies: list[str]) -> dict[str, float]:
-    """Return what a step takes, bare and through the bridge, resets taken off."""
+def side_by_side(begin: Callable[[], Callable[[], None]], env: Any, reply: str) -> dict[str, float]:
+    """Return what a step takes, bare and through the bridge, in slices that take turns."""
 
     def through() -> None:
-        env.reset(seed=1)
-        for reply in replies:
-            if env.step(reply)[2]:
-                env.reset(seed=1)
+        for _ in range(REPLIES):
+            env.step(reply)
 
-    def reset() -> None:
+    bare, bridge = [], []
+    for _ in range(SLICES):
+        bare.append(seconds(begin()))
         env.reset(seed=1)
-
-    steps = len(replies)
-    resets = microseconds(reset, 1)
+        bridge.append(seconds(through))
     return {
-        "bare_us": microseconds(bare, steps),
-        "bridge_us": round((microseconds(through, 1) - resets) / steps, 2),
-        "bridge_reset_us": resets,
+        "bare_us": round(min(bare) / REPLIES * 1e6, 2),
+        "bridge_us": round(min(bridge) / REPLIES * 1e6, 2),
     }
 
 
 def costs(suite: str) -> dict[str, float]:
     if suite == "textarena":
-        env = gym.make("llm_gym/TextArena-v0", env_id="GuessTheNumber-v0").unwrapped
-        return side_by_side(bare_textarena(), env, [f"[{n}]" for n in (1, 2, 3, 4, 5)])
+        env = gym.make("llm_gym/TextArena-v0", env_id="Bandit-v0").unwrapped
+        return side_by_side(bare_textarena, env, "[red]")
     if suite == "gem":
         env = gym.make("llm_gym/GEM-v0", env_id="game:GuessTheNumber-v0-hard").unwrapped
-        return side_by_side(bare_gem(), env, [rf"\boxed{{{n}}}" for n in (1, 2, 3, 4, 5)])
+        return side_by_side(bare_gem, env, r"\boxed{99}")
     return {}
 
 
 # --- the result ----------------------------------------------------------------------------------
 
 
-def measure(suite: str, env_id: str, seconds: int) -> Iterator[dict[str, Any]]:
+def measure(suite: str, env_id: str, limit: int) -> Iterator[dict[str, Any]]:
     """Yield the row of a suite again and again, with one environment more each time."""
     checker.EPISODES, fairness._SEEDS, fairness._SPLIT_INSTANCES = EPISODES, SEEDS, INSTANCES
     found: dict[str, str] = {}
@@ -224,7 +218,7 @@ def measure(suite: str, env_id: str, seconds: int) -> Iterator[dict[str, Any]]:
         gym.make(env_id, **next(LISTED[suite]())).reset(seed=0)
     for settings in LISTED[suite]():
         name = str(next(iter(settings.values())))
-        found[name] = check(env_id, settings, seconds)
+        found[name] = check(env_id, settings, limit)
         print(f"  {name}: {found[name] or 'passes'}", file=sys.stderr, flush=True)
         made = {name: why for name, why in found.items() if not why.startswith("not made")}
         yield {
@@ -238,6 +232,7 @@ def measure(suite: str, env_id: str, seconds: int) -> Iterator[dict[str, Any]]:
 
 def table(suites: dict[str, Any], own: float) -> str:
     lines = [
+        "<!-- results: bridges.json -->",
         "| suite | tried | made here | keep our contract | a step, bare | through the bridge |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -246,8 +241,23 @@ def table(suites: dict[str, Any], own: float) -> str:
         cells = [f"{bare:.0f} µs" if bare else "-", f"{through:.0f} µs" if through else "-"]
         numbers = f"{row['environments']} | {row['made']} | {row['pass']}"
         lines.append(f"| {name} | {numbers} | {cells[0]} | {cells[1]} |")
-    lines.append(f"\nThe bridge itself, around a game that does nothing: {own:.1f} µs a step.")
+    lines.append(
+        f"\nThe bridge itself, around a game that does nothing: {own:.1f} µs a step.\n"
+        "<!-- results: bridges.json -->"
+    )
+    lines += ["", "What does not keep it, and which rule it breaks:", ""]
+    lines += [f"- {name}: {told}" for name, row in suites.items() if (told := broken(row))]
     return "\n".join(lines)
+
+
+def broken(row: dict[str, Any]) -> str:
+    """Return the rules that environments of a suite break, and which of them do."""
+    rules: dict[str, list[str]] = {}
+    for name, why in row["not_passing"].items():
+        if not why.startswith("not made"):
+            for part in why.split("; "):
+                rules.setdefault(part.partition(":")[0], []).append(f"`{name}`")
+    return "; ".join(f"{rule} ({', '.join(names)})" for rule, names in sorted(rules.items()))
 
 
 def main() -> None:
