@@ -16,7 +16,7 @@ When = Callable[[Situation], bool]
 ENV_KWARGS = "environment.env_kwargs"
 MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
-DECISIONS = 1536
+DECISIONS = 1600
 """Turns of a batch, about."""
 WORDS = 2_500_000
 """Words that the embedded model reads in a run, about: three minutes of one core."""
@@ -105,7 +105,7 @@ def _penalty(situation: Situation) -> float:
 
 
 def _batch(situation: Situation) -> int:
-    """1,536 turns, 16 to 256 episodes."""
+    """1,600 turns, 16 to 256 episodes."""
     wanted = DECISIONS / max(situation.episode_turns, 1.0)
     return next(size for size in (256, 128, 64, 32, 16) if size <= wanted or size == 16)
 

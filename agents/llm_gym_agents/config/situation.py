@@ -47,7 +47,7 @@ class Situation:
     turns: int | None = None
     """Turns that the game allows; None where it says nothing of it."""
     episode_turns: float = 1.0
-    """Turns of an episode that is played at random, 100 at most, and 100 if every turn is paid."""
+    """Turns of an episode that is played at random, 100 at most, and 50 if every turn is paid."""
     episode_words: float = 32.0
     """Words, digits and marks that are read in such an episode."""
     worst_reward: float = 0.0
@@ -137,7 +137,8 @@ class _Seen:
         }
         if self.turns:
             # Who is paid for every turn will learn to make episodes longer than random ones are.
-            turns = _TURNS if self.paid > _EVERY * self.turns else self.turns / self.episodes
+            longer = self.paid > _EVERY * self.turns
+            turns = _TURNS / 2 if longer else self.turns / self.episodes
             found["episode_turns"] = turns
             found["episode_words"] = self.words / self.turns * turns
         return found

@@ -143,7 +143,7 @@ def test_the_critic_of_somebody_elses_rewards_learns_in_their_units():
 
 def test_who_is_paid_for_every_turn_is_expected_to_play_long():
     cart, lake = situation_of("CartPole-v1"), situation_of("FrozenLake-v1")
-    assert cart.episode_turns == 100
+    assert cart.episode_turns == 50
     assert lake.episode_turns < 20
     assert defaults_of("CartPole-v1").training.gamma > defaults_of("FrozenLake-v1").training.gamma
 
