@@ -230,13 +230,16 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="where rows are kept")
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
+    if options.page:
+        write_page(load(options.results), commands(), set(examples()))
+        return
     known, asked = commands(), set(options.ids)
     have = load(options.results)["rows"]
     todo = [c for c in known if asked & set(c.split())] or [
         *(f"llm-gym train {each}" for each in options.ids),
         *([] if asked else (c for c in known if "success" not in have.get(c, {}))),
     ]
-    results = run_all([] if options.page else todo, options.lanes, options.results)
+    results = run_all(todo, options.lanes, options.results)
     if options.results == RESULTS:
         write_page(results, known, set(examples()))
 
