@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from machine import ROOT
@@ -58,7 +58,7 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
     return "".join(parts)
 
 
-def score(row: dict[str, Any], when: str) -> float | None:
+def score(row: Mapping[str, Any], when: str) -> float | None:
     """Return success, or where the return lies between a random player's and the best."""
     if row["env_id"] not in SCALES:
         known: float | None = row["success"][when]
@@ -68,10 +68,10 @@ def score(row: dict[str, Any], when: str) -> float | None:
     return None if paid is None else max(0.0, (paid - low) / (high - low))
 
 
-def gain(row: dict[str, Any]) -> float | None:
+def gain(row: Mapping[str, Any]) -> float | None:
     """Return what reinforcement learning added to the warm start."""
     before, after = score(row, "warm_start"), score(row, "trained")
-    return None if before is None or after is None else after - before
+    return None if before is None or after is None else round(after - before, 4)
 
 
 def _is_bare(command: str) -> bool:

@@ -187,6 +187,7 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
             trainer.fit()
         if trainer.stopped:
             _say(console, f"told to stop; go on with: llm-gym resume {trainer.folder}")
+            _advise(trainer, console, before, _last(trainer), advice)
             return 0
         if trainer.ended_with_best:
             _say(console, f"ending with the weights of iteration {trainer.iteration}, the best")
@@ -204,11 +205,34 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
-    last = verdict(before, after, trainer.metrics_history, embedded=is_embedded(trainer.config))
-    for sentence in [*advice, *([] if last is None else [last])]:
-        _say(console, f"advice: {sentence}")
+    _advise(trainer, console, before, after, advice)
     _say(console, next_commands(trainer.config, trainer.checkpoints))
     return 0
+
+
+def _advise(
+    trainer: PPOTrainer,
+    console: Console,
+    before: Evaluation,
+    after: Evaluation | None,
+    said: Sequence[str],
+) -> None:
+    """Say again what was advised, and how far the run has come."""
+    last = None
+    if after is not None:
+        embedded = is_embedded(trainer.config)
+        last = verdict(before, after, trainer.metrics_history, embedded=embedded)
+    for sentence in [*said, *([] if last is None else [last])]:
+        _say(console, f"advice: {sentence}")
+
+
+def _last(trainer: PPOTrainer) -> Evaluation | None:
+    """Return the newest evaluation of a run that was stopped; None if there is none."""
+    records = sorted((trainer.folder / "episodes").glob("eval-*.jsonl"))
+    if not records:
+        return None
+    played = list(read_episodes(records[-1]))
+    return Evaluation(trainer.sampler.collector.pool.env_id, played, 0, 0.0)
 
 
 def _stopped(trainer: PPOTrainer, error: OSError) -> LLMGymError:

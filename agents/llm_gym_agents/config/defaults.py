@@ -18,7 +18,7 @@ MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
 DECISIONS = 1600
 """Turns of a batch, about."""
-WORDS = 2_500_000
+WORDS = 2_000_000
 """Words that the embedded model reads in a run, about: three minutes of one core."""
 ITERATIONS = 5
 """Iterations of an epoch."""
@@ -121,9 +121,9 @@ def _discount(situation: Situation) -> float:
 
 
 def _epochs(situation: Situation) -> int:
-    """2.5 million words, 8 to 36 epochs."""
+    """2 million words, 6 to 36 epochs."""
     read = _batch(situation) * situation.episode_words * ITERATIONS
-    return int(min(36, max(8, WORDS // read)))
+    return int(min(36, max(6, WORDS // read)))
 
 
 def _kwarg(name: str) -> str:
