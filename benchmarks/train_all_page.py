@@ -30,11 +30,15 @@ SCALED = """
 are the share of the way from a random player's return to the best there is when episodes are cut
 after 100 turns (21 to 100, and -1,111 to -13); the return itself is in brackets.
 """
+CLIFF = """What it has learned on CliffWalking is not to fall; it is at the goal within 100 turns in
+{percent} % of the episodes.
+"""
 
 
 def write_page(results: dict[str, Any], commands: Sequence[str], examples: set[str]) -> None:
     """Write the page; ``examples`` are those of ``commands`` that README and docs show."""
-    rows = {each: results["rows"][each] for each in commands if each in results["rows"]}
+    unknown = {"error": "not measured yet"}
+    rows = {each: results["rows"].get(each, unknown) for each in commands}
     PAGE.write_text(page(rows, examples, results["provenance"]))
 
 
@@ -50,12 +54,21 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
         _counted(own, foreign),
         _table("Families of the suite", own),
         _table("Environments of others, in words", foreign),
-        SCALED if any(row["env_id"] in SCALES for row in foreign.values()) else "",
+        _scaled(foreign),
         _explained(plain),
         _examples({each: row for each, row in rows.items() if each in examples}),
         _failed({each: row for each, row in rows.items() if "success" not in row}),
     ]
     return "".join(parts)
+
+
+def _scaled(foreign: dict[str, Any]) -> str:
+    if not any(row["env_id"] in SCALES for row in foreign.values()):
+        return ""
+    cliff = next((row for row in foreign.values() if row["env_id"] == "CliffWalking-v1"), None)
+    return SCALED + (
+        "" if cliff is None else CLIFF.format(percent=_percent(cliff["success"]["trained"]))
+    )
 
 
 def score(row: Mapping[str, Any], when: str) -> float | None:
@@ -169,4 +182,4 @@ def _failed(rows: dict[str, Any]) -> str:
     if not rows:
         return ""
     lines = [f"- `{each}`: {row.get('error', 'no row')}\n" for each, row in rows.items()]
-    return "\n## What did not run\n\n" + "".join(lines)
+    return "\n## What has no numbers\n\n" + "".join(lines)

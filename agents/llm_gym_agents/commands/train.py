@@ -232,7 +232,7 @@ def _last(trainer: PPOTrainer) -> Evaluation | None:
     if not records:
         return None
     played = list(read_episodes(records[-1]))
-    return Evaluation(trainer.sampler.collector.pool.env_id, played, 0, 0.0)
+    return Evaluation(trainer.sampler.env_id, played, 0, 0.0)
 
 
 def _stopped(trainer: PPOTrainer, error: OSError) -> LLMGymError:

@@ -70,6 +70,29 @@ def test_a_command_that_runs_is_a_row_with_its_numbers(script):
     assert made["success"]["trained"] == made["curve"][-1]  # the same episodes, the same weights
 
 
+def test_what_is_missing_comes_first_and_then_what_was_cut_without_a_word(script):
+    rows = {
+        "learned": row(planned=40),
+        "said": row(after=0.1, planned=40, advice=["take an easier level"]),
+        "mute": row(after=0.1, planned=40),
+        "broken": {"error": "killed"},
+    }
+    assert script.missing(["mute", "said", "learned", "broken", "new"], rows) == [
+        "broken",
+        "new",
+        "mute",
+    ]
+
+
+def test_the_page_in_the_docs_is_that_of_the_results(script):
+    made = importlib.import_module("train_all_page")
+    kept = script.load(script.RESULTS)
+    unknown = {"error": "not measured yet"}
+    rows = {each: kept["rows"].get(each, unknown) for each in script.commands()}
+    shown = made.page(rows, set(script.examples()), kept["provenance"])
+    assert made.PAGE.read_text() == shown, "run: python benchmarks/train_all.py --page"
+
+
 def test_rows_are_kept_as_they_come_and_one_failure_does_not_stop_the_rest(
     script, monkeypatch, tmp_path, capsys
 ):
