@@ -155,6 +155,7 @@ def summary(run: Path, rows: list[dict[str, float]]) -> dict[str, Any]:
     }
     return {
         "env_id": config.environment.env_id,
+        "stopped": after(run) is None,
         "iterations": len(rows),
         "planned": config.training.num_epochs * config.training.num_iters_per_epoch,
         "episodes": len(rows) * config.training.batch_size,

@@ -132,7 +132,7 @@ def _line(command: str, row: dict[str, Any]) -> str:
         "" if star else _percent(solved),
         _percent(row["unusable"]["trained"]),
         f"{row['episodes']:,}",
-        f"{row['cpu_s']:.0f}" + ("" if row["exit"] == 0 else " (cut)"),
+        f"{row['cpu_s']:.0f}" + (" (cut)" if row["exit"] or row.get("stopped") else ""),
     ]
     return f"| {' | '.join(cells)} |\n"
 
