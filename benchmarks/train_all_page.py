@@ -30,6 +30,10 @@ SCALED = """
 are the share of the way from a random player's return to the best there is when episodes are cut
 after 100 turns (21 to 100, and -1,111 to -13); the return itself is in brackets.
 """
+ELSEWHERE = """
+† measured on two cores that others used as well, with torch 2.13: the CPU seconds are no others' to
+compare with, the successes are.
+"""
 CLIFF = """What it has learned on CliffWalking is not to fall; it is at the goal within 100 turns in
 {percent} % of the episodes.
 """
@@ -55,6 +59,7 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
         _table("Families of the suite", own),
         _table("Environments of others, in words", foreign),
         _scaled(foreign),
+        ELSEWHERE if any("machine" in row for row in ran.values()) else "",
         _explained(plain),
         _examples({each: row for each, row in rows.items() if each in examples}),
         _failed({each: row for each, row in rows.items() if "success" not in row}),
@@ -126,7 +131,7 @@ def _line(command: str, row: dict[str, Any]) -> str:
     known = row["solver"]
     solved = None if known is None else known["success"]
     cells = [
-        f"`{command.removeprefix('llm-gym train ')}`{star}",
+        f"`{command.removeprefix('llm-gym train ')}`{star}{'†' if 'machine' in row else ''}",
         *(_measured(row, when) for when in ("random_weights", "warm_start", "trained")),
         "" if gain(row) is None else f"{100 * (gain(row) or 0.0):+.0f}",
         "" if star else _percent(solved),
