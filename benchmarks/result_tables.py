@@ -74,15 +74,17 @@ def _trl_train(result: Any) -> str:
     lines = _figure("trl.png", "success of both sides against episodes and CPU seconds")
     lines += [
         "| side, setting | seeds | start | end, mean | lowest to highest | peak, mean | episodes "
-        "| CPU s | CPU s of an update | CPU s to TRL's end | times faster |",
-        f"| --- |{' ---: |' * 10}",
+        "| CPU s | CPU s of an update | CPU s to 60 % | to TRL's end | times faster |",
+        f"| --- |{' ---: |' * 11}",
     ]
     for name, row in _trl_summary(result).items():
         way, times = row.get("cpu_s_to_trl_final"), row.get("times_faster")
+        there = row["cpu_s_to_60"]
         lines.append(
             f"| {name} | {row['seeds']} | {row['start']:.1%} | {row['final']:.1%} "
             f"| {row['lowest']:.1%} to {row['highest']:.1%} | {row['peak']:.1%} "
             f"| {row['episodes']:,.0f} | {row['cpu_s']:.0f} | {row['cpu_s_per_update']:.2f} "
+            f"| {'-' if there is None else f'{there:.0f}'} "
             f"| {'-' if way is None else f'{way:.0f}'} "
             f"| {'-' if times is None else f'{times:.1f}x'} |"
         )

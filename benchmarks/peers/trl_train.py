@@ -127,6 +127,8 @@ def summary(rows: Mapping[str, Row]) -> dict[str, Any]:
         if key.startswith("final/") and "curve" in row:
             found.setdefault(f"{row['side']}, {row['setting']}", []).append(row["curve"])
     told = {name: _told(curves) for name, curves in found.items()}
+    for name, curves in found.items():
+        told[name]["cpu_s_to_60"] = _way(curves, 0.6)
     peers = [name for name in told if name.startswith("trl")]
     if not peers:
         return told
