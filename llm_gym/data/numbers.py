@@ -25,8 +25,12 @@ _NUMBER = re.compile(
     r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?",
     re.IGNORECASE,
 )
+# Possessive (``*+``): where two parts could share what lies between them, a text that fits neither
+# would be cut in every way before it is refused.
 _BARE = re.compile(
-    r"[^a-z]*(?:\\[a-z]{3,8}\{)?[^a-z]*(?:e[-+]?\d+)?\s?[a-z]{0,10}[^\w]*", re.IGNORECASE
+    r"(?:[^a-z\\]|\\(?![a-z]))*+(?:\\[a-z]{3,8}\{(?:[^a-z\\]|\\(?![a-z]))*+)?"
+    r"\\?(?:e[-+]?\d++)?+\s?[a-z]{0,10}+[^\w]*+",
+    re.IGNORECASE,
 )
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+|\d+")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}

@@ -15,10 +15,12 @@ from llm_gym.core.reading.prose import Named
 _NUMBER = re.compile(
     r"(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-\u2212](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?!\w|[.,]\d|\s?%)"
 )
+# Possessive (``++``), and matched whether or not a result follows, so that a long chain is gone
+# over once and not from each of its terms.
 _SUM = re.compile(
-    r"\d+(?:\s?[-+*/\u00d7\u00f7\u2212]\s?\d+)+(?=\s?(?:=|\bis\b|\bequals\b|\bgives\b|\bmakes\b))"
+    r"((?<!\d)\d++(?:\s?[-+*/\u00d7\u00f7\u2212]\s?\d++)++)(\s?(?:=|\bis\b|\bequals\b|\bgives\b|\bmakes\b))?"
 )
-_ROW = re.compile(r"-?\d+(?:[ \t|.]+-?\d+)+(?![.\d])")
+_ROW = re.compile(r"(?:-|(?<!\d))\d+(?:[ \t|.]+-?\d+)+(?![.\d])")
 
 
 @lru_cache(maxsize=256)
@@ -63,8 +65,9 @@ def find_numbers(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_numbers("3 + 4 = 7, so 7 and -2, not 3.5 or 20%. 1 2 3")]
     ['7', '7', '-2']
     """
-    spans = (one.span() for pattern in (_SUM, _ROW) for one in pattern.finditer(text))
-    skipped = {at for start, end in spans for at in range(start, end)}
+    sums = (one.span(1) for one in _SUM.finditer(text) if one[2])
+    rows = (one.span() for one in _ROW.finditer(text))
+    skipped = {at for start, end in (*sums, *rows) for at in range(start, end)}
     for one in _NUMBER.finditer(text):
         if one.start() not in skipped:
             yield one.start(), one.end(), one[0].replace("\u2212", "-").replace(",", "")
