@@ -6,6 +6,9 @@ engine tries once, when it is built, and refuses a model that it would sample fr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -30,7 +33,7 @@ def check_decoding(model: CausalModel) -> None:
         for row, n in enumerate(rows)
     ]
     name = type(model.model).__name__
-    with model.reading():
+    with model.reading(), _full_float32():
         wanted = [
             model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
         ]
@@ -48,6 +51,17 @@ def check_decoding(model: CausalModel) -> None:
                 f"{name} does not decode as it reads: logits with a cache are off by up to "
                 f"{gap:.2g}; this engine cannot sample from it rightly"
             )
+
+
+@contextmanager
+def _full_float32() -> Iterator[None]:
+    """Multiply in full: with TF32 the two ways are as far apart as a mistake would put them."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _decode(
