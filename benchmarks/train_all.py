@@ -75,9 +75,9 @@ signal.signal(signal.SIGXCPU, stop)
 raise SystemExit(main())
 """
 _ELSEWHERE = re.compile(
-    r"--model\.|--inference\.backend|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b"
+    r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b"
 )
-"""In a command that trains somebody's model, needs a GPU, or is a pattern and no example."""
+"""In a command that trains somebody's model, needs a GPU or Ray, or is a pattern and no example."""
 
 
 def commands() -> list[str]:
@@ -100,7 +100,8 @@ def examples_in(page: str) -> Iterator[str]:
     ['llm-gym train a/B-v0']
     """
     for block in re.findall(r"```\w*\n(.*?)```", page, re.DOTALL):
-        for line in re.findall(r"^(?:\$ )?(llm-gym train .*)$", block, re.MULTILINE):
+        whole = block.replace("\\\n", " ")
+        for line in re.findall(r"^(?:\$ )?(llm-gym train .*)$", whole, re.MULTILINE):
             words = shlex.split(line, comments=True)
             command = shlex.join(word for word in words if word != "--view")
             if not _ELSEWHERE.search(command):
