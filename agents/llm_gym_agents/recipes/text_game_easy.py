@@ -55,8 +55,7 @@ def text_game_easy() -> Recipe:
                 "batch_size": 128,
                 "mini_batch_size": 16,
                 "ppo_epochs": 2,
-                # What is read at once stays in a CPU's cache: a quarter cheaper than all of it.
-                "micro_batch_tokens": 2048,
+                "micro_batch_tokens": 4096,  # a mini-batch in two reads, which stay in the cache
                 "learning_rate": 8e-4,
                 "gamma": 0.9,
                 "lam": 0.9,
