@@ -57,6 +57,7 @@ class TestTextWorld:
         assert not info["success"]
 
     def test_games_must_be_there(self, tmp_path):
+        pytest.importorskip("textworld")
         with pytest.raises(ConfigError, match="there is no"):
             make("TextWorld", games=str(tmp_path / "none.z8"))
         with pytest.raises(ConfigError, match=r"end in \.z8"):

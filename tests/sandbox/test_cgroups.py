@@ -5,6 +5,7 @@ plain folders that fills itself as the kernel's does; the last tests need the ke
 """
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,10 @@ def test_a_group_is_made_beside_our_own_and_hands_both_controllers_down(tree):
     assert group.path.parent == tree / "user"
     assert group.controllers == ["memory", "pids"]
     assert (group.path / "cgroup.subtree_control").read_text() == "+memory +pids"
-    group.take(os.getpid())
-    assert (group.path / "worker/cgroup.procs").read_text() == str(os.getpid())
+    with subprocess.Popen(["sleep", "600"]) as alone:
+        group.take(alone.pid)
+        alone.kill()
+    assert (group.path / "worker/cgroup.procs").read_text() == str(alone.pid)
     os.close(group.descriptor)
 
 

@@ -67,7 +67,7 @@ def test_every_environment_is_closed_also_one_that_raises_at_it():
 
 def count(*kinds):
     gc.collect()
-    return [sum(isinstance(one, kind) for one in gc.get_objects()) for kind in kinds]
+    return [sum(type(one) is kind for one in gc.get_objects()) for kind in kinds]
 
 
 def test_nothing_of_a_session_stays_after_it():

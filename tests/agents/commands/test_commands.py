@@ -108,7 +108,7 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["train", "llm_gym/Ecko-v0"], "train takes a recipe (text-game-easy), a registered id"),
+        (["train", "llm_gym/Ecko-v0"], "train takes a recipe (text-game-easy, "),
         (["train", "llm_gym/Echo-v0", "--training.group-size", "3"], "multiple of"),
         (["train", "llm_gym/Echo-v0", "--model.local-path", "./no"], "no model folder './no'"),
         (["resume", "nowhere"], "nowhere has no checkpoint to go on from"),
