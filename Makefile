@@ -61,8 +61,8 @@ $(VENV)/.ray: $(INSTALLED)
 	@touch $@
 
 .PHONY: test-ray
-test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine: players, faults, weights.
-	$(BIN)/python -m pytest -q -m slow tests/agents/distributed
+test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine, and learners over processes.
+	$(BIN)/python -m pytest -q -m slow tests/agents/distributed/on_ray tests/agents/distributed/test_runs.py
 
 .PHONY: chaos
 chaos: $(VENV)/.ray  ## Kill players at random moments: is every episode counted once?
