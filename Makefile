@@ -44,7 +44,8 @@ test: lint types  ## Install into .venv, then lint, type-check and test, in minu
 	$(PYTEST) -m "not slow"
 
 test-slow: $(INSTALLED)  ## The tests that take longer: every preset, learning, `kill -9`.
-	$(PYTEST) -m slow --ignore tests/view --ignore tests/agents/distributed
+	$(PYTEST) -m slow --ignore tests/view --ignore tests/agents/distributed/on_ray \
+	    --ignore tests/agents/distributed/test_runs.py
 
 test-all: test test-slow test-view  ## Every test.
 
