@@ -208,6 +208,7 @@ TABLES = {
     "trl-gpu": result_tables.trl_gpu,
     "agilerl": result_tables.agilerl,
     "verl-parts": result_tables.verl_parts,
+    "serve": result_tables.serve,
     "gpu-update": gpu_tables.update,
     "gpu-fits": gpu_tables.fits,
     "gpu-iteration": gpu_tables.iteration,

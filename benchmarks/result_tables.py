@@ -1,4 +1,4 @@
-"""The tables of ``docs/results.md``, each from its result file, with its figure where there is one.
+"""The tables of ``docs/results.md`` and ``docs/remote.md``, each from its result file, with its figure where there is one.
 
 A file that is not there yet is said to be missing, with the command that makes it.
 """
@@ -184,6 +184,29 @@ def _agilerl(result: Any) -> str:
             f"| {_seconds(row.get('play_s'))} | {_seconds(row.get('learn_s'))} "
             f"| {row['first']:.1%} | {row['last']:.1%} |"
         )
+    return "\n".join(lines)
+
+
+def serve() -> str:
+    return _from("serve", "python benchmarks/serve.py", _serve)
+
+
+def _serve(result: Any) -> str:
+    lines = [
+        "| | steps/s | beside OpenEnv's | by the server's processor time |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, row in result["speed"].items():
+        lines.append(
+            f"| {name.replace('llm-gym serve', '`llm-gym serve`')} | {row['steps_per_s']:,} "
+            f"| {row['times_openenv']:.1f}x | {row['times_openenv_by_cpu']:.1f}x |"
+        )
+    memory = result["memory"]
+    lines += [
+        "",
+        f"The server holds {memory['rss_mib_after_5000']:.1f} MiB after 5,000 sessions, and "
+        f"{memory['rss_mib_at_the_end']:.1f} MiB after {memory['sessions']:,}.",
+    ]
     return "\n".join(lines)
 
 

@@ -26,11 +26,13 @@ HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_g
 ORDER = {
     "llm_gym": (
         *("core", "legacy", "sandbox", "registry", "as_text", "data", "episodes", "parsing"),
-        *("tools", "envs", "vector", "wrappers", "evaluate", "endpoint", "view", "cli"),
+        *("tools", "envs", "vector", "wrappers", "evaluate", "endpoint", "bridges", "remote"),
+        *("serve", "view", "cli"),
     ),
     "llm_gym_agents": (
-        *("llm_gym", "text", "lm", "engines", "run", "rollouts", "algo", "batch", "checkpoint"),
-        *("config", "learn", "build", "trainer", "recipes", "commands", "compat"),
+        *("llm_gym", "text", "export", "lm", "engines", "run", "rollouts", "algo", "batch"),
+        *("checkpoint", "config", "learn", "build", "distributed", "trainer", "recipes"),
+        *("commands", "compat"),
     ),
 }
 EVERYWHERE = ("errors", "__init__", "__version__")

@@ -27,7 +27,13 @@ def final(side, setting, *points):
 
 
 def test_what_is_not_measured_is_said_with_its_command(tables):
-    for table in (tables.learning, tables.trl_train, tables.trl_gpu, tables.agilerl):
+    for table in (
+        tables.learning,
+        tables.trl_train,
+        tables.trl_gpu,
+        tables.agilerl,
+        tables.serve,
+    ):
         assert table().startswith("Not measured yet: `python benchmarks/")
     assert tables.trl_headline() == ""
 
