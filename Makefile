@@ -13,10 +13,10 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-vllm test-packages test-bridges test-exports test-view lint types demo smoke golden scores bench bench-demo bench-gpu harden results-check lock clean
+.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports lint types demo smoke golden scores bench bench-demo bench-gpu harden chaos results-check lock clean
 
 help:  ## Show this list.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 # requirements.lock has the hash of every file, for the Python and the machine that it names; torch
 # comes as builds with hashes of their own, so only its version is fixed. Elsewhere versions are.
@@ -61,11 +61,9 @@ $(VENV)/.ray: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt ray
 	@touch $@
 
-.PHONY: test-ray
 test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine, and learners over processes.
 	$(BIN)/python -m pytest -q -m slow tests/agents/distributed/on_ray tests/agents/distributed/test_runs.py
 
-.PHONY: chaos
 chaos: $(VENV)/.ray  ## Kill players at random moments: is every episode counted once?
 	$(BIN)/python benchmarks/chaos.py
 

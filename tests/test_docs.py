@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,15 @@ import yaml
 
 import llm_gym
 from docs import draw_architecture
+from llm_gym import cli
 from llm_gym.as_text.phrasebooks import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [ROOT / name / "README.md" for name in ("agents", "benchmarks", "tests")]
+WRITTEN = [*PAGES, *GUIDES, ROOT / "SECURITY.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+CODE = re.compile(r"^```bash\n(.*?)^```|`([^`\n]+)`", re.M | re.S)
 SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 """A block, and what it prints where the page shows that right below."""
 ELSEWHERE = ("bridges.md",)  # needs packages of others: ``make test-bridges`` runs it
@@ -53,7 +58,7 @@ def test_the_changelog_tops_out_at_this_version():
     assert not versions or versions[0] == llm_gym.__version__
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
@@ -101,6 +106,22 @@ def test_the_commands_of_the_first_screen_are_targets():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     named = re.findall(r"`?make ([a-z-]+)", (ROOT / "README.md").read_text())
     assert {"test", "demo"} <= set(named) <= set(targets)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_targets_that_a_page_names_exist(page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    added = project["entry-points"]["llm_gym.commands"]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    code = "\n".join("".join(found) for found in CODE.findall(page.read_text()))
+    named = set(re.findall(r"(?<![\w/.-])llm-gym ([a-z][a-z-]*)", code))
+    assert named <= {*added, *cli._BUILT_IN}
+    made = {
+        word
+        for line in re.findall(r"(?<![\w-])make ((?:[a-z-]+ ?)+)", code)
+        for word in line.split()
+    }
+    assert made <= set(targets)
 
 
 def test_what_a_public_project_has_is_there_and_says_what_the_code_says():
