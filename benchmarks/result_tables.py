@@ -1,6 +1,6 @@
-"""The tables of ``docs/results.md`` and ``docs/remote.md``, each from its result file, with its figure where there is one.
+"""The tables of ``docs/results.md``, and that of ``docs/remote.md``, from their result files.
 
-A file that is not there yet is said to be missing, with the command that makes it.
+A figure stands above its table where there is one. A file that is not there yet is said to be missing, with the command that makes it.
 """
 
 from __future__ import annotations
