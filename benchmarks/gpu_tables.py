@@ -27,8 +27,7 @@ def update() -> str:
         "hand |",
         "|---|---:|---|---|---|",
     ]
-    rows = _rows("update") + _rows("update_less_memory")
-    for row in sorted(rows, key=lambda row: _names().index(row["model"])):
+    for row in _rows("update"):
         hand, ours = (
             f"{row[who]['seconds']:.2f} s, {row[who]['peak_gib']:.1f} GiB"
             for who in ("hand", "ours")
@@ -38,11 +37,6 @@ def update() -> str:
         ratios = f"{row['ratio']:.2f}, {row['memory']:.2f}"
         lines.append(f"| {name} | {micro:,} | {hand} | {ours} | {ratios} |")
     return "\n".join(lines)
-
-
-def _names() -> list[str]:
-    """Return the models in the order in which they were measured."""
-    return list(dict.fromkeys(row["model"] for row in _rows("update")))
 
 
 def fits() -> str:
@@ -83,14 +77,16 @@ def real_model_runs(found: dict[str, Any]) -> str:
         "| game | seed | start | warm start | trained | minutes | episodes | iterations |",
         "|---|---:|---|---|---|---:|---:|---:|",
     ]
+    failed = []
     for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
         if "error" in row:
-            lines.append(f"| {row['game']} | {row['seed']} | {row['error']} | | | | | |")
+            lines.append(f"| {row['game']} | {row['seed']} | failed | | | | | |")
+            failed.append(f"- {row['game']}, seed {row['seed']}: {row['error']}")
             continue
         cells = [_share(row[each]) for each in ("start", "warm", "trained")]
         cells += [f"{row['all_s'] / 60:.1f}", f"{row['episodes_played']:,}", str(row["iterations"])]
         lines.append(f"| {row['game']} | {row['seed']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join(lines + (["", *failed] if failed else []))
 
 
 def _share(found: dict[str, float]) -> str:
@@ -109,7 +105,7 @@ def _real_model_phases(found: dict[str, Any]) -> str:
     for row in found["runs"]:
         if "error" not in row:
             games.setdefault(row["game"], []).append(row)
-    for game, rows in games.items():
+    for game, rows in sorted(games.items()):
         phases = [row["phases"] for row in rows]
         cells = [f"{_mean(phases, f'{name}_share'):.0%}" for name in names]
         speeds = ("time/tokens_per_s", "time/update_tokens_per_s")
