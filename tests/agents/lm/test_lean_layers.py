@@ -137,7 +137,7 @@ def test_on_a_gpu_no_hidden_state_is_kept_in_float32():
     _, shapes = kept(model, "cuda")
     tokens = len(batch()[0])
     assert [each for each in shapes if each == ((1, tokens, 128), torch.float32)] == []
-    hidden = [each for each in shapes if each[0][-1] == 128 and tokens in each[0]]
+    hidden = [each for each in shapes if each[0][-1:] == (128,) and tokens in each[0]]
     # In each of two layers: both norms' inputs and results; around them, what the head reads.
     assert len(hidden) <= 2 * 4 + 3, hidden
 

@@ -48,6 +48,7 @@ class Shape(NamedTuple):
 
 def kernel_for(name: KernelName, shape: Shape) -> tuple[str, Kernel | None]:
     """Return the kernel to use and its name; None is the chunked computation in plain torch."""
+    asked = name
     if name == "auto":
         name = measured(shape)[0] if shape.device.type == "cuda" else "chunked"
     if name == "chunked":
@@ -61,6 +62,8 @@ def kernel_for(name: KernelName, shape: Shape) -> tuple[str, Kernel | None]:
     if shape.device.type != "cuda" or not door.takes(shape.dtype, shape.bias):
         where = f"{shape.dtype} on {shape.device.type}" + (" with a bias" if shape.bias else "")
         raise ConfigError(f"model.head='{name}' cannot compute in {where}; choose 'auto'")
+    if asked != "auto":
+        _warn_of(name, shape)
     return name, door.negative_log_probs
 
 
@@ -75,28 +78,53 @@ def measured(shape: Shape) -> tuple[KernelName, dict[str, float]]:
 def _measured(shape: Shape) -> tuple[KernelName, dict[str, float]]:
     given = _example(shape)
     plain = functools.partial(_in_chunks, *given, shape.cap)
+    times: dict[str, float] = {"chunked": _milliseconds(plain, given)}
+    wrong = _faults(shape, given, list(_DOORS))
+    for name, door in _DOORS.items():
+        if not (door.is_here() and door.takes(shape.dtype, shape.bias)):
+            continue
+        # Nobody asked for this one, and another does its work: nothing to be warned of.
+        if name in wrong:
+            _log.info("the head kernel %s is not used: %s", name, wrong[name])
+            continue
+        kernel = functools.partial(door.negative_log_probs, *given, shape.cap)
+        times[name] = _milliseconds(kernel, given)
+    best: Any = min(times, key=times.__getitem__)
+    return best, times
+
+
+@functools.lru_cache(None)
+def _warn_of(name: str, shape: Shape) -> None:
+    """Say once if a kernel that was asked for is not as exact as plain torch."""
+    with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
+        wrong = _faults(shape, _example(shape), [name])
+    if wrong:
+        _log.warning("model.head='%s' is used as asked, but 'auto' would not: %s", name,
+                     wrong[name])  # fmt: skip
+
+
+def _faults(shape: Shape, given: tuple[Any, ...], names: list[str]) -> dict[str, str]:
+    """Return what is wrong with those of these kernels that run here, if something is."""
     truth = _gradients(_plain, *_widened(given), cap=shape.cap)
     allowed = [
         WORST * _error(found, true) + 1e-4
         for found, true in zip(_gradients(_plain, *given, cap=shape.cap), truth, strict=True)
     ]
-    times: dict[str, float] = {"chunked": _milliseconds(plain, given)}
-    for name, door in _DOORS.items():
+    wrong = {}
+    for name in names:
+        door = _DOORS[name]
         if not (door.is_here() and door.takes(shape.dtype, shape.bias)):
             continue
-        kernel = door.negative_log_probs
         try:
-            found = _gradients(kernel, *given, cap=shape.cap)
-            errors = [_error(one, true) for one, true in zip(found, truth, strict=True)]
-            if any(error > most for error, most in zip(errors, allowed, strict=True)):
-                _log.warning("the head kernel %s is not used: its gradients are off by %s", name,
-                             ", ".join(f"{error:.2g}" for error in errors))  # fmt: skip
-                continue
-            times[name] = _milliseconds(functools.partial(kernel, *given, shape.cap), given)
+            found = _gradients(door.negative_log_probs, *given, cap=shape.cap)
         except Exception as error:  # noqa: BLE001 - whatever a foreign kernel fails with here
-            _log.warning("the head kernel %s is not used: %s", name, error)
-    best: Any = min(times, key=times.__getitem__)
-    return best, times
+            wrong[name] = str(error)
+            continue
+        errors = [_error(one, true) for one, true in zip(found, truth, strict=True)]
+        if not all(error <= most for error, most in zip(errors, allowed, strict=True)):
+            told = ", ".join(f"{error:.2g}" for error in errors)
+            wrong[name] = f"its gradients are off by {told}"
+    return wrong
 
 
 def _example(shape: Shape) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
