@@ -40,7 +40,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.memory_plan import GIB, Shape, plan
+from llm_gym_agents.learn.memory_plan import GIB, Plan, Shape, plan
 from llm_gym_agents.lm.kernels import choice
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -201,25 +201,34 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 # --- what fits ----------------------------------------------------------------------------------
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "checkpointed": {"gradient_checkpointing": True},
+    "LoRA": {"lora_rank": 16, "dtype": "bfloat16", "gradient_checkpointing": True},
+}
+"""How a model is trained → settings of it."""
+
+
+def planned(name: str, kind: str, micro: int) -> Plan:
+    """Return what training it will take."""
+    asked = KINDS[kind]
+    return plan(
+        Shape.of(llama(name)),
+        micro_batch_tokens=micro,
+        lora_rank=asked.get("lora_rank", 0),
+        kept_bytes=2 if "dtype" in asked else 4,
+        checkpointing=asked.get("gradient_checkpointing", False),
+    )
+
+
 def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    kinds = {
-        "full": {},
-        "checkpointed": {"gradient_checkpointing": True},
-        "LoRA": {"lora_rank": 16, "dtype": "bfloat16", "gradient_checkpointing": True},
-    }
     for name in args.sizes:
-        for kind, asked in kinds.items():
+        for kind, asked in KINDS.items():
             config = settings(args.episodes, args.micro[0])
             config.training.mini_batch_size, config.training.ppo_epochs = args.episodes, 1
             for key, wanted in asked.items():
                 setattr(config.model, key, wanted)
-            made = plan(
-                Shape.of(llama(name)),
-                micro_batch_tokens=args.micro[0],
-                lora_rank=config.model.lora_rank,
-                kept_bytes=2 if "dtype" in asked else 4,
-                checkpointing=config.model.gradient_checkpointing,
-            )
+            made = planned(name, kind, args.micro[0])
             row = {"model": name, "kind": kind, "planned_gib": made.learning / GIB}
             try:
                 row |= one_update(name, config, args)

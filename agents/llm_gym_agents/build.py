@@ -34,7 +34,7 @@ from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.memory_plan import Plan, Shape, engine_share, plan
-from llm_gym_agents.learn.optimizer import BYTES_OF_STATE
+from llm_gym_agents.learn.optimizer import bytes_of_state
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.lm.read_again import read_again
@@ -141,7 +141,7 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
         micro_batch_tokens=config.training.micro_batch_tokens,
         lora_rank=settings.lora_rank,
         kept_bytes=4 if settings.dtype == "float32" else 2,
-        optimizer_bytes=BYTES_OF_STATE[config.training.optimizer],
+        optimizer_bytes=bytes_of_state(config.training.optimizer, lora_rank=settings.lora_rank),
         checkpointing=settings.gradient_checkpointing,
         narrow=narrow,
         has_reference=config.training.use_kl_in_reward or config.training.use_kl_in_loss,

@@ -15,8 +15,18 @@ from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.lm.sharded import whole
 
-BYTES_OF_STATE = {"adamw": 8.0, "adamw_8bit": 2.1, "adamw_paged": 0.0}
-"""What each keeps on a GPU for every number that is trained."""
+_BYTES_OF_STATE = {"adamw": 8.0, "adamw_8bit": 2.1, "adamw_paged": 0.0}
+
+
+def bytes_of_state(optimizer: str, *, lora_rank: int = 0) -> float:
+    """Return what an optimizer keeps on a GPU for every number that is trained.
+
+    bitsandbytes pages the state of weights of 100,000 numbers or more: that of adapters stays.
+
+    >>> bytes_of_state("adamw_paged"), bytes_of_state("adamw_paged", lora_rank=16)
+    (0.0, 8.0)
+    """
+    return _BYTES_OF_STATE["adamw" if optimizer == "adamw_paged" and lora_rank else optimizer]
 
 
 def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.optim.Optimizer:

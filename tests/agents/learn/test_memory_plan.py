@@ -1,6 +1,9 @@
 """What fits on a card is known before anything is loaded, with numbers known in advance."""
 
 import dataclasses
+import importlib
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +27,8 @@ SEVEN = Shape(
     parameters=7_000_000_000, hidden=3584, layers=28, mlp=18944, vocabulary=152_064, kv_width=512
 )
 H200 = 140 * GIB
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+MEASURED = json.loads((BENCHMARKS / "results" / "train_gpu.json").read_text())["fits"]
 
 
 def test_the_shape_of_a_model_is_read_without_making_it():
@@ -147,3 +152,24 @@ def test_an_optimizer_that_needs_a_gpu_says_so():
 
     with pytest.raises(ConfigError, match="needs a GPU, got a model on cpu"):
         _bitsandbytes("adamw_8bit", torch.device("cpu"))
+
+
+@pytest.mark.parametrize("row", MEASURED["rows"], ids=lambda row: f"{row['model']}-{row['kind']}")
+def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    script = importlib.import_module("train_gpu")
+    assert "--micro 8192" in MEASURED["command"]
+    now = script.planned(row["model"], row["kind"], 8192).learning / GIB
+    if row["fits"]:
+        assert row["peak_gib"] <= min(row["planned_gib"], now)
+    else:
+        assert min(row["planned_gib"], now) > H200 / GIB
+
+
+def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
+    monkeypatch.setattr(build, "plan", lambda *_, **asked: asked["optimizer_bytes"])
+    config, own = ConfigStore(), tiny_model().config
+    config.training.optimizer = "adamw_paged"
+    assert run_plan(config, own) == 0
+    config.model.lora_rank = 8
+    assert run_plan(config, own) == 8
