@@ -37,6 +37,7 @@ EPISODES = {
 """Game → episodes of training, chosen for about a minute each."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
 CONTROL = "shuffled"
+SEEDS = (0, 1, 2)
 
 
 def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]:
@@ -59,7 +60,7 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--lanes", type=int, default=2, help="processes at a time")
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    made.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
     made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
     made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from curves.table import GOAL, learned, table
-from learning import EPISODES, ESTIMATORS
+from learning import EPISODES, ESTIMATORS, SEEDS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -37,8 +37,10 @@ def learning() -> str:
 def _learning(result: Any) -> str:
     rows = result["rows"]
     found = learned(rows)
-    done = sum(len(runs) for game in found.values() for runs in game.values())
-    failed = [key for key, row in rows.items() if "error" in row]
+    done = sum(len(game[name]) for game in found.values() for name in ESTIMATORS)
+    wanted = len(EPISODES) * len(ESTIMATORS) * len(SEEDS)
+    cut = [key for key, row in rows.items() if row.get("error", "").startswith("stopped after")]
+    failed = [key for key, row in rows.items() if "error" in row and key not in cut]
     games = [game for game in EPISODES if game in found]
     reached = sum(
         all(run["final"] >= GOAL for run in found[game][name])
@@ -48,8 +50,9 @@ def _learning(result: Any) -> str:
     )
     asked = sum(bool(found[game][name]) for game in games for name in ESTIMATORS)
     lines = [
-        f"{done} runs; with {reached} of {asked} pairs of game and estimator every seed ended at "
-        f"{GOAL:.0%} or more."
+        f"{done} of {wanted} runs; with {reached} of {asked} pairs of game and estimator every "
+        f"seed that was run ended at {GOAL:.0%} or more."
+        + (f" {len(cut)} more were cut when the time was up." if cut else "")
         + (f" {len(failed)} runs failed: {', '.join(failed)}." if failed else ""),
         "",
         *_figure("learning_cpu.png", "success against CPU seconds, a panel for each game"),

@@ -33,7 +33,7 @@ def draw(rows: Mapping[str, Row], what: str, path: Path) -> None:
     """Draw success against ``what``: the mean of the seeds, and between which they lie."""
     known = learned(rows)
     found = {game: known[game] for game in EPISODES if game in known}
-    columns = 4
+    columns = min(4, len(found) + 1)
     lines = -(-(len(found) + 1) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.5 * lines), dpi=130, layout="constrained")
     panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()

@@ -69,10 +69,15 @@ def test_runs_that_failed_are_named_above_the_curves(tables, tmp_path):
         {"episodes": 128, "cpu_s": 9.0, "success": 0.9},
     ]
     run = {"game": "Echo", "seed": 0, "estimator": "gae", "final": 0.9, "best": 0.9, "cpu_s": 9.0}
-    rows = {"Echo/0/gae": run | {"curve": curve}, "Echo/0/grpo": {"error": "stopped after 9 s"}}
+    rows = {
+        "Echo/0/gae": run | {"curve": curve},
+        "Echo/0/shuffled": run | {"curve": curve, "estimator": "shuffled"},
+        "Echo/0/grpo": {"error": "stopped after 9 s"},
+        "Echo/0/rloo": {"error": "exit 1: no memory"},
+    }
     (tmp_path / "learning.json").write_text(json.dumps({"rows": rows}))
     first = tables.learning().splitlines()[0]
     assert first == (
-        "1 runs; with 1 of 1 pairs of game and estimator every seed ended at 80% or more. "
-        "1 runs failed: Echo/0/grpo."
+        "1 of 105 runs; with 1 of 1 pairs of game and estimator every seed that was run ended at "
+        "80% or more. 1 more were cut when the time was up. 1 runs failed: Echo/0/rloo."
     )
