@@ -1,6 +1,7 @@
 """The tables of ``docs/results.md``, and that of ``docs/remote.md``, from their result files.
 
-A figure stands above its table where there is one. A file that is not there yet is said to be missing, with the command that makes it.
+A figure stands above its table where there is one. A file that is not there yet is said to be
+missing, with the command that makes it.
 """
 
 from __future__ import annotations
