@@ -203,9 +203,11 @@ class PPO:
         costs = packer.ids_E[list(episodes)].tolist()
         own = [episodes[at] for at in self.ranks.own(costs)]
         packs = packer.within(own, budget, whole=whole)
+        # Asked before any is read: who has none would ask while others wait for it to read.
+        fillers = self.ranks.most(len(packs)) - len(packs)
         for pack in packs:
             yield pack.to(self.model.device), True
-        for _ in range(self.ranks.most(len(packs)) - len(packs)):
+        for _ in range(fillers):
             shortest = episodes[costs.index(min(costs))]
             yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
 
