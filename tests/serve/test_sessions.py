@@ -70,6 +70,8 @@ def count(*kinds):
     return [sum(type(one) is kind for one in gc.get_objects()) for kind in kinds]
 
 
+# It collects what other tests have left as well, and they are not its affair.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_nothing_of_a_session_stays_after_it():
     with serving(limits=Limits(sessions=200)) as server:
         caller = Caller(server)

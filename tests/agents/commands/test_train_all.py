@@ -55,12 +55,14 @@ def test_readme_and_docs_have_examples_and_every_family_is_there(script):
     assert "llm-gym train llm_gym/Echo-v0" in script.examples()
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_a_row_that_says_so(script):
     failed = script.train("llm-gym train llm_gym/NoSuchGame-v0")
     assert failed["exit"] == 2
     assert "NoSuchGame" in failed["error"]
 
 
+@pytest.mark.slow
 def test_a_command_that_runs_is_a_row_with_its_numbers(script):
     made = script.train("llm-gym train llm_gym/Echo-v0 --smoke --warm-start.turns 50")
     assert made["exit"] == 0
