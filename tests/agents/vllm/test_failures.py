@@ -43,7 +43,7 @@ def drain(engine):
 @pytest.fixture
 def separate(folder):
     before = children()
-    made = VLLMEngine(folder, dtype="float32", eager=True, separate=True, stall_s=20)
+    made = VLLMEngine(folder, dtype="float32", eager=True, separate=True, stall_s=180)
     made.processes = children() - before
     assert made.processes
     yield made
