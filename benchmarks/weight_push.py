@@ -27,10 +27,11 @@ import torch
 from machine import provenance
 
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.build import tiny_llama, tiny_tokenizer
+from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.engines.probe import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.lm.served_weights import served_weights
+from llm_gym_agents.lm.tiny import tiny_llama
 
 RESULTS = Path(__file__).parent / "results"
 ENV = "llm_gym/TextGameEasy-v0"

@@ -14,8 +14,6 @@ import gymnasium as gym
 import torch
 from transformers import (
     AutoConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -39,6 +37,7 @@ from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.lm.read_again import read_again
 from llm_gym_agents.lm.sharded import is_spread
+from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -52,9 +51,6 @@ from llm_gym_agents.text.tokenizers import (
 )
 
 TINY = "tiny"
-TINY_SPREAD = 0.125
-"""Of the embedded model's weights, 1 / sqrt(its width). With 0.02 FrozenLake stays at 17 % after 60
-iterations and GuessTheNumberEasy at chance; with this they reach 96 % and 84 %."""
 MOST_CACHED = 1 << 19
 """Tokens whose keys and values an engine is given room for, if the model allows as many."""
 MOST_TURNS = 1_000
@@ -228,41 +224,6 @@ def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedToke
     finally:
         made.close()
     return byte_tokenizer()
-
-
-def tiny_llama(
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    hidden_size: int = 64,
-    layers: int = 2,
-    heads: int = 4,
-    context_length: int = 1024,
-    spread: float = 0.02,
-    seed: int = 0,
-) -> LlamaForCausalLM:
-    """Return a small Llama with random weights, for a laptop.
-
-    ``spread`` is the standard deviation of its weights. The usual 0.02 is made for wide models: at
-    64 channels what a position is and what came before hardly shows in it at first.
-    """
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(
-            LlamaConfig(
-                vocab_size=len(tokenizer),
-                hidden_size=hidden_size,
-                intermediate_size=2 * hidden_size,
-                num_hidden_layers=layers,
-                num_attention_heads=heads,
-                num_key_value_heads=heads,
-                max_position_embeddings=context_length,
-                tie_word_embeddings=False,
-                initializer_range=spread,
-                pad_token_id=tokenizer.pad_token_id,
-                bos_token_id=tokenizer.bos_token_id,
-                eos_token_id=tokenizer.eos_token_id,
-            )
-        )
 
 
 def build_engine(

@@ -131,6 +131,11 @@ class PPOTrainer:
         self.advisor = Advisor(len(self.tokenizer))
         self.on_advice: Callable[[str], None] = _log.warning
         """Called with a sentence when the run shows a sign that it cannot learn."""
+        self._take_folder(config)
+        self._lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
+
+    def _take_folder(self, config: ConfigStore) -> None:
+        """Name the run's folder and what is kept in it; nothing is written yet."""
         self.folder = Path(config.checkpoint.output_dir)
         self.checkpoints = self.place.checkpoints(
             self.folder / "checkpoints",
@@ -145,7 +150,6 @@ class PPOTrainer:
         )
         self._owns_folder, self.ended_with_best = config.checkpoint.resume, False
         self._lock = RunLock(self.folder)
-        self._lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
 
     # --- training ------------------------------------------------------------------------
 

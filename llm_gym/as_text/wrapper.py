@@ -148,10 +148,8 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._own_describe = describe
         self.rules = rules or ("observation" if system_prompt is None else "system")
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
-        self.masked = masked
-        self._success = load_success(success)
-        self._pay = payer(env, weights)
-        self._fallback = fallback
+        self.masked, self._fallback = masked, fallback
+        self._success, self._pay = load_success(success), payer(env, weights)
         self._worst = 0.0  # the lowest reward of a step, in all episodes
         self.max_observation_chars = max_observation_chars
         self._read_and_write_with(kind, parse, describe)

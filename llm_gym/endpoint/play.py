@@ -79,8 +79,7 @@ def play(
     make = _maker(env, env_kwargs or {}, max_turns)
     envs = [make() for _ in range(min(num_envs, episodes))]
     options = {"split": split} if split else None
-    ended = _Ended(records, on_end)
-    began = time.perf_counter()
+    ended, began = _Ended(records, on_end), time.perf_counter()
     crew = _Crew(talk, envs, [(at, seed + at, options) for at in range(episodes)])
 
     def result() -> ServedEvaluation:

@@ -11,11 +11,12 @@ from typing import TextIO
 
 from safetensors import safe_open
 
-from llm_gym_agents.build import tiny_llama, tiny_tokenizer
+from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
 from llm_gym_agents.config.situation import EMBEDDED, Situation, look
+from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.atomic import write_atomically
 from llm_gym_agents.trainer import FINAL

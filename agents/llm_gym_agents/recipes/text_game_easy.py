@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from llm_gym_agents.build import TINY_SPREAD, tiny_llama
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
 from llm_gym_agents.recipes.recipe import Recipe
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 

@@ -17,10 +17,11 @@ from episodes import BATCH, ENV_ID, ENV_KWARGS, MAX_TOKENS
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym_agents import ConfigStore, LLMPolicy, PPOTrainer, rollout
-from llm_gym_agents.build import tiny_llama, tiny_tokenizer
+from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.text.chat import ChatFormat
 
 WIDTH = 128

@@ -253,4 +253,6 @@ def test_a_state_from_before_there_were_guards_is_gone_on_from():
     one.update(data())
     state = one.state()
     del state["guards"]
-    Learner(config(entropy_target=0.5), tiny_model()).load_state(state)
+    other = Learner(config(entropy_target=0.5), tiny_model())
+    other.load_state(state)
+    assert "guards" in other.state()

@@ -101,6 +101,7 @@ def test_the_usual_concurrency_is_many_for_async_and_one_for_plain_functions():
 def test_plain_calls_run_side_by_side_if_asked():
     together = threading.Barrier(4, timeout=60)  # breaks unless four are running at once
     apply_reward_fn(lambda trajectory: together.wait() * 0.0, batch(40), concurrency=4)
+    assert not together.broken
 
 
 @pytest.mark.parametrize("is_async", [True, False])
