@@ -44,6 +44,9 @@ def settings(**changed):
     return {name.replace("__", ".", 1): value for name, value in changed.items()}
 
 
+WARM = settings(warm_start__player="random", warm_start__turns=16, warm_start__steps=2)
+
+
 def configured(given, folder):
     config = ConfigStore()
     for name, value in (BASE | {"checkpoint.output_dir": str(folder)} | given).items():

@@ -1,0 +1,81 @@
+"""``model`` and the optimizer beside it: where weights come from, and how they are trained."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from llm_gym.errors import LLMGymError
+from llm_gym_agents import build
+from llm_gym_agents.build import build_lm
+from tests.agents.config.effect_run import ECHO, configured, play
+from tests.agents.players import player_at_chance
+from tests.agents.tiny import save_tiny
+
+
+@pytest.mark.parametrize("name", ["model.model_name", "model.local_path"])
+def test_a_model_is_loaded_from_where_the_config_says(name, tmp_path):
+    folder = save_tiny(tmp_path / "model", hidden_size=16)
+    lm, tokenizer = build_lm(configured({name: folder}, tmp_path), ECHO)
+    assert lm.config.hidden_size == 16
+    assert tokenizer.chat_template is not None
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
+    given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
+    lm, _ = build_lm(configured(given | {"model.dtype": "bfloat16"}, tmp_path), ECHO)
+    assert lm.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_device_that_is_not_there_is_an_error(folder, tmp_path):
+    given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
+    config = configured(given | {"model.device": "cuda:63"}, tmp_path)
+    with pytest.raises((LLMGymError, RuntimeError, AssertionError), match=r"(?i)cuda"):
+        build_lm(config, ECHO)
+
+
+def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
+    folder, told = save_tiny(tmp_path / "model"), []
+    load = build.load_model
+    monkeypatch.setattr(
+        build,
+        "load_model",
+        lambda path, **how: told.append(how.pop("trust_remote_code")) or load(path, **how),
+    )
+    for trust in (False, True):
+        given = {"model.model_name": folder, "model.trust_remote_code": trust}
+        build_lm(configured(given, tmp_path), ECHO)
+    assert told == [False, True]
+
+
+def test_adapters_are_all_that_is_trained_and_alpha_scales_them(tmp_path):
+    plain = play({"model.lora_rank": 2}, tmp_path / "plain")
+    assert any("lora_" in name for name in plain.weights)
+    loud = play({"model.lora_rank": 2, "model.lora_alpha": 64.0}, tmp_path / "loud")
+    assert plain.metrics[0]["policy/entropy"] != loud.metrics[0]["policy/entropy"]
+    lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
+    untouched = lm.state_dict()["model.embed_tokens.weight"]
+    assert plain.weights["lm.model.embed_tokens.weight"].equal(untouched)
+
+
+def test_checkpointing_saves_memory_and_changes_no_weight(tmp_path):
+    given = {"model.gradient_checkpointing": True}
+    plain, after = play({}, tmp_path / "plain"), play(given, tmp_path / "on")
+    for name, weight in plain.weights.items():
+        torch.testing.assert_close(after.weights[name], weight, atol=1e-4, rtol=1e-3)
+    lm, _ = build_lm(configured(given, tmp_path), ECHO)
+    assert lm.is_gradient_checkpointing
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+@pytest.mark.parametrize(
+    ("name", "value", "package"),
+    [("model.head", "liger", "liger-kernel"), ("training.optimizer", "adamw_8bit", "bitsandbytes")],
+)
+def test_a_kernel_or_an_optimizer_that_is_not_installed_is_an_error(name, value, package, tmp_path):
+    if importlib.util.find_spec(package.replace("-", "_")):
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(LLMGymError, match=f"{name}='{value}' needs {package}"):
+        play({name: value}, tmp_path)
