@@ -147,6 +147,8 @@ def _inside(name: str, key: str) -> str:
 
 
 def _is_type(value: Any, kind: str) -> bool:
+    if not isinstance(kind, str) or kind not in _NAMES:
+        return True  # a type that JSON Schema does not have restricts nothing
     if kind == "boolean" or isinstance(value, bool):  # True is an int in Python, not in JSON
         return kind == "boolean" and isinstance(value, bool)
     if kind == "integer":
@@ -158,7 +160,7 @@ def _is_type(value: Any, kind: str) -> bool:
     if kind == "null":
         return value is None
     kinds: dict[str, type] = {"string": str, "array": list, "object": dict}
-    return isinstance(value, kinds[kind]) if isinstance(kind, str) and kind in kinds else True
+    return isinstance(value, kinds[kind])
 
 
 def _as_type(value: Any, types: list[str]) -> tuple[Any, bool]:

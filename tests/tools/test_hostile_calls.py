@@ -69,8 +69,9 @@ def test_a_call_over_the_budget_keeps_no_deep_arguments():
 )  # fmt: skip
 @pytest.mark.parametrize("value", [1, "a", [1], {"a": 1}, None, True, 1e300])
 def test_a_schema_that_is_none_restricts_nothing_and_raises_nothing(schema, value):
-    fit(value, schema)
-    fit({"a": value}, {"type": "object", "properties": {"a": schema}})
+    assert fit(value, schema) == (value, "")
+    inside = {"type": "object", "properties": {"a": schema}}
+    assert fit({"a": value}, inside) == ({"a": value}, "")
 
 
 JSON = st.recursive(

@@ -42,6 +42,7 @@ def test_the_quick_start_works():
     config.checkpoint.output_dir = "./checkpoints"
     config.checkpoint.save_interval = 5
     config.check()
+    assert [said.split("=")[0] for said in config.without_effect()] == ["model.dtype"]
 
 
 def test_the_defaults_can_be_trained_with_and_all_have_an_effect():

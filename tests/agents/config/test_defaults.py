@@ -94,6 +94,7 @@ def test_every_situation_gives_settings_that_can_be_trained_with(model, env):
         )
         apply_defaults(config, situation)
         config.check()
+        assert config.without_effect() == []
 
 
 def defaults_of(env_id, **settings):

@@ -123,13 +123,17 @@ def test_settings_that_agree_are_taken(changes):
 @pytest.mark.parametrize("name", ADVANTAGES.names())
 def test_every_estimator_can_be_chosen(name):
     size = 8 if ADVANTAGES.get(name).needs_groups else 1
-    config_with(training__adv_estimator=name, training__group_size=size).check()
+    config = config_with(training__adv_estimator=name, training__group_size=size)
+    config.check()
+    assert config.training.adv_estimator == name
 
 
 @pytest.mark.parametrize("name", POLICY_LOSSES.names())
 def test_every_policy_loss_can_be_chosen(name):
     one_step = {"training__ppo_epochs": 1, "training__mini_batch_size": 32}
-    config_with(training__policy_loss=name, **one_step).check()
+    config = config_with(training__policy_loss=name, **one_step)
+    config.check()
+    assert config.training.policy_loss == name
 
 
 def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):

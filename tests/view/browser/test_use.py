@@ -9,36 +9,41 @@ from llm_gym.view.sources import open_sources
 from tests.view.records import HOSTILE, hostile, make_run, played, with_tokens
 
 
-def count(page):
-    return int(re.match(r"[\d,]+", page.locator(".count").text_content())[0].replace(",", ""))
+def assert_count(page, wanted):
+    """So many episodes are listed, now or as soon as the page has caught up."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(".count")).to_have_text(re.compile(rf"^{wanted:,} of"), timeout=30_000)
 
 
-def wait_count(page, wanted):
-    page.wait_for_function(
-        "n => document.querySelector('.count')?.textContent.startsWith(n + ' of')",
-        arg=f"{wanted:,}",
-    )
+def assert_visible(page, text):
+    from playwright.sync_api import expect
+
+    expect(page.get_by_text(text, exact=True)).to_be_visible(timeout=30_000)
 
 
 def test_episodes_are_filtered_and_searched_and_the_address_keeps_it(tmp_path, serve, visit):
     url = serve(make_run(tmp_path / "run"))
     page = visit(url + "#/episodes")
-    wait_count(page, 8)
+    assert_count(page, 8)
     page.select_option("label:has(span:text-is('won')) select", "true")
-    wait_count(page, 4)
+    assert_count(page, 4)
     page.select_option("label:has(span:text-is('won')) select", "")
     page.select_option("label:has(span:text-is('environment')) select", "made/ByHand-v0")
-    wait_count(page, 2)
+    assert_count(page, 2)
     again = visit(page.url)
-    wait_count(again, 2)
+    assert_count(again, 2)
+    chosen = again.locator("label:has(span:text-is('environment')) select").input_value()
+    assert chosen == "made/ByHand-v0"
     page.select_option("label:has(span:text-is('environment')) select", "")
     page.locator("summary", has_text="more").click()
     page.get_by_label("return min").fill("1.2")
-    wait_count(page, 2)
+    assert_count(page, 2)
     page.get_by_label("return min").fill("")
     page.locator("#search").fill("go HOME")
     page.locator("#search").press("Enter")
-    wait_count(page, 2)
+    assert_count(page, 2)
+    assert "go+HOME" in page.url
 
 
 def test_the_keys_alone_lead_to_a_token_and_back(tmp_path, serve, visit):
@@ -49,7 +54,7 @@ def test_the_keys_alone_lead_to_a_token_and_back(tmp_path, serve, visit):
     page.wait_for_function("() => document.activeElement.id === 'search'")
     page.keyboard.type("go north")
     page.keyboard.press("Enter")
-    wait_count(page, 2)
+    assert_count(page, 2)
     page.locator(".virtual").focus()  # by Tab: how many depends on the filters that are shown
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -77,14 +82,15 @@ def test_the_keys_alone_lead_to_a_token_and_back(tmp_path, serve, visit):
 def test_a_run_is_live_while_it_trains(tmp_path, serve, visit):
     run = make_run(tmp_path / "run")
     page = visit(serve(run))
-    page.get_by_text("iteration 2", exact=True).wait_for()
+    assert_visible(page, "iteration 2")
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"iteration": 3, "eval/success": 0.75}) + "\n")
-    page.get_by_text("iteration 3", exact=True).wait_for()
+    assert_visible(page, "iteration 3")
+    assert page.get_by_text("iteration 2", exact=True).count() == 0
     page.keyboard.press("2")
-    wait_count(page, 8)
+    assert_count(page, 8)
     write_episodes(run / "episodes/train-000003.jsonl", [with_tokens()])
-    wait_count(page, 9)
+    assert_count(page, 9)
 
 
 def test_the_exported_page_works_from_disk_without_a_network(tmp_path, visit):
@@ -98,7 +104,7 @@ def test_the_exported_page_works_from_disk_without_a_network(tmp_path, visit):
     page.keyboard.press("2")
     page.locator("#search").fill("go north")
     page.locator("#search").press("Enter")
-    wait_count(page, 2)
+    assert_count(page, 2)
     page.locator(".row").first.click()
     page.locator(".token").first.focus()
     record = json.loads((run / "episodes/train-000001.jsonl").read_text().splitlines()[0])
@@ -148,14 +154,14 @@ def test_ten_thousand_episodes_are_a_few_rows_at_a_time(tmp_path, serve, visit):
     line, other = played(1).to_json() + "\n", with_tokens().to_json() + "\n"
     (tmp_path / "many.jsonl").write_text(line * 9_000 + other * 1_000)
     page = visit(serve(tmp_path / "many.jsonl") + "#/episodes")
-    wait_count(page, 10_000)
+    assert_count(page, 10_000)
     assert page.locator(".row").count() < 60
     page.locator(".virtual").focus()
     page.keyboard.press("End")
     page.wait_for_selector("#row-9999")
     assert page.locator(".row").count() < 60
     page.select_option("label:has(span:text-is('won')) select", "true")
-    wait_count(page, 1_000)
+    assert_count(page, 1_000)
     page.keyboard.press("Home")
 
 

@@ -126,9 +126,21 @@ def test_an_episode_is_copied_as_a_test_that_passes(tmp_path, serve, visit):
     page.evaluate("location.hash = '#/episode/0/0/1'")
     page.get_by_role("button", name="copy as a test").click()
     page.get_by_role("button", name="copied").wait_for()
-    source, found = page.evaluate("navigator.clipboard.readText()"), {}
+    source = page.evaluate("navigator.clipboard.readText()")
+    assert passes(source)
+    assert not passes(source.replace("seed=0", "seed=1")), "another instance answers otherwise"
+
+
+def passes(source):
+    """Whether the one test in ``source`` does."""
+    found = {}
     exec(compile(source, "copied.py", "exec"), found)
-    next(value for name, value in found.items() if name.startswith("test_"))()
+    [test] = [value for name, value in found.items() if name.startswith("test_")]
+    try:
+        test()
+    except AssertionError:
+        return False
+    return True
 
 
 def test_charts_zoom_smooth_and_take_logarithms(tmp_path, serve, visit):
