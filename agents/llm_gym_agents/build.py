@@ -31,7 +31,13 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, MissingExtraError, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.learn.memory_plan import Plan, Shape, engine_share, plan
+from llm_gym_agents.learn.memory_plan import (
+    Plan,
+    Shape,
+    engine_must_sleep,
+    engine_share,
+    plan,
+)
 from llm_gym_agents.learn.optimizer import bytes_of_state
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
@@ -158,8 +164,11 @@ def _shared_card(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
     if config.inference.backend != "vllm" or lm.device.type != "cuda":
         return {}
     free, total = torch.cuda.mem_get_info(lm.device)
-    share = engine_share(run_plan(config, lm.config), used=total - free, total=total)
-    return {"gpu_memory_utilization": share, "sleeps": True}
+    made, used = run_plan(config, lm.config), total - free
+    return {
+        "gpu_memory_utilization": engine_share(made, used=used, total=total),
+        "sleeps": engine_must_sleep(made, used=used, total=total),
+    }
 
 
 def device_of(wanted: str) -> str:

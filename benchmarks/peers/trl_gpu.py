@@ -1,9 +1,10 @@
 """SmolLM2-135M on one GPU beside TRL's ``GRPOTrainer``, both with vLLM on the same card.
 
-The same warm-started weights, game and batch of 64 episodes on both sides; each trains for as many
-seconds, one after the other, and reports the success of every batch.
+The same warm-started weights, game and batch of 64 episodes on both sides, and as many settings are
+tried on each. All engines start at the same time; then one run after another has the card to itself
+and reports the success of every batch. A run that is slower to learn is given more time.
 
-    python benchmarks/peers/trl_gpu.py --model FOLDER                    # six minutes of a GPU
+    python benchmarks/peers/trl_gpu.py --model FOLDER                    # seven minutes of a GPU
     python benchmarks/peers/trl_gpu.py --model FOLDER --sides trl --trl-backend transformers
 
 Needs TRL 1.16 and vLLM beside this package. Each run is a process of its own with a limit; what it
@@ -15,39 +16,96 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent / "train"))
 from curves.table import reached
+from gpu_clock import ready_of
 from machine import provenance
 
 HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "trl_gpu.json"
 SIDE = HERE / "train" / "gpu_side.py"
-STARTING = 180
-"""Seconds that a side may take before its first batch."""
+STARTING = 200.0
+"""Seconds that engines may take to start."""
+STAGGER = 12.0
+"""Seconds between two starts: TRL's engine looks at what the card has left."""
+LATE = 40.0
+"""Seconds that a run may go on after its time, to end its update."""
 SMOOTH = 5
 """Batches whose success is averaged before it is compared: one has 64 episodes."""
 
 
-def run(name: str, command: list[str], limit: float) -> str | None:
-    """Run a side; return what went wrong, if anything did."""
-    print(f"{name} ...", flush=True)
-    try:
-        done = subprocess.run(
-            [sys.executable, str(SIDE), *command], capture_output=True, text=True, timeout=limit
-        )
-    except subprocess.TimeoutExpired:
-        return f"stopped after {limit:.0f} s"
-    if done.returncode:
-        return f"exit code {done.returncode}: {done.stderr[-1500:]}"
-    print(done.stdout[-400:], flush=True)
-    return None
+class Run:
+    """A process that starts its engine, waits for its turn, and notes what it measures."""
+
+    def __init__(self, side: str, rate: float, begin: Path, place: Path, args: Any) -> None:
+        self.side, self.rate = side, rate
+        self.name = f"{side}, rate {rate:.0e}".replace("e-0", "e-")
+        self.backend = args.trl_backend if side == "trl" and args.trl_backend else args.backend
+        self.seconds = args.seconds if side == "ours" else args.trl_seconds
+        self.rows, self.turn = place / f"{self.name}.jsonl", place / f"{self.name}.turn"
+        self.log = place / f"{self.name}.log"
+        command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
+        command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
+        command += ["--seconds", str(self.seconds), "--backend", self.backend]
+        command += ["--memory", str(args.memory)]
+        # Engines that start at the same moment would compile into the same folder.
+        own = {"VLLM_CACHE_ROOT": str(place / f"vllm-{self.name}".replace(" ", ""))}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | own
+            )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it waits for its turn, or has ended before."""
+        return ready_of(self.turn).exists() or self.process.poll() is not None
+
+    def result(self) -> dict[str, Any]:
+        """Give it its turn, and return what it measured."""
+        print(f"{self.name} ...", flush=True)
+        self.turn.touch()
+        wrong = None
+        try:
+            if code := self.process.wait(self.seconds + LATE):
+                wrong = f"exit code {code}: {self.log.read_text()[-1500:]}"
+        except subprocess.TimeoutExpired:
+            wrong = f"stopped {LATE:.0f} s after its time: {self.log.read_text()[-1500:]}"
+            self.end()
+        lines = self.rows.read_text().splitlines() if self.rows.exists() else []
+        made = {"side": self.side, "rate": self.rate, "backend": self.backend, "error": wrong}
+        return made | {"rows": [json.loads(line) for line in lines]}
+
+    def end(self) -> None:
+        """End it, if it has not ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
+    """Start to make the warm start."""
+    command = [sys.executable, str(SIDE), "start", args.model, str(begin)]
+    return subprocess.Popen([*command, "--warm-steps", str(args.warm_steps)])
+
+
+def all_ready(runs: list[Run], begun: subprocess.Popen[bytes] | None) -> bool:
+    """Wait until every run is; return whether the warm start is there."""
+    deadline = monotonic() + STARTING
+    while monotonic() < deadline and not (
+        all(run.is_ready for run in runs) and (begun is None or begun.poll() is not None)
+    ):
+        sleep(0.2)
+    return begun is None or begun.poll() == 0
 
 
 def smooth(rows: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -64,42 +122,78 @@ def smooth(rows: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def summary(sides: dict[str, Any]) -> dict[str, Any]:
-    """Return seconds per update, and how much sooner we have the other's success."""
-    told: dict[str, Any] = {}
-    curves = {name: smooth(side["rows"]) for name, side in sides.items() if side["rows"]}
-    for name, rows in curves.items():
-        steps = [b["seconds"] - a["seconds"] for a, b in itertools.pairwise(rows[1:])]
-        told[name] = {
-            "updates": len(rows),
-            "first": rows[0]["success"],
-            "final": rows[-1]["success"],
-            "peak": max(row["success"] for row in rows),
-            "seconds": rows[-1]["seconds"],
-            "s_per_update": statistics.median(steps) if steps else None,
-        }
-    if {"ours", "trl"} <= told.keys():
-        goal = min(told["ours"]["final"], told["trl"]["final"])
-        told["goal"] = goal
-        for name in ("ours", "trl"):
-            told[name]["seconds_to_goal"] = reached(curves[name], goal, "seconds")
-        told["times_faster"] = _times(told, "seconds_to_goal")
-        told["times_per_update"] = _times(told, "s_per_update")
+    """Return what each run came to, and how much sooner our best has TRL's success than its best.
+
+    The best run of a side is the one that ends highest.
+    """
+    runs = {name: each["rows"] for name, each in sides.items() if each["rows"]}
+    told: dict[str, Any] = {"runs": {name: _run(rows) for name, rows in runs.items()}, "best": {}}
+    for side in ("ours", "trl"):
+        own = [name for name in runs if sides[name]["side"] == side]
+        if own:
+            told["best"][side] = max(own, key=lambda name: told["runs"][name]["final"])
+    if len(told["best"]) == 2:
+        best = {side: told["runs"][name] for side, name in told["best"].items()}
+        goal = told["goal"] = min(each["final"] for each in best.values())
+        for row, rows in zip(told["runs"].values(), runs.values(), strict=True):
+            row["seconds_to_goal"] = reached(smooth(rows), goal, "seconds")
+            row["episodes_to_goal"] = reached(smooth(rows), goal, "episodes")
+        told["times_faster"] = _times(best, "seconds_to_goal")
+        told["times_per_update"] = _times(best, "s_per_update")
     return told
 
 
-def _times(told: dict[str, Any], what: str) -> float | None:
-    ours, theirs = told["ours"][what], told["trl"][what]
+def _run(rows: list[dict[str, float]]) -> dict[str, Any]:
+    steps = [b["seconds"] - a["seconds"] for a, b in itertools.pairwise(rows[1:])]
+    even = smooth(rows)
+    return {
+        "updates": len(rows),
+        "first": even[0]["success"],
+        "final": even[-1]["success"],
+        "peak": max(row["success"] for row in even),
+        "seconds": even[-1]["seconds"],
+        "s_per_update": statistics.median(steps) if steps else None,
+    }
+
+
+def _times(best: dict[str, Any], what: str) -> float | None:
+    ours, theirs = best["ours"][what], best["trl"][what]
     return None if not ours or theirs is None else theirs / ours
+
+
+def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
+    """Do every run, and write what is known after each."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        begin = args.started or place / "start"
+        begun = None if args.started else started(begin, args)
+        runs: list[Run] = []
+        try:
+            for rate in args.rates:
+                for side in args.sides:
+                    runs.append(Run(side, rate, begin, place, args))
+                    sleep(args.stagger)
+            if not all_ready(runs, begun):
+                sys.exit("no start: see above")
+            for run in runs:
+                made["sides"][run.name] = run.result()
+                made["summary"] = summary(made["sides"])
+                args.out.write_text(json.dumps(made, indent=1, default=str) + "\n")
+        finally:
+            for run in runs:
+                run.end()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="a folder with SmolLM2-135M-Instruct")
-    parser.add_argument("--seconds", type=float, default=90.0, help="of training, each")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of our training, each")
+    parser.add_argument("--trl-seconds", type=float, default=100.0, help="of TRL's")
     parser.add_argument("--sides", nargs="+", choices=("ours", "trl"), default=["ours", "trl"])
-    parser.add_argument("--rate", type=float, default=2e-5, help="of both")
+    parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
     parser.add_argument("--warm-steps", type=int, default=60)
-    parser.add_argument("--memory", type=float, default=0.25, help="share of the card for vLLM")
+    parser.add_argument("--memory", type=float, default=0.15, help="share of the card, TRL's vLLM")
+    parser.add_argument("--stagger", type=float, default=STAGGER, help="seconds between starts")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
     parser.add_argument("--trl-backend", choices=("vllm", "transformers"), help="if not the same")
     parser.add_argument("--started", type=Path, help="a warm-started folder, instead of making one")
@@ -108,23 +202,7 @@ def main() -> None:
     known = json.loads(args.out.read_text()) if args.out.exists() else {}
     made = provenance(__file__, ("torch", "transformers")) | {"args": vars(args), "sides": {}}
     made["sides"] |= known.get("sides", {})
-    with tempfile.TemporaryDirectory() as scratch:
-        begin = args.started or Path(scratch) / "start"
-        if args.started is None:
-            steps = ["--warm-steps", str(args.warm_steps)]
-            if wrong := run("start", ["start", args.model, str(begin), *steps], STARTING):
-                sys.exit(f"no start: {wrong}")
-        for side in args.sides:
-            backend = args.trl_backend if side == "trl" and args.trl_backend else args.backend
-            rows = Path(scratch) / f"{side}.jsonl"
-            command = [side, str(begin), str(rows), "--seconds", str(args.seconds)]
-            command += ["--rate", str(args.rate), "--memory", str(args.memory)]
-            wrong = run(side, [*command, "--backend", backend], args.seconds + STARTING)
-            lines = rows.read_text().splitlines() if rows.exists() else []
-            found = {"backend": backend, "error": wrong, "rows": [json.loads(x) for x in lines]}
-            made["sides"][side] = found
-            made["summary"] = summary(made["sides"])
-            args.out.write_text(json.dumps(made, indent=1, default=str) + "\n")
+    measured(args, made)
     print(json.dumps(made["summary"], indent=1))
     for side, found in made["sides"].items():
         if found["error"]:

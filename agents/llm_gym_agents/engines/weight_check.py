@@ -27,6 +27,8 @@ class WeightCheck:
         self.engine = engine
         self._sums = PendingSums()
         self._first = True
+        self.proven = False
+        """Whether each weight of the last push was compared, by its bits."""
         self._turned: set[str] = set()
         """Weights that the engine keeps in another order, such as transposed."""
         self._before: tuple[Sums, Mapping[str, str]] | None = None
@@ -58,7 +60,7 @@ class WeightCheck:
         ours = self._sums.read()
         if (theirs := self.engine.weight_sums()) is not None:
             compared = self._compare(ours, theirs)
-            self._first = False
+            self._first, self.proven = False, compared == len(ours)
             return compared
         if (marks := self.engine.weight_marks()) is not None:
             self._seen = (ours, marks)

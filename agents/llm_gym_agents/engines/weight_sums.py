@@ -4,6 +4,12 @@ A sum has two numbers modulo 2**64. ``content`` adds up a hash of every element'
 depend on their order, so the parts of a fused layer add up to the whole, and rows of zeros that an
 engine has put at the end add nothing. ``order`` weighs each hash with its place, and notices two
 parts that were swapped. One bit that differs anywhere changes both.
+
+A model has hundreds of weights, and a GPU that is handed them one by one waits for the CPU. So
+they are copied behind one another and hashed together; running totals, read where each weight
+ends, are the sums of all of them.
+
+Shapes: N elements of a weight, or of several; W weights.
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ from torch import Tensor
 
 PIECE = 1 << 24
 """Elements hashed at a time: a hash takes eight bytes for each."""
+TOGETHER = {"cuda": PIECE, "cpu": 1 << 12}
+"""Most elements of a weight that is hashed with others. A CPU has nothing to wait for, and running
+totals cost it more than a sum."""
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _FIRST, _SECOND = 0x9E3779B97F4A7C15 - (1 << 64), 0x2545F4914F6CDD1D
 
@@ -47,22 +56,82 @@ class PendingSums:
     """Sums of weights that are still on their device: read all at once, by ``read``."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, tuple[Tensor, int]] = {}
+        self._names: list[str] = []
+        self._sizes: list[int] = []
+        self._pairs_W2: list[Tensor] = []
+        self._row: _Row | None = None
 
     def add(self, name: str, tensor: Tensor) -> None:
         """Take the sum of a weight; the tensor may change afterwards."""
-        self._sums[name] = (_sum(tensor), tensor.numel())
+        self._names.append(name)
+        self._sizes.append(tensor.numel())
+        bits_N = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
+        if self._row is not None and not self._row.takes(bits_N):
+            self._close()
+        if len(bits_N) <= min(TOGETHER.get(tensor.device.type, 0), PIECE):
+            if self._row is None:
+                self._row = _Row(bits_N)
+            self._row.add(bits_N)
+        else:
+            self._close()
+            self._pairs_W2.append(_sum(bits_N).unsqueeze(0))
 
     def read(self) -> dict[str, WeightSum]:
         """Return the sums so far."""
-        if not self._sums:
+        self._close()
+        if not self._names:
             return {}
-        pairs = torch.stack([pair for pair, _ in self._sums.values()]).tolist()
-        sizes = [size for _, size in self._sums.values()]
+        home = self._pairs_W2[0].device
+        pairs = torch.cat([each.to(home) for each in self._pairs_W2]).tolist()
         return {
             name: WeightSum(content, order, size)
-            for name, (content, order), size in zip(self._sums, pairs, sizes, strict=True)
+            for name, (content, order), size in zip(self._names, pairs, self._sizes, strict=True)
         }
+
+    def _close(self) -> None:
+        """Sum up what waits to be summed together."""
+        if self._row is not None:
+            self._pairs_W2.append(self._row.sums())
+            self._row = None
+
+
+class _Row:
+    """Copies of weights behind one another, all with elements like those of the first."""
+
+    def __init__(self, first_N: Tensor) -> None:
+        self._bits_N = first_N.new_empty(PIECE)
+        self._ends: list[int] = []
+
+    @property
+    def _used(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def takes(self, bits_N: Tensor) -> bool:
+        """Whether there is room for such a weight."""
+        alike = bits_N.dtype == self._bits_N.dtype and bits_N.device == self._bits_N.device
+        return alike and self._used + len(bits_N) <= len(self._bits_N)
+
+    def add(self, bits_N: Tensor) -> None:
+        """Copy a weight."""
+        begin, end = self._used, self._used + len(bits_N)
+        self._bits_N[begin:end] = bits_N
+        self._ends.append(end)
+
+    def sums(self) -> Tensor:
+        """Return content and order of each, W by 2, on the device."""
+        hash_N = _hash(self._bits_N[: self._used])
+        marks = torch.tensor([0, *self._ends], device=hash_N.device)
+        content_W = _between(hash_N, marks)
+        hash_N.mul_(torch.arange(1, 1 + len(hash_N), device=hash_N.device))
+        # Places were counted from the begin of the row.
+        order_W = _between(hash_N, marks) - marks[:-1] * content_W
+        return torch.stack([content_W, order_W], dim=1)
+
+
+def _between(numbers_N: Tensor, marks: Tensor) -> Tensor:
+    """Return the totals of ``numbers_N`` between one mark and the next."""
+    totals = torch.cat([numbers_N.new_zeros(1), numbers_N]).cumsum_(0)
+    return totals[marks].diff()
 
 
 def weight_sums(named_tensors: Iterable[tuple[str, Tensor]]) -> dict[str, WeightSum]:
@@ -74,20 +143,25 @@ def weight_sums(named_tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Weight
 
 
 @torch.no_grad()
-def _sum(tensor: Tensor) -> Tensor:
-    """Return content and order as an int64 tensor of two, on the device of ``tensor``."""
-    bits_N = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
-    found = torch.zeros(2, dtype=torch.int64, device=tensor.device)
+def _sum(bits_N: Tensor) -> Tensor:
+    """Return content and order as an int64 tensor of two, on the device of ``bits_N``."""
+    found = torch.zeros(2, dtype=torch.int64, device=bits_N.device)
     for first in range(0, bits_N.numel(), PIECE):
-        hash_N = bits_N[first : first + PIECE].to(torch.int64, copy=True)
-        # Multiplied twice with a shift between: a sum of bits alone could not tell +1 and -1 in
-        # two places from no change. Zero stays zero.
-        hash_N.mul_(_FIRST)
-        hash_N.bitwise_xor_(hash_N >> 29).mul_(_SECOND)
-        place_N = torch.arange(first + 1, first + 1 + len(hash_N), device=tensor.device)
+        hash_N = _hash(bits_N[first : first + PIECE])
+        place_N = torch.arange(first + 1, first + 1 + len(hash_N), device=bits_N.device)
         found[0] += hash_N.sum()
         found[1] += place_N.mul_(hash_N).sum()
     return found
+
+
+def _hash(bits_N: Tensor) -> Tensor:
+    """Return a hash of every element.
+
+    Multiplied twice with a shift between: a sum of bits alone could not tell +1 and -1 in two
+    places from no change. Zero stays zero.
+    """
+    hash_N = bits_N.to(torch.int64, copy=True).mul_(_FIRST)
+    return hash_N.bitwise_xor_(hash_N >> 29).mul_(_SECOND)
 
 
 def _wrapped(number: int) -> int:

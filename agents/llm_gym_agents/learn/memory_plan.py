@@ -1,14 +1,14 @@
 """Will it fit? What training takes of a GPU's memory, worked out before anything is loaded.
 
-Two moments count. While the trainer learns, the engine sleeps and the card holds weights,
-gradients, optimizer state and activations. While the engine plays, gradients and activations are
-gone, and the card holds weights and optimizer state beside the engine's weights and its keys and
-values. An engine that cannot sleep is there in both.
+Two moments count. While the trainer learns, the card holds weights, gradients, optimizer state and
+activations, and the engine sleeps if there is no room for both. While the engine plays, gradients
+and activations are gone, and the card holds weights and optimizer state beside the engine's weights
+and its keys and values. An engine that cannot sleep is there in both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_gym.errors import ConfigError
@@ -177,3 +177,19 @@ def engine_share(made: Plan, *, used: int, total: int) -> float:
     """
     wanted = used + made.engine + ENGINE_OVERHEAD
     return round(min(0.95, wanted / total), 3)
+
+
+def engine_must_sleep(made: Plan, *, used: int, total: int) -> bool:
+    """Return whether vLLM has to give its memory back while the trainer learns.
+
+    Sleeping and waking cost time in every iteration, so where there is room for both it stays
+    awake. What is ``used`` when it starts is the trainer's own, or somebody else's, who stays.
+
+    >>> made = Plan(weights=0, gradients=0, optimizer=0, reference=0, activations=0, engine=8 * GIB)
+    >>> engine_must_sleep(made, used=6 * GIB, total=80 * GIB)
+    False
+    >>> engine_must_sleep(made, used=6 * GIB, total=16 * GIB)
+    True
+    """
+    awake = replace(made, engine_sleeps=False)
+    return awake.learning + ENGINE_OVERHEAD + used > total

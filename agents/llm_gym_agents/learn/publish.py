@@ -16,6 +16,9 @@ PROBE_GAP = "engine/probe_gap"
 CHECKED = "engine/weights_checked"
 """Weights whose read-back sums were compared with those that were pushed."""
 PUBLISH_SECONDS = "time/publish_s"
+PROBED_FIRST, PROBED_EVERY = 4, 8
+"""Pushes that are probed: the first ones, which show whether the engine computes with what it is
+given, and later one in so many, unless the weights could not be proven otherwise."""
 
 
 class Publisher:
@@ -29,6 +32,7 @@ class Publisher:
         self._probe = None if engine.shares_model or spread else Probe(lm)
         self._check = WeightCheck(engine)
         self._outdated = False
+        self._pushes = 0
         self.version = engine.version
         """Of the weights that the engine has; it lags behind while ``sleep_until_published``."""
 
@@ -53,12 +57,18 @@ class Publisher:
             checked = self._check.push(served_weights(self.lm), version)
             if not self.engine.shares_model:
                 found[CHECKED] = checked
-            if self._probe is not None:
+            if self._probe is not None and self._probes_now():
                 found[PROBE_GAP] = self._probe.check(self.engine)
             self._check.confirm()
             found[PUBLISH_SECONDS] = time.perf_counter() - start
         self.version, self._outdated = version, False
         return found
+
+    def _probes_now(self) -> bool:
+        """Whether this push gets a second look, which takes longer than the push itself."""
+        self._pushes += 1
+        due = self._pushes <= PROBED_FIRST or self._pushes % PROBED_EVERY == 0
+        return due or not self._check.proven
 
     def empty_cache(self) -> None:
         """Empty what the engine has cached, so that a resumed run computes the same bits.

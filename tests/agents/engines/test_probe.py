@@ -196,6 +196,19 @@ def test_publishing_pushes_and_probes():
     assert engine.version == 4
 
 
+@pytest.mark.parametrize(
+    ("has_sums", "probed"), [(True, [1, 2, 3, 4, 8, 16]), (False, list(range(1, 18)))]
+)
+def test_weights_that_are_proven_are_probed_now_and_then(monkeypatch, has_sums, probed):
+    lm = tiny_model()
+    engine = serve(lm)
+    if not has_sums:
+        monkeypatch.setattr(engine, "weight_sums", lambda: None)
+    publisher = Publisher(engine, lm)
+    said = {push: publisher.publish(push) for push in range(1, 18)}
+    assert [push for push, found in said.items() if PROBE_GAP in found] == probed
+
+
 def test_a_push_that_does_nothing_is_never_trained_on():
     lm = tiny_model()
     engine = serve(tiny_model(seed=9))

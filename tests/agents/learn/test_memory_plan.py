@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -143,6 +144,19 @@ def test_the_plan_of_a_run_heeds_its_settings(tmp_path):
     assert run_plan(config, own).optimizer == 0
     config.model.gradient_checkpointing = True
     assert run_plan(config, own).activations < plain.activations
+
+
+@pytest.mark.parametrize(("total", "sleeps"), [(141, False), (18, True)])
+def test_an_engine_sleeps_only_where_it_is_in_the_way(tmp_path, monkeypatch, total, sleeps):
+    from transformers import AutoConfig
+
+    config = ConfigStore()
+    config.inference.backend = "vllm"
+    own = AutoConfig.from_pretrained(save_tiny(tmp_path))
+    lm = SimpleNamespace(device=torch.device("cuda"), config=own)
+    card = ((total - 10) * GIB, total * GIB)  # 10 are held by somebody
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: card)
+    assert build._shared_card(config, lm)["sleeps"] is sleeps
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for what a CPU lacks")
