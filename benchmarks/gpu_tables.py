@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
 RESULT = Path(__file__).parent / "results" / "train_gpu.json"
 REAL = Path(__file__).parent / "results" / "real_model.json"
+BESIDE = Path(__file__).parent / "results" / "trl_gpu.json"
 NAMES = {
     "smollm2": "SmolLM2-135M-Instruct",
     "0.5B": "0.5B, vocabulary 152k, random weights",
@@ -52,14 +54,23 @@ def fits() -> str:
 
 
 def iteration() -> str:
-    """A whole iteration by its phases."""
-    row = _rows("iteration")[0]
+    """A whole iteration by its phases: those of the run that was measured beside TRL."""
+    if not BESIDE.exists():
+        command = "python benchmarks/peers/trl_gpu.py --model FOLDER"
+        return f"Not measured yet: `{command}` writes `benchmarks/results/trl_gpu.json`."
+    found = json.loads(BESIDE.read_text())
+    rows = found["sides"][found["summary"]["best"]["ours"]]["rows"][1:]  # the first one warms up
     names = {"collect": "play", "score": "score", "advantage": "advantages", "train": "train"}
-    phases = [f"{name} {row[f'time/{key}_s']:.2f} s" for key, name in names.items()]
+    phases = [f"{name} {_median(rows, f'time/{key}_s'):.2f} s" for key, name in names.items()]
     return (
-        f"{', '.join(phases)}, publish and check {row['engine/weights_checked']:.0f} weights "
-        f"{row['time/publish_s']:.2f} s; {row['gpu/memory_peak_gib']:.1f} GiB at the peak."
+        f"{', '.join(phases)}, publish and check {rows[-1]['engine/weights_checked']:.0f} weights "
+        f"{_median(rows, 'time/publish_s'):.2f} s; "
+        f"{max(row['gpu/memory_peak_gib'] for row in rows):.1f} GiB at the peak."
     )
+
+
+def _median(rows: list[dict[str, float]], name: str) -> float:
+    return statistics.median(row[name] for row in rows)
 
 
 def real_model() -> str:

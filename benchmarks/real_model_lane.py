@@ -25,7 +25,7 @@ from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
 
-ENOUGH, LOOKED_AT = 0.975, 4
+ENOUGH, LOOKED_AT = 0.985, 6
 """Training success, in so many iterations one after another, at which a run has nothing to gain."""
 PHASES = ("collect", "score", "advantage", "train", "publish")
 
@@ -63,7 +63,6 @@ def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
     config.environment.eval_interval = config.checkpoint.save_interval = 0
     config.environment.stop_at_success, config.checkpoint.save_best = None, False
     config.environment.eval_episodes = 16  # of a look that the warm start takes; ours are longer
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, 100_000
     if args.tiny:
         config.training.batch_size, config.training.mini_batch_size = 4, 2
         config.inference.num_envs, config.inference.max_turns = 4, 2
@@ -83,7 +82,7 @@ def learn(job: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     try:
         row: dict[str, Any] = {"start": trainer.evaluate(min(100, args.episodes)).summary()}
         before = perf_counter()
-        trainer.warm_up()
+        trainer.warm_up(lambda said: print(said, file=sys.stderr, flush=True))
         row["warm_s"] = perf_counter() - before
         row["warm"] = trainer.evaluate(args.episodes).summary()
         row |= reinforced(trainer, job["seconds"], 2 if args.tiny else None)
@@ -96,7 +95,7 @@ def learn(job: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
 
 
 def reinforced(trainer: PPOTrainer, seconds: float, most: int | None) -> dict[str, Any]:
-    """Train until the time is up or nothing is left to learn; return how it went."""
+    """Train until the recipe or the time ends, or nothing is left to learn; say how it went."""
     if trainer.learner.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     began = perf_counter()
@@ -126,7 +125,7 @@ def reinforced(trainer: PPOTrainer, seconds: float, most: int | None) -> dict[st
         "s_to_90_in_training": reached[0] if reached else None,
         "phases": phases,
         "memory_peak_gib": max((row.get("gpu/memory_peak_gib", 0.0) for row in rows), default=0.0),
-        "probe_gap": rows[-1].get("engine/probe_gap"),
+        "probe_gap": max((row.get("engine/probe_gap", 0.0) for row in rows), default=0.0),
         "weights_checked": rows[-1].get("engine/weights_checked"),
         "curve": curve,
     }

@@ -123,25 +123,28 @@ def _trl_gpu(result: Any) -> str:
     told = result["summary"]
     lines = [
         "| side | engine | updates | first batch | last five | best five | seconds of an update "
-        "| seconds to the same success |",
-        f"| --- | --- |{' ---: |' * 6}",
+        "| seconds to the same success | episodes to it |",
+        f"| --- | --- |{' ---: |' * 7}",
     ]
     for name, side in result["sides"].items():
-        if name not in told:
-            lines.append(f"| {name} | {side['backend']} | failed: {side['error']} | | | | | |")
+        if name not in told["runs"]:
+            why = side["error"].splitlines()[-1] if side["error"] else "no batch"
+            lines.append(f"| {name} | {side['backend']} | failed: {why} | | | | | | |")
             continue
-        row = told[name]
-        way = row.get("seconds_to_goal")
+        row = told["runs"][name]
+        ways = (row.get("seconds_to_goal"), row.get("episodes_to_goal"))
         lines.append(
             f"| {name} | {side['backend']} | {row['updates']} | {row['first']:.1%} "
             f"| {row['final']:.1%} | {row['peak']:.1%} | {row['s_per_update']:.2f} "
-            f"| {'-' if way is None else f'{way:.0f}'} |"
+            f"| {' | '.join('-' if way is None else f'{way:,.0f}' for way in ways)} |"
         )
     if told.get("times_faster"):
+        ours, theirs = told["best"]["ours"], told["best"]["trl"]
         lines += [
             "",
-            f"To {told['goal']:.1%}, which both reach: {told['times_faster']:.1f}x as fast; an "
-            f"update: {told['times_per_update']:.1f}x as fast.",
+            f"The best of each side ({ours}; {theirs}), to {told['goal']:.1%}, which both reach: "
+            f"{told['times_faster']:.1f}x as fast; an update: {told['times_per_update']:.1f}x as "
+            "fast.",
         ]
     return "\n".join(lines)
 

@@ -58,7 +58,8 @@ def test_a_side_that_failed_is_a_row_that_says_why(tables, tmp_path):
     assert "| stock | does not run: ModuleNotFoundError: No module named 'triton' |" in (
         tables.agilerl()
     )
-    made = {"summary": {}, "sides": {"trl": {"backend": "vllm", "error": "no card", "rows": []}}}
+    sides = {"trl": {"side": "trl", "backend": "vllm", "error": "exit 1:\nno card", "rows": []}}
+    made = {"summary": {"runs": {}, "best": {}}, "sides": sides}
     (tmp_path / "trl_gpu.json").write_text(json.dumps(made))
     assert "| trl | vllm | failed: no card |" in tables.trl_gpu()
 

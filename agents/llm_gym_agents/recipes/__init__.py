@@ -27,6 +27,7 @@ NAMES = (
     "smollm2-text-game-medium",
     "smollm2-frozen-lake",
     "smollm2-guess-the-number-easy",
+    "smollm2-maze-easy",
     "smollm2-sokoban-easy",
     "smollm2-search-qa-easy",
 )
