@@ -14,7 +14,8 @@ to ``benchmarks/results/suite_NAME.json``.
     python benchmarks/suite_scores.py --model Qwen/Qwen3-0.6B --engine vllm --episodes 50
     python benchmarks/suite_scores.py --model FOLDER --engine vllm --minutes 4 --out mine.json
 
-Games come one id of each first, so that ``--minutes`` leaves out levels and no game.
+Games come one id of each first, so that ``--minutes`` leaves out levels and no game; the same
+command with the same ``--out`` goes on from there.
 """
 
 from __future__ import annotations
@@ -134,26 +135,36 @@ def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     asked = {name: str(v) if isinstance(v, Path) else v for name, v in vars(args).items()}
     made = {**provenance(__file__, packages), "args": asked}
     print(line(list(COLUMNS)))
-    results: list[Evaluation] = []
+    rows = played_before(path, asked)
+    todo = [env_id for env_id in plain_first(ids) if env_id not in {row["env"] for row in rows}]
     deadline = monotonic() + 60 * args.minutes
-    for env_id in plain_first(ids):
-        if results and monotonic() > deadline:
+    for env_id in todo:
+        if monotonic() > deadline:
             break
-        results.append(
-            rollout(
-                env_id,
-                policy,
-                args.episodes or 50,
-                num_envs=args.num_envs,
-                seed=args.seed,
-                env_kwargs={"rules": "system"},
-            )
+        result = rollout(
+            env_id,
+            policy,
+            args.episodes or 50,
+            num_envs=args.num_envs,
+            seed=args.seed,
+            env_kwargs={"rules": "system"},
         )
-        print(line(cells(results[-1])), flush=True)
-        rows = [result.summary() for result in results]
+        print(line(cells(result)), flush=True)
+        rows.append(result.summary())
         made |= {"rows": rows, "mean": suite_mean(rows)}
         path.write_text(json.dumps(made, indent=1) + "\n")
-    print(f"\n{mean_line(suite_mean(rows))}\n{os.path.relpath(path)}")
+    if rows:
+        print(f"\n{mean_line(suite_mean(rows))}\n{os.path.relpath(path)}")
+
+
+def played_before(path: Path, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an evaluation that was cut, if it asked for the same."""
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    alike = {name: value for name, value in asked.items() if name not in ("minutes", "only")}
+    rows: list[dict[str, Any]] = found["rows"]
+    return rows if all(found["args"].get(name) == alike[name] for name in alike) else []
 
 
 def plain_first(ids: Sequence[str]) -> list[str]:

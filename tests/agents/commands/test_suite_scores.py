@@ -102,6 +102,21 @@ def test_a_model_plays_beside_the_built_in_players(suite, tmp_path, capsys):
     assert {"command", "commit", "machine", "args"} <= made.keys()
 
 
+def test_an_evaluation_that_was_cut_goes_on_if_it_asks_for_the_same(suite, tmp_path, capsys):
+    command = ["--model", save_tiny(tmp_path / "tiny", max_position_embeddings=2048)]
+    command += ["--episodes", "2", "--max-tokens", "3"]
+    suite.main([*command, "--only", "GuessTheNumberEasy"])
+    first = capsys.readouterr().out
+    suite.main([*command, "--only", "GuessTheNumber"])
+    assert "GuessTheNumberEasy-v0" in first
+    assert "GuessTheNumberEasy-v0" not in capsys.readouterr().out
+    chosen = {env_id for env_id in IDS if "GuessThe" in env_id}
+    rows = json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]
+    assert {row["env"] for row in rows} == chosen
+    suite.main([*command, "--only", "GuessTheNumberEasy", "--max-tokens", "2"])
+    assert len(json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]) == 1
+
+
 def test_a_part_that_no_id_has_is_refused(suite):
     with pytest.raises(SystemExit, match="'Chess'"):
         suite.main(["--only", "Chess"])
