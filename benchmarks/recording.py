@@ -71,17 +71,18 @@ def measure(episodes: int, iterations: int) -> dict[str, Any]:
         recipe.config.checkpoint.save_interval = 0
         model, tokenizer = prepare(recipe.config, hurry=True)
         trainer = PPOTrainer(recipe.config, model=model, tokenizer=tokenizer)
-        trainer.recorder = counted = Counted(Path(folder), episodes, Pieces(tokenizer))
         iterate = trainer._iterate
+        counted = Counted(Path(folder), episodes, Pieces(tokenizer))
+        trainer.files.recorder = iterate.recorder = counted
 
-        def timed() -> dict[str, float]:
+        def timed(*told: Any) -> dict[str, float]:
             start = process_time()
-            row = iterate()
+            row = iterate(*told)
             counted.wait()
             seconds.append(process_time() - start)
             return row
 
-        trainer._iterate = timed  # type: ignore[method-assign]
+        trainer._iterate = timed  # type: ignore[assignment]
         try:
             trainer.fit()
         finally:

@@ -31,8 +31,8 @@ ORDER = {
     ),
     "llm_gym_agents": (
         *("llm_gym", "text", "export", "lm", "engines", "run", "rollouts", "algo", "batch"),
-        *("checkpoint", "config", "learn", "build", "distributed", "trainer", "recipes"),
-        *("commands", "compat"),
+        *("checkpoint", "config", "learn", "build", "distributed", "run_folder", "trainer"),
+        *("recipes", "commands", "compat"),
     ),
 }
 EVERYWHERE = ("errors", "__init__", "__version__")

@@ -192,6 +192,7 @@ TRAINER_ROOMS = (
     ("learn",),
     ("build",),
     ("distributed",),  # builds in each actor what one process builds once
+    ("run_folder",),
     ("trainer",),
     ("compat", "recipes"),
     ("commands",),  # above recipes, which ``train`` runs by name

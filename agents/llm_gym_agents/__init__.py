@@ -42,12 +42,13 @@ _MODULES = {
     ),
     "learn.model": ("PolicyValueModel",),
     "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
+    "compat.trainers": ("RayPPOTrainer", "create_trainer"),
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),
     "batch.ppo_batch": ("PPOBatch",),
     "rollouts.rewards": ("RewardManager",),
     "batch.rollout_data": ("RolloutData",),
-    "trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
+    "trainer": ("PPOTrainer",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -63,13 +64,14 @@ if TYPE_CHECKING:
         create_inference_engine,
     )
     from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
+    from llm_gym_agents.compat.trainers import RayPPOTrainer, create_trainer
     from llm_gym_agents.config import ConfigStore
     from llm_gym_agents.learn.model import PolicyValueModel
     from llm_gym_agents.rollouts.evaluation import rollout
     from llm_gym_agents.rollouts.policy import LLMPolicy
     from llm_gym_agents.rollouts.pool import TextEnvPool
     from llm_gym_agents.rollouts.rewards import RewardManager
-    from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
+    from llm_gym_agents.trainer import PPOTrainer
 
 
 def __getattr__(name: str) -> Any:

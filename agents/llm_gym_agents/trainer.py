@@ -1,10 +1,9 @@
 """``PPOTrainer``: a config, an environment, and ``fit``.
 
-An iteration plays named episodes with the current weights (``Sampler``), trains on them
-(``Learner``) and hands the new weights to the engine. Around that loop this file keeps the
-schedule and the run's folder: config, metrics, episode records, checkpoints. Everything that
-decides what comes next is either in the checkpoint or a function of the iteration, so a run that
-was killed goes on to the same numbers.
+An iteration (``Iterate``) plays named episodes with the current weights, learns from them and
+hands the new weights to the engine. This file is the run around it: what it is made of, when it
+is evaluated, saved and over. Everything that decides what comes next is either in the checkpoint or
+a function of the iteration, so a run that was killed goes on to the same numbers.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.build import (
     build_one_env,
     dataset_env,
@@ -41,23 +38,19 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.place import Place
 from llm_gym_agents.distributed.players import build_players, play_ahead
 from llm_gym_agents.learn.early_stop import EarlyStop
+from llm_gym_agents.learn.iteration import Iterate
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
-from llm_gym_agents.learn.not_finite import NotFiniteError
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.warm_up import WarmUp
-from llm_gym_agents.rollouts.episode_metrics import episode_metrics, evaluation_metrics
+from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.advice import Advisor
-from llm_gym_agents.run.device_watch import DeviceWatch
-from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.stop_signal import Stopped
-from llm_gym_agents.text.pieces import Pieces
+from llm_gym_agents.run_folder import WARM_START, RunFolder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
-WARM_START, FINAL = "warm-start", "final"
-"""The checkpoint of a warm start, and the model that a run ended with, in the run's folder."""
 _log = logging.getLogger(__name__)
 
 
@@ -131,25 +124,21 @@ class PPOTrainer:
         self.advisor = Advisor(len(self.tokenizer))
         self.on_advice: Callable[[str], None] = _log.warning
         """Called with a sentence when the run shows a sign that it cannot learn."""
-        self._take_folder(config)
-        self._lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
-
-    def _take_folder(self, config: ConfigStore) -> None:
-        """Name the run's folder and what is kept in it; nothing is written yet."""
-        self.folder = Path(config.checkpoint.output_dir)
-        self.checkpoints = self.place.checkpoints(
-            self.folder / "checkpoints",
-            keep_last_n=config.checkpoint.keep_last_n,
-            save_best=config.checkpoint.save_best,
+        self.ended_with_best = False
+        """Whether the weights are not those of the last iteration, but the best."""
+        self.files = RunFolder(config, self.place, self.tokenizer)
+        self.folder, self.checkpoints = self.files.path, self.files.checkpoints
+        lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
+        self._iterate = Iterate(
+            config=config,
+            schedule=self.schedule,
+            curriculum=self.curriculum,
+            lessons=lessons,
+            learner=self.learner,
+            publisher=self.publisher,
+            recorder=self.files.recorder,
+            folder=self.folder,
         )
-        self.recorder = self.place.recorder(
-            self.folder,
-            config.checkpoint.record_every,
-            config.checkpoint.record_episodes,
-            Pieces(self.tokenizer),
-        )
-        self._owns_folder, self.ended_with_best = config.checkpoint.resume, False
-        self._lock = RunLock(self.folder)
 
     # --- training ------------------------------------------------------------------------
 
@@ -171,21 +160,18 @@ class PPOTrainer:
         if goes_on and (latest := self.checkpoints.latest()):
             self.load_checkpoint(latest)
         self.warm_up()
-        with self._open_log() as log, closing(self.recorder), self.place.stop() as self._stop:
-            # Only now is it sure that no other run lives in this folder.
-            if self.place.leads:
-                self.config.save(self.folder / "config.json")
-            self.checkpoints.drop_after(self.iteration)
+        with self.files.open(self.iteration) as log, self.place.stop() as self._stop:
             self.metrics_history = [self._named(row) for row in log.rows]
             self.advisor.catch_up(log.rows)
             while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
                 before = rng_state()
                 try:
                     with self.place.watching():
-                        row = self._iterate()
+                        row = self._iterate(self.iteration, self.elapsed_s, self._stop)
                 except Stopped:
                     self._save(before)
                     break
+                self.elapsed_s = row[metrics.ELAPSED]
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now()
                 self._tell(log, row)
@@ -200,12 +186,8 @@ class PPOTrainer:
 
     def _end(self) -> None:
         """Put the model of the run apart, and go back to its weights if they are not the last."""
-        wanted = self.config.checkpoint.end_with_best
-        best = (self.checkpoints.best() if wanted else None) or self.checkpoints.latest()
-        if best is None:
-            return
-        self.checkpoints.put_apart(best, self.folder / FINAL)
-        if number(best) != self.iteration:
+        best = self.files.put_model_apart()
+        if best is not None and number(best) != self.iteration:
             self.load_checkpoint(best)
             self.ended_with_best = True
 
@@ -260,40 +242,6 @@ class PPOTrainer:
         if self.warm_start:
             self.save_checkpoint(place)
 
-    def _iterate(self) -> dict[str, float]:
-        """Play, learn, publish; return what is to be known about it."""
-        start = time.perf_counter()
-        watch = DeviceWatch(self.learner.device)
-        self.publisher.publish_if_outdated()
-        # Named before they are played, so neither speed nor failures decide what is learned from.
-        tasks = self.schedule.tasks(self.iteration, self.curriculum.difficulty)
-        lesson = self._lessons.play(self.iteration, tasks, self.publisher.version, self._stop)
-        rollout, greedy_E = lesson.rollout, lesson.greedy_E
-        data = assemble(rollout.ending_after(self.schedule.turn_limit))
-        played = time.perf_counter()
-        self.publisher.sleep_until_published()  # where one GPU is shared, its memory is needed
-        recorded = self.recorder.is_due(self.iteration + 1)
-        try:
-            told = self.schedule.update_settings(self.iteration)
-            learned = self.learner.update(data, **told, greedy_scores_E=greedy_E, recorded=recorded)
-        except NotFiniteError as error:
-            place = self.folder / f"not-finite-{self.iteration:06d}.safetensors"
-            raise error.saved(place) from error
-        updated = time.perf_counter()
-        published = self.publisher.publish(self.iteration + 1)
-        if recorded:
-            self.recorder.record(self.iteration + 1, rollout, self.learner.trained())
-        end = time.perf_counter()
-        self.elapsed_s += end - start
-        row = episode_metrics(rollout) | learned | published | lesson.metrics
-        read = data.ids_S.numel()
-        row |= watch.metrics(self.learner.model, read, learned, updated - played)
-        if self.config.environment.curriculum:
-            row["env/difficulty"] = self.curriculum.difficulty
-            self.curriculum.update(row[metrics.TRAIN_SUCCESS])
-        moments = (start, played, updated, end)
-        return row | metrics.timing(*moments, sampled=data.tokens, read=read, all_s=self.elapsed_s)
-
     # --- evaluation ----------------------------------------------------------------------
 
     def evaluate(self, episodes: int | None = None, records: str | None = None) -> Evaluation:
@@ -338,7 +286,7 @@ class PPOTrainer:
         self.iteration, self.ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)
-        self._owns_folder = Path(path).resolve().is_relative_to(self.folder.resolve())
+        self.files.goes_on_from(path)
 
     def _state(self) -> TrainerState:
         """Return everything that decides how the run goes on, besides its language model."""
@@ -359,39 +307,16 @@ class PPOTrainer:
         )
 
     def _is_due(self) -> bool:
-        now, wanted = self.early_stop.now, self.config.checkpoint.save_best
-        best = wanted and now is not None and self.checkpoints.is_best(now.success, now.low)
-        return best or self.schedule.saves_after(self.iteration)
-
-    def _open_log(self) -> metrics.MetricsLog:
-        """Return the log of this run; a folder that is another run's is refused."""
-        log = self.place.log(
-            self.folder,
-            resume_after=self.iteration if self._owns_folder else None,
-            wandb_project=self.config.checkpoint.wandb_project,
-            config=self.config.to_dict(),
-        )
-        self._owns_folder = True
-        return log
+        is_best = self.files.holds_no_better(self.early_stop.now)
+        return is_best or self.schedule.saves_after(self.iteration)
 
     def lock_folder(self) -> None:
         """Keep other runs out of the run's folder until ``cleanup``. ``fit`` does it too."""
-        self.place.take(self._lock)
+        self.files.lock()
 
     def cleanup(self) -> None:
         """End environments and engine and free their memory. Safe to call twice."""
         try:
             self.sampler.close()
         finally:
-            self._lock.release()
-
-
-def create_trainer(
-    config: ConfigStore, environment: EnvSource | None = None, **kwargs: Any
-) -> PPOTrainer:
-    """Return the trainer that ``config`` asks for."""
-    return PPOTrainer(config, environment, **kwargs)
-
-
-class RayPPOTrainer(PPOTrainer):
-    """``PPOTrainer``, under the name of older programs; ``config.ray.use_ray`` decides for both."""
+            self.files.release()

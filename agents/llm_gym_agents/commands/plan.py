@@ -19,7 +19,7 @@ from llm_gym_agents.config.situation import EMBEDDED, Situation, look
 from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.atomic import write_atomically
-from llm_gym_agents.trainer import FINAL
+from llm_gym_agents.run_folder import FINAL
 
 CHOICES = "choices.json"
 SPEED = 15_000

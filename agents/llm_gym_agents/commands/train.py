@@ -45,7 +45,8 @@ from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.plots import draw_curve
 from llm_gym_agents.run.progress import TrainingProgress
 from llm_gym_agents.run.verdict import verdict
-from llm_gym_agents.trainer import WARM_START, PPOTrainer
+from llm_gym_agents.run_folder import WARM_START
+from llm_gym_agents.trainer import PPOTrainer
 
 _EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"
 

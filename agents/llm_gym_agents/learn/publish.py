@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from transformers import PreTrainedModel
 
@@ -19,6 +20,23 @@ PUBLISH_SECONDS = "time/publish_s"
 PROBED_FIRST, PROBED_EVERY = 4, 8
 """Pushes that are probed: the first ones, which show whether the engine computes with what it is
 given, and later one in so many, unless the weights could not be proven otherwise."""
+
+
+class Publishes(Protocol):
+    """Keeps whoever plays on the weights that are trained: one engine, or many actors."""
+
+    @property
+    def version(self) -> int:
+        """Of the weights that they have."""
+
+    def publish_if_outdated(self) -> None:
+        """Publish what an update that was broken off, or failed, has left."""
+
+    def sleep_until_published(self) -> None:
+        """Be told that the weights will change."""
+
+    def publish(self, version: int) -> dict[str, float]:
+        """Give out the present weights; return what is to be known about it."""
 
 
 class Publisher:
