@@ -1,12 +1,11 @@
 """``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
 
-Read ``step`` first: find the move in the model's text, play it, charge the turn, add up the
-reward, and say what happened. The rules of the game itself live in ``Game``.
+Read ``step`` first: find the move in the model's text (``Hearing``), play it, charge the turn, add
+up the reward, and say what happened (``Telling``). The rules of the game itself live in ``Game``.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal, TypedDict
 
 import gymnasium as gym
@@ -14,12 +13,11 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from llm_gym.core import splits
-from llm_gym.core.difficulty import Knobs
-from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.formats import get_format
 from llm_gym.core.game import Game
-from llm_gym.core.outcome import Outcome, StopReason, reject
+from llm_gym.core.hearing import Hearing
+from llm_gym.core.outcome import StopReason
 from llm_gym.core.players import Players
-from llm_gym.core.reading.reader import has_marker, readings
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
@@ -57,7 +55,7 @@ class CommonArgs(TypedDict, total=False):
     render_mode: str | None
 
 
-class TextEnv(Players, Knobs, gym.Env[str, str]):
+class TextEnv(Players, Hearing, gym.Env[str, str]):
     """Base class of every environment of the suite.
 
     A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
@@ -229,47 +227,6 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
             gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
         return None
 
-    # --- text ----------------------------------------------------------------------------
-
-    @property
-    def system_prompt(self) -> str:
-        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
-        return self._base_rules() if self.rules == "system" else ""
-
-    @property
-    def turns_left(self) -> int:
-        """Turns left of ``max_turns``."""
-        return (self.max_turns or 0) - self._base_turn
-
-    def _base_rules(self) -> str:
-        if self._base_rules_cache is None:
-            self._base_rules_cache = self._base_write_rules()
-        return self._base_rules_cache
-
-    def _base_write_rules(self) -> str:
-        parts = [self.rules_text()]
-        if self.max_turns is not None:
-            parts.append(f"You have {self.max_turns} turn{'s' * (self.max_turns != 1)}.")
-        if self.retries:
-            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
-        parts.append(
-            "An unusable reply costs a turn."
-            if self.invalid == "feedback"
-            else "An unusable reply ends the game."
-        )
-        if self.penalty:
-            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
-        return f"{' '.join(parts)}\n{self._base_how()}".rstrip("\n")
-
-    def _base_how(self) -> str:
-        return self._base_format.tell(self.example_moves()[0], self.move_name)
-
-    def _base_draw_screen(self, action: str, text: str) -> None:
-        self._base_screen = f"> {action}\n{text}" if action else text
-        if self.render_mode == "human":
-            # A lone surrogate in a model's text cannot be encoded for a terminal.
-            sys.stdout.write(self._base_screen.encode("utf-8", "replace").decode() + "\n")
-
     # --- the turn ------------------------------------------------------------------------
 
     def _base_refusal(self, action: object) -> Exception:
@@ -280,46 +237,6 @@ class TextEnv(Players, Knobs, gym.Env[str, str]):
             )
         why = "has not begun" if self._base_stop is None else f"is over ({self._base_stop})"
         return ResetNeeded(f"the episode {why}; call reset() before step()")
-
-    def _base_first_reading(self, action: str) -> str | None:
-        """Return what the format's own parser finds, if there is nothing to weigh against it."""
-        move = self._base_parse(drop_thinking(action) if "think>" in action else action)
-        if self.strict or move is None:
-            return move
-        if move[-1] == "?" and not self.free_text:
-            return None
-        mark = self._base_format.mark
-        if (mark and action.count(mark) > 1) or (self._base_bare and has_marker(action, move)):
-            return None
-        return move
-
-    def _base_read_on(self, action: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
-        """Look closer at a reply whose first reading cannot be played."""
-        refused: tuple[str | None, Outcome] = move, reject(text)
-        if move is not None and self.is_understood(move):
-            return refused
-        told = (self._base_rules(), self._base_observations[-1])
-        own = self._base_parse(drop_thinking(action))
-        for found in readings(action, self, told):
-            if found.move is None:
-                self._base_reader = found.how
-                return None, reject(found.problem)
-            if len(found.move) > self.max_move_chars or (found.move == move and move):
-                continue
-            outcome = self.apply(found.move)
-            if outcome[1] or found.is_final:
-                self._base_reader = "format" if found.move == own else found.how
-                return found.move, outcome
-            if refused[0] is None and (self._base_bare or found.how != "last line"):
-                refused, self._base_reader = (found.move, outcome), found.how
-        if refused[0] is None:
-            self._base_reader = "nothing"
-        return refused
-
-    def _base_unreadable(self, move: str | None) -> Outcome:
-        if move is None:
-            return reject(f"I found no move in your reply. {self._base_how()}".rstrip())
-        return reject(f"A move has at most {self.max_move_chars} characters.")
 
     def _base_charge_invalid(self, terms: dict[str, float]) -> StopReason:
         self._base_invalid_actions += 1
