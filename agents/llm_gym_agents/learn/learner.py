@@ -28,8 +28,9 @@ from llm_gym_agents.checkpoint import (
 )
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.alone import ALONE, Alone
+from llm_gym_agents.learn.batch_reader import Reference
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
-from llm_gym_agents.learn.ppo import PPO, Metrics, Reference
+from llm_gym_agents.learn.ppo import PPO, Metrics
 from llm_gym_agents.lm.head import Entropy
 from llm_gym_agents.lm.precision import (
     allow_tf32,

@@ -4,13 +4,13 @@ Read ``PPO.update`` first: score the batch with the weights that are about to ch
 rewards into advantages, then take a few clipped steps. It holds no paths, loggers or engines; a
 test can call it with three episodes.
 
-Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack.
+Shapes: T sampled tokens of all episodes, E episodes, M episodes of a step.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from tensordict import TensorDict
@@ -21,22 +21,20 @@ from llm_gym_agents.algo.losses.objective import SEEN
 from llm_gym_agents.algo.segments import segment_starts
 from llm_gym_agents.batch.pack import Pack, Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.learn.alone import ALONE, Alone
+from llm_gym_agents.learn.batch_reader import BatchReader, Reference
 from llm_gym_agents.learn.guards import Guards
 from llm_gym_agents.learn.left_out import step_weights
-from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
+from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.not_finite import NotFiniteError, check_finite, check_others
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
 from llm_gym_agents.learn.reading import critic, trunk
 from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
-from llm_gym_agents.lm.head import Entropy
 
 Metrics = dict[str, float]
-Reference = Callable[..., TokenScores]
-"""Scores a packed batch as the policy does that a KL penalty pulls towards: a model, or nearly."""
 _NORMS = ("train/grad_norm", "train/critic_grad_norm")
 _BROKEN = "losses that are not finite"
 
@@ -86,6 +84,8 @@ class PPO:
             kl_kind=config.kl_kind,
             importance_cap=config.importance_cap,
         ).to(model.device)
+        whole = self.objective.spec.needs_whole_episodes
+        self.reader = BatchReader(model, config, reference, ranks=ranks, whole=whole)
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = make_optimizer(model, config)
         self.trained: dict[str, Tensor] = {}
@@ -152,64 +152,9 @@ class PPO:
         once = once and self.model.value_head is None and not config.use_kl_in_reward
         return once and config.mismatch_limit is None
 
-    @torch.no_grad()
     def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
-        """Read the whole batch once with the current weights; results are on the CPU.
-
-        Args:
-            packer: Of the batch.
-            policy: False leaves the policy out, where only the reference has to be asked.
-            entropy: Whether to ask for the policy's entropy at each token.
-        """
-        data, model = packer.data, self.model
-        device = model.device
-        log_prob_T = torch.zeros_like(data.reward_T, device=device)
-        value_T, bootstrap_E, ref_T = None, None, None
-        entropy_T = torch.zeros_like(log_prob_T) if entropy and policy else None
-        if model.value_head is not None:
-            value_T = torch.zeros_like(log_prob_T)
-            bootstrap_E = value_T.new_zeros(data.lengths_E.shape)
-        if self.reference is not None:
-            ref_T = torch.zeros_like(log_prob_T)
-        for pack, counts in self._packs(packer, range(len(data.lengths_E))):
-            cut_M = pack.bootstrap_M != NO_POSITION
-            further_B = pack.bootstrap_M[cut_M].to(device, non_blocking=True)
-            asked: Entropy = "each" if entropy else "none"
-            found = model(*pack[:4], further_B, entropy=asked) if policy else None
-            ref = self.reference(*pack[:4], entropy="none") if self.reference else None
-            if not counts:
-                continue
-            index_T = pack.index_T.to(device, non_blocking=True)
-            if found is not None:
-                log_prob_T[index_T] = found.log_prob_T
-                if entropy_T is not None:
-                    entropy_T[index_T] = found.entropy_T
-                if value_T is not None and bootstrap_E is not None:
-                    value_T[index_T] = found.value_T
-                    bootstrap_E[pack.episodes_M[cut_M].to(device)] = found.bootstrap_B
-            if ref is not None and ref_T is not None:
-                ref_T[index_T] = ref.log_prob_T
-        read = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T, entropy_T)
-        # What others have read is 0 here.
-        return Scores(*(None if each is None else self.ranks.total(each).cpu() for each in read))
-
-    def _packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[tuple[Pack, bool]]:
-        """Yield what this process reads of ``episodes``, and whether it counts.
-
-        All processes call the model equally often, because each call is one of all of them. Who
-        has fewer packs than others reads the shortest episode again, for nothing.
-        """
-        budget, whole = self.config.micro_batch_tokens, self.objective.spec.needs_whole_episodes
-        costs = packer.ids_E[list(episodes)].tolist()
-        own = [episodes[at] for at in self.ranks.own(costs)]
-        packs = packer.within(own, budget, whole=whole)
-        # Asked before any is read: who has none would ask while others wait for it to read.
-        fillers = self.ranks.most(len(packs)) - len(packs)
-        for pack in packs:
-            yield pack.to(self.model.device), True
-        for _ in range(fillers):
-            shortest = episodes[costs.index(min(costs))]
-            yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
+        """Read the whole batch once with the current weights: see ``BatchReader.score``."""
+        return self.reader.score(packer, policy=policy, entropy=entropy)
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
         """Return rewards per token, less the KL penalty where that is part of the reward."""
@@ -296,7 +241,7 @@ class PPO:
         sums: dict[str, Tensor] = {}
         micros, losses = [], []
         self.optimizer.zero_grad(set_to_none=True)
-        packs = list(self._packs(packer, episodes))
+        packs = list(self.reader.packs(packer, episodes))
         for at, (pack, counts) in enumerate(packs):
             micro = _micro(pack, batch, weights_T * counts)
             with self.ranks.last_backward(at == len(packs) - 1):
