@@ -102,8 +102,8 @@ class PPOTrainer:
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm, self.place.ranks)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
-        own, self.publisher = build_players(config, lm, self.tokenizer, self.environment, held_out)
-        self.sampler = self.place.sampler(own)
+        players = (self.learner, self.tokenizer, self.environment, held_out)
+        self.sampler, self.publisher = build_players(config, *players)
         self.schedule = Schedule(config, self.sampler.has_splits)
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step

@@ -152,11 +152,6 @@ def _machine(config: Settings) -> Iterator[str]:
 
 def _ray(config: Settings) -> Iterator[str]:
     ray = config.ray
-    if ray.use_ray and config.parallel.mode != "none":
-        yield (
-            f"parallel.mode must be 'none' with ray.use_ray, got {config.parallel.mode!r}: the "
-            "processes of a spread learner play by themselves, each its part"
-        )
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
             "training.importance_cap must be a number with ray.staleness above 0, got None: tokens "

@@ -96,6 +96,7 @@ def setup_of(
     own = copy.deepcopy(config)
     # They sample with merged weights, in the precision that the learner computes in.
     own.model.lora_rank, own.model.gradient_checkpointing = 0, False
+    own.parallel.mode = "none"
     computed = compute_dtype(config.model.compute_dtype, config.model.dtype, lm.device)
     own.model.compute_dtype = str(computed).removeprefix("torch.")  # type: ignore[assignment]
     if config.inference.backend == "vllm" and config.ray.num_gpus_per_actor:

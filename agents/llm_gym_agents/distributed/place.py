@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
@@ -20,11 +20,10 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.checkpoints import RankCheckpoints, save_over_ranks
 from llm_gym_agents.distributed.quiet import AgreedStop, QuietLog, QuietRecorder
 from llm_gym_agents.distributed.ranks import Ranks, join
-from llm_gym_agents.distributed.sampling import RankSampler, settle_over_ranks
+from llm_gym_agents.distributed.sampling import settle_over_ranks
 from llm_gym_agents.learn.alone import ALONE, Alone
 from llm_gym_agents.learn.lessons import Settle
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.run.stop_signal import StopSignal
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 _LOST = ("Connection closed by", "Connection reset by", "Broken pipe", "Timed out waiting")
 """What gloo says where another process is gone; NCCL's errors have a type of their own."""
-
-PlayerT = TypeVar("PlayerT", bound=Player)
 
 
 class LostRankError(LLMGymError, RuntimeError):
@@ -62,10 +59,6 @@ class Place:
     def leads(self) -> bool:
         """Whether this is the process that writes files and speaks."""
         return self.ranks.leads
-
-    def sampler(self, own: PlayerT) -> PlayerT:
-        """Return what plays all tasks of a run, of which ``own`` plays some."""
-        return own
 
     def checkpoints(self, folder: Path, **how: Any) -> Checkpoints:
         """Return the checkpoints in ``folder``."""
@@ -114,10 +107,6 @@ class RankPlace(Place):
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks: Ranks = ranks
-
-    def sampler(self, own: PlayerT) -> PlayerT:
-        """Return what plays all tasks of a run, of which ``own`` plays some."""
-        return RankSampler(own, self.ranks)  # type: ignore[return-value]
 
     def checkpoints(self, folder: Path, **how: Any) -> Checkpoints:
         """Return the checkpoints in ``folder``."""

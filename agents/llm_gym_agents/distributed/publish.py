@@ -17,12 +17,12 @@ class GroupPublisher:
     Args:
         group: Who plays.
         lm: The model that is trained.
-        served: Whether the actors compute with another program than the learner, which is probed.
+        probed: Whether the actors compute with another program than the learner, and are compared.
     """
 
-    def __init__(self, group: SamplerGroup, lm: PreTrainedModel, *, served: bool) -> None:
+    def __init__(self, group: SamplerGroup, lm: PreTrainedModel, *, probed: bool) -> None:
         self._group = group
-        self._probe = Probe(lm) if served else None
+        self._probe = Probe(lm) if probed else None
         self._outdated = False
 
     @property

@@ -13,12 +13,12 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.engine import MemberEngine
@@ -29,22 +29,23 @@ from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.weight_check import WeightCheck
 from llm_gym_agents.engines.weight_push import Named, buckets, flat_handle
 from llm_gym_agents.engines.weight_sums import PendingSums
-from llm_gym_agents.lm.served_weights import served_weights
 
+Weights = Callable[[], AbstractContextManager[Iterator[tuple[str, Tensor]]]]
+"""Opens the present weights of a learner, which may be read one after the other."""
 _log = logging.getLogger(__name__)
 
 
 class Broadcast:
-    """Sends the weights of ``lm`` to actors.
+    """Sends the weights of a learner to actors.
 
     Args:
         cluster: Where they live.
-        lm: Read at every push.
+        weights: Opens what is sent, see ``Lead.weights``.
         bucket_mb: Megabytes that travel at a time.
     """
 
-    def __init__(self, cluster: Cluster, lm: PreTrainedModel, bucket_mb: int) -> None:
-        self._cluster, self._lm, self._bytes = cluster, lm, bucket_mb * 2**20
+    def __init__(self, cluster: Cluster, weights: Weights, bucket_mb: int) -> None:
+        self._cluster, self._weights, self._bytes = cluster, weights, bucket_mb * 2**20
         self._checks: dict[Member, tuple[Any, WeightCheck]] = {}
         """What was seen of each actor's engine so far."""
         self._handles = True
@@ -65,23 +66,15 @@ class Broadcast:
         sums = PendingSums()
         push.ask("begin_weights")
         self.buckets = 0
-        for bucket in buckets(self._cast(members, sums), self._bytes):
-            self._send(push, bucket)
-            self.buckets += 1
+        with self._weights() as named:
+            for bucket in buckets(_cast(named, members, sums), self._bytes):
+                self._send(push, bucket)
+                self.buckets += 1
         read = push.ask("end_weights", version)
         self.compared = 0
         for member, found in read.items():
             self.compared = self._check(member, sums, found, version)
         return push.lost
-
-    def _cast(self, members: Sequence[Member], sums: PendingSums) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights as the engines keep them, and note what they are."""
-        facts = members[0].facts
-        assert facts is not None
-        for name, weight in served_weights(self._lm):
-            cast = weight.detach().to(facts.dtypes.get(name) or weight.dtype)
-            sums.add(name, cast)
-            yield name, cast
 
     def _send(self, push: _Push, bucket: Named) -> None:
         here, away = _by_place(push.members, bucket[0][1]) if self._handles else ([], push.members)
@@ -149,6 +142,18 @@ class _Push:
     def _lose(self, member: Member, why: str) -> None:
         self.lost[member] = why
         self.members = [each for each in self.members if each is not member]
+
+
+def _cast(
+    named: Iterator[tuple[str, Tensor]], members: Sequence[Member], sums: PendingSums
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield weights as the engines keep them, and note what they are."""
+    facts = members[0].facts
+    assert facts is not None
+    for name, weight in named:
+        cast = weight.detach().to(facts.dtypes.get(name) or weight.dtype)
+        sums.add(name, cast)
+        yield name, cast
 
 
 def _by_place(members: Sequence[Member], weight: Tensor) -> tuple[list[Member], list[Member]]:

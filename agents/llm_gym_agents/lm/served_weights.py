@@ -25,12 +25,14 @@ def served_weights(lm: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
-    seen: set[int] = set()
-    for name, own, merged in _merging(plain, layers):
-        if merged is own and identity(own) in seen:
-            continue
-        seen.add(identity(own))
-        yield name, whole(merged.detach())
+    for name, own, owner in _served(plain):
+        tensor = own if owner is None else _merged(layers[owner], owner, own)
+        yield name, whole(tensor.detach())
+
+
+def served_names(lm: PreTrainedModel) -> list[str]:
+    """Return the names of ``served_weights``, without bringing any of them together."""
+    return [name for name, _, _ in _served(plain_lm(lm))]
 
 
 def plain_lm(lm: Any) -> Any:
@@ -53,10 +55,10 @@ def merged_weights(
     """
     found: dict[str, Tensor] = {}
     whole_ones: dict[int, Tensor] = {}
-    for name, own, merged in _merging(plain, layers, buffers=True):
-        tensor = merged.detach()
+    for name, own, owner in _named(plain, buffers=True):
+        tensor = (own if owner is None else _merged(layers[owner], owner, own)).detach()
         if isinstance(own, DTensor):
-            shared = whole_ones.get(id(own)) if merged is own else None
+            shared = whole_ones.get(id(own)) if owner is None else None
             tensor = whole(tensor).cpu() if shared is None else shared
             whole_ones[id(own)] = tensor if keep else tensor.new_empty(0)
         if keep:
@@ -64,10 +66,18 @@ def merged_weights(
     return found
 
 
-def _merging(
-    plain: nn.Module, layers: dict[str, Any], buffers: bool = False
-) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield the name of each weight, the weight itself, and the weight with adapters added."""
+def _served(plain: nn.Module) -> Iterator[tuple[str, Tensor, str | None]]:
+    """Yield what ``_named`` does, a weight that has several names under its first."""
+    seen: set[int] = set()
+    for name, tensor, owner in _named(plain):
+        if owner is None and identity(tensor) in seen:
+            continue
+        seen.add(identity(tensor))
+        yield name, tensor, owner
+
+
+def _named(plain: nn.Module, buffers: bool = False) -> Iterator[tuple[str, Tensor, str | None]]:
+    """Yield the plain name of each weight, the weight, and the layer that adapts it, if any."""
     own: dict[str, Tensor] = dict(plain.named_parameters(remove_duplicate=False))
     if buffers:
         own = plain.state_dict(keep_vars=True)
@@ -76,8 +86,7 @@ def _merging(
             continue
         owner, found, rest = name.rpartition(".base_layer.")
         plain_name = f"{owner}.{rest}" if found else name
-        adapted = found and rest == "weight"
-        yield plain_name, tensor, _merged(layers[owner], owner, tensor) if adapted else tensor
+        yield plain_name, tensor, owner if found and rest == "weight" else None
 
 
 @torch.no_grad()

@@ -40,6 +40,15 @@ class Player(Protocol):
     def close(self) -> None: ...
 
 
+def need_version(wanted: int | None, found: int) -> None:
+    """Refuse to play episodes of other weights than are there; None is content with any."""
+    if wanted is not None and wanted != found:
+        raise EngineError(
+            f"these episodes must be played with weights of version {wanted}, got version {found}; "
+            "publish them first"
+        )
+
+
 class Sampler:
     """Plays named episodes.
 
@@ -100,11 +109,7 @@ class Sampler:
             greedy: Take the most likely token each time.
             held_out: Play in the held-out environments.
         """
-        if version is not None and self.engine.version != version:
-            raise EngineError(
-                f"these episodes must be played with weights of version {version}, got an engine "
-                f"with version {self.engine.version}; publish them first"
-            )
+        need_version(version, self.engine.version)
         collector = self.held_out if held_out else self.collector
         with self.policy.greedily() if greedy else nullcontext():
             return joined([self._play(collector, lot) for lot in lots_of(tasks, self.lot_size)])

@@ -48,10 +48,3 @@ def test_waiting_has_no_effect_in_one_process():
     said = "parallel.timeout=7.5 has no effect with parallel.mode='none'"
     assert parallel(timeout=7.5).without_effect() == [said]
     assert parallel(timeout=7.5, mode="ddp").without_effect() == []
-
-
-def test_a_spread_learner_plays_by_itself():
-    config = parallel(mode="ddp")
-    config.ray.use_ray = True
-    with pytest.raises(ConfigError, match=r"parallel\.mode must be 'none' with ray"):
-        config.check()

@@ -55,7 +55,7 @@ def test_actors_play_instead_of_one_sampler(tmp_path):
 def test_weights_travel_in_buckets_of_the_size_that_is_set(tmp_path):
     for size in (1, 3):
         trainer = echo_trainer(tmp_path / str(size), in_process=True, bucket_mb=size)
-        assert trainer.sampler._broadcast._bytes == size * 2**20
+        assert trainer.sampler.crew.broadcast._bytes == size * 2**20
         trainer.cleanup()
 
 

@@ -81,13 +81,13 @@ def test_weights_travel_in_buckets_and_only_one_is_alive(tmp_path, monkeypatch):
                 most.append(len(args[0]))
             return super().call(actor, method, *args)
 
-    group._broadcast._cluster = Parcels()
-    group._broadcast._bytes = 2048
+    group.crew.broadcast._cluster = Parcels()
+    group.crew.broadcast._bytes = 2048
     group.push(1)
     whole = sum(weight.nbytes for weight in trainer.learner.lm.parameters())
     largest = max(weight.nbytes for weight in trainer.learner.lm.parameters())
     assert sum(alive) == whole  # each byte travels once, for both actors
-    assert group._broadcast.buckets == len(alive) > 2
+    assert group.crew.broadcast.buckets == len(alive) > 2
     assert max(alive) <= max(2048, largest)
     trainer.cleanup()
 
@@ -107,7 +107,7 @@ def test_an_actor_that_missed_a_weight_is_named_and_nothing_is_played(trainer):
 
 
 def test_episodes_of_other_weights_are_refused(trainer):
-    with pytest.raises(EngineError, match="version 3, got actors with version 0"):
+    with pytest.raises(EngineError, match="version 3, got version 0"):
         trainer.sampler.play([EpisodeTask(0, 0)], 3)
 
 

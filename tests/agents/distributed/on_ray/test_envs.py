@@ -33,7 +33,7 @@ def test_environments_live_on_actors_of_their_own(cluster, tmp_path):
         each.actions for each in first.episodes if each.episode_id != 1
     ]
 
-    for host in trainer.sampler._env_hosts:  # as if their machine were gone
+    for host in trainer.sampler.crew.env_hosts:  # as if their machine were gone
         ray.kill(host, no_restart=False)
     trainer.sampler.play(tasks, 0)  # may lose episodes, and says so
     healed = trainer.sampler.play(tasks, 0)

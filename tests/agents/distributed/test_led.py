@@ -1,0 +1,150 @@
+"""Players on actors for a learner over processes: one drives, and all learn from the same batch."""
+
+import pytest
+
+from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.distributed.in_process import InProcess
+from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.lm.sharded import whole
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
+
+PLAYERS = {"in_process": True, "num_actors": 2}
+SLOWLY = {"training.learning_rate": 1e-3}
+"""So that last bits of a sum stay last bits: AdamW takes a step of this size for any gradient."""
+
+
+def led(folder, mode, given=None, **ray):
+    return echo_trainer(folder, SLOWLY | {"parallel.mode": mode} | (given or {}), **(PLAYERS | ray))
+
+
+def alone(folder, given=None, **ray):
+    return echo_rows(folder, SLOWLY | (given or {}), **ray)
+
+
+def rows_of(rank, folder, mode, given, ray):
+    """Train; return the rows of this process, and whether it is the one that drives players."""
+    trainer = led(folder, mode, given, **ray)
+    try:
+        return [comparable(row) for row in trainer.fit()], trainer.sampler.group is not None
+    finally:
+        trainer.cleanup()
+
+
+def check_rows(ours, expected):
+    assert len(ours) == len(expected)
+    for row, wanted in zip(ours, expected, strict=True):
+        assert row == pytest.approx(wanted, abs=1e-5)
+
+
+def check(found, expected):
+    for rows, _ in found:
+        check_rows(rows, expected)
+    assert [drives for _, drives in found] == [True] + [False] * (len(found) - 1)
+    assert expected[-1]["policy/kl"] != 0.0
+
+
+@pytest.mark.parametrize("mode", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
+def test_a_spread_learner_with_players_apart_has_the_numbers_of_one_process(group, tmp_path, mode):
+    found = group(2).run(rows_of, tmp_path / "spread", mode, {}, {})
+    check(found, alone(tmp_path / "alone"))
+    assert found[0][0] == found[1][0]  # to the bit: there is one batch, and one sum
+
+
+@pytest.mark.slow
+def test_adapters_reach_the_players_merged(group, tmp_path):
+    given = {"model.lora_rank": 2}
+    found = group(2).run(rows_of, tmp_path / "spread", "fsdp", given, {})
+    check(found, alone(tmp_path / "alone", given))
+
+
+@pytest.mark.slow
+def test_playing_ahead_is_the_same_over_processes(group, tmp_path):
+    ahead = {"staleness": 1}
+    found = group(2).run(rows_of, tmp_path / "spread", "fsdp", {}, ahead)
+    check(found, alone(tmp_path / "alone", **PLAYERS, **ahead))
+
+
+def lose_one(rank, folder, mode):
+    """Let an actor be lost while it plays; return the weights of the one in its place."""
+    trainer = led(folder, mode)
+    actor = None
+    if rank == 0:
+        [member, _] = trainer.sampler.group.members
+        actor = member.actor
+        actor.play = _lost
+    rows = trainer.fit()
+    found = None
+    own = {name: whole(each) for name, each in trainer.learner.lm.named_parameters()}
+    if rank == 0:
+        assert member.actor is not actor
+        engine = member.actor.sampler.engine
+        found = all(each.equal(own[name]) for name, each in engine.model.named_parameters())
+    trainer.cleanup()
+    return [comparable(row) for row in rows], found
+
+
+def _lost(*args):
+    raise ActorLostError("killed")
+
+
+def test_an_actor_lost_amid_a_batch_gets_weights_that_all_processes_hold(group, tmp_path):
+    (ours, has_weights), (theirs, _) = group(2).run(lose_one, tmp_path / "spread", "fsdp")
+    assert ours == theirs
+    assert has_weights
+    check_rows(ours, alone(tmp_path / "alone"))
+
+
+def fail_in(rank, folder, how):
+    """Break something in the process that drives; return what each says, then plays."""
+    trainer = led(folder, "fsdp")
+    said = []
+
+    class Gone(InProcess):
+        def put(self, value):
+            raise ClusterLostError("the cluster is gone")
+
+    if rank == 0:
+        broadcast = trainer.sampler.group.crew.broadcast
+        usual, broadcast._bytes = broadcast._cluster, 256
+        if how == "weights":
+            broadcast._cluster = Gone()
+    publish, play = trainer.publisher.publish, trainer.sampler.play
+    with pytest.raises(EngineError) as caught:
+        publish(1) if how == "weights" else play([EpisodeTask(0, 0)], 7)
+    said.append(str(caught.value))
+    if rank == 0:
+        broadcast._cluster = usual
+    publish(1)
+    said.append(len(play([EpisodeTask(0, 0)], 1).episodes))
+    trainer.cleanup()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [("weights", "the cluster is gone"), ("play", "version 7, got version 0")],
+)
+def test_what_fails_where_players_are_driven_fails_everywhere(group, tmp_path, how, sentence):
+    first, second = group(2).run(fail_in, tmp_path, how)
+    assert first == second
+    assert sentence in first[0]
+    assert first[1] == 1
+
+
+def break_work(rank):
+    """Have the leading process meet with a bug of somebody's; return what this one says."""
+    import torch
+
+    from llm_gym_agents.distributed.lead import Lead
+    from llm_gym_agents.distributed.ranks import Ranks
+    from tests.agents.tiny import tiny_model
+
+    lead = Lead(Ranks("ddp", torch.device("cpu")), tiny_model())
+    with pytest.raises(KeyError if rank == 0 else EngineError, match="no such key"):
+        lead.do(lambda: {}["no such key"])
+    return lead.do(lambda: "well")
+
+
+def test_a_bug_is_raised_as_it_is_and_the_others_are_told(group):
+    assert group(2).run(break_work) == ["well", "well"]
