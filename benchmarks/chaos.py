@@ -28,12 +28,12 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from counted import CountedRun, untimed
 from machine import provenance
 
 from llm_gym_agents import ConfigStore, PPOTrainer
 
 RESULT = Path(__file__).parent / "results" / "chaos.json"
-TIMED = ("time/", "ray/", "engine/")
 
 
 def settings(folder: str, iterations: int, batch: int, actors: int | None) -> ConfigStore:
@@ -88,17 +88,8 @@ class Killer(threading.Thread):
 
 def train(config: ConfigStore, kills: int, seed: int) -> dict[str, Any]:
     """Train; return rows, ids of episodes, and kills."""
-    trainer = PPOTrainer(config)
-    trainer.on_advice = lambda sentence: None
-    ids: list[Any] = []
-    play = trainer.sampler.play
-
-    def counted(*args: Any, **how: Any) -> Any:
-        rollout = play(*args, **how)
-        ids.extend(episode.episode_id for episode in rollout.all_episodes)
-        return rollout
-
-    trainer.sampler.play = counted
+    run = CountedRun(config)
+    trainer = run.trainer
     killer = Killer(trainer, kills, seed)
     if kills:
         killer.start()
@@ -106,17 +97,14 @@ def train(config: ConfigStore, kills: int, seed: int) -> dict[str, Any]:
         trainer.callbacks.append(lambda *_: _go_on(trainer, killer, kills))
     start = perf_counter()
     try:
-        rows = trainer.fit()
+        rows = run.fit()
     finally:
         if kills:
             killer.stop()
-        trainer.cleanup()
-    plain = [
-        {name: value for name, value in row.items() if not name.startswith(TIMED)} for row in rows
-    ]
+        run.close()
     return {
-        "rows": plain,
-        "ids": ids,
+        "rows": untimed(rows),
+        "ids": run.ids,
         "killed": killer.killed,
         "restarts": rows[-1].get("ray/restarts", 0),
         "seconds": round(perf_counter() - start, 1),
@@ -128,6 +116,24 @@ def _go_on(trainer: PPOTrainer, killer: Killer, kills: int) -> None:
     last = trainer.iteration >= settings.num_iters_per_epoch
     if last and len(killer.killed) < kills:
         settings.num_iters_per_epoch += 1
+
+
+def compared(disturbed: dict[str, Any], alone: dict[str, Any], episodes: int) -> dict[str, Any]:
+    """Return whether every episode counted once, and every number is the same."""
+    count = Counter(disturbed["ids"])
+    return {
+        "kills": len(disturbed["killed"]),
+        "kills_while_playing": sum(each["playing"] for each in disturbed["killed"]),
+        "restarts": disturbed["restarts"],
+        "iterations": len(disturbed["rows"]),
+        "episodes": len(disturbed["ids"]),
+        "lost": sum(count[id] == 0 for id in range(episodes)),
+        "doubled": sum(count[id] > 1 for id in count),
+        "equal": disturbed["rows"] == alone["rows"],
+        "seconds": disturbed["seconds"],
+        "seconds_alone": alone["seconds"],
+        "killed": disturbed["killed"],
+    }
 
 
 def main() -> None:
@@ -146,21 +152,9 @@ def main() -> None:
         )
         ran = len(disturbed["rows"])
         alone = train(settings(f"{folder}/alone", ran, arguments.batch, None), 0, 0)
-    count = Counter(disturbed["ids"])
-    wanted = range(ran * arguments.batch)
     result = {
         "made_by": provenance(__file__, ("torch", "ray", "torchrl")),
-        "kills": len(disturbed["killed"]),
-        "kills_while_playing": sum(each["playing"] for each in disturbed["killed"]),
-        "restarts": disturbed["restarts"],
-        "iterations": ran,
-        "episodes": len(disturbed["ids"]),
-        "lost": sum(count[id] == 0 for id in wanted),
-        "doubled": sum(count[id] > 1 for id in count),
-        "equal": disturbed["rows"] == alone["rows"],
-        "seconds": disturbed["seconds"],
-        "seconds_alone": alone["seconds"],
-        "killed": disturbed["killed"],
+        **compared(disturbed, alone, ran * arguments.batch),
     }
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({name: value for name, value in result.items() if name != "killed"}))

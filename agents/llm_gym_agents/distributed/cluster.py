@@ -113,7 +113,11 @@ class RayCluster(Calls):
         if settings.num_gpus_per_actor is None:
             any_gpu = self._ray.cluster_resources().get("GPU", 0) > 0
             settings.num_gpus_per_actor = 1.0 if any_gpu else 0.0
-        self._check_room()
+        try:
+            self._check_room()
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self) -> None:
         own: dict[str, Any] = {}

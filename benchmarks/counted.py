@@ -1,0 +1,57 @@
+"""A run whose episodes are counted where they reach the learner, and timed; for other scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from llm_gym_agents import ConfigStore, PPOTrainer
+
+TIMED = ("time/", "ray/", "engine/")
+"""Metrics that depend on when and where a run is played."""
+
+
+class CountedRun:
+    """A trainer, the ids of the episodes that came to it, and when its iterations ended.
+
+    Args:
+        config: Of the run.
+    """
+
+    def __init__(self, config: ConfigStore) -> None:
+        began = perf_counter()
+        self.trainer = trainer = PPOTrainer(config)
+        self.start_s = perf_counter() - began
+        """Seconds until engines and environments were there."""
+        trainer.on_advice = lambda sentence: None
+        self.ids: list[Any] = []
+        self.moments: list[float] = []
+        play = trainer.sampler.play
+
+        def counted(*args: Any, **how: Any) -> Any:
+            rollout = play(*args, **how)
+            self.ids.extend(episode.episode_id for episode in rollout.all_episodes)
+            return rollout
+
+        trainer.sampler.play = counted  # type: ignore[method-assign]
+        trainer.callbacks.append(lambda *_: self.moments.append(perf_counter()))
+
+    def each_iteration(self, call: Callable[[dict[str, float]], None]) -> None:
+        """Call ``call`` with the metrics of every iteration."""
+        self.trainer.callbacks.append(lambda _, row: call(row))
+
+    def fit(self, iterations: int | None = None) -> list[dict[str, float]]:
+        """Train until there were so many iterations in all; return their metrics."""
+        return self.trainer.fit(num_iters_per_epoch=iterations)
+
+    def close(self) -> None:
+        """End it."""
+        self.trainer.cleanup()
+
+
+def untimed(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return rows of metrics without those that depend on when and where."""
+    return [
+        {name: value for name, value in row.items() if not name.startswith(TIMED)} for row in rows
+    ]
