@@ -17,11 +17,12 @@ class CountedRun:
 
     Args:
         config: Of the run.
+        **given: What else the trainer is given.
     """
 
-    def __init__(self, config: ConfigStore) -> None:
+    def __init__(self, config: ConfigStore, **given: Any) -> None:
         began = perf_counter()
-        self.trainer = trainer = PPOTrainer(config)
+        self.trainer = trainer = PPOTrainer(config, **given)
         self.start_s = perf_counter() - began
         """Seconds until engines and environments were there."""
         trainer.on_advice = lambda sentence: None

@@ -133,9 +133,9 @@ def figures(rows: list[dict[str, float]], moments: list[float], episodes: int) -
             "tokens_per_s": round(tokens / sum(steps), 1),
             "episodes_per_s": round(episodes * len(steps) / sum(steps), 2),
             "median": {
-                name: statistics.median(row[name] for row in rows[1:])
+                name: statistics.median(row[name] for row in rows[1:] if name in row)
                 for name in SHOWN
-                if name in rows[-1]
+                if any(name in row for row in rows[1:])
             },
         }
     return found

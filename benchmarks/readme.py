@@ -22,6 +22,7 @@ import gpu_tables
 import gymnasium as gym
 import leaderboard
 import result_tables
+import scale_tables
 
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
@@ -214,6 +215,7 @@ TABLES = {
     "gpu-fits": gpu_tables.fits,
     "gpu-iteration": gpu_tables.iteration,
     "real-model": gpu_tables.real_model,
+    **scale_tables.TABLES,
 }
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

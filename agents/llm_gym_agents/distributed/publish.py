@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from llm_gym_agents.distributed.samplers import SamplerGroup
 from llm_gym_agents.engines.probe import Probe
-from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS
+from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, probe_is_due
 
 
 class GroupPublisher:
@@ -24,6 +24,7 @@ class GroupPublisher:
         self._group = group
         self._probe = Probe(lm) if probed else None
         self._outdated = False
+        self._pushes = 0
 
     @property
     def version(self) -> int:
@@ -43,7 +44,8 @@ class GroupPublisher:
         """Give every actor the present weights; return what it took, and how the group does."""
         start = time.perf_counter()
         found: dict[str, float] = {CHECKED: self._group.push(version)}
-        if self._probe is not None:
+        self._pushes += 1
+        if self._probe is not None and probe_is_due(self._pushes, self._group.proven):
             found[PROBE_GAP] = self._probe.check(self._group.engine)  # type: ignore[arg-type]
         self._outdated = False
         found[PUBLISH_SECONDS] = time.perf_counter() - start

@@ -110,6 +110,11 @@ class SamplerGroup:
         return self.crew.version
 
     @property
+    def proven(self) -> bool:
+        """Whether each weight of the last push was compared on each of them, by its bits."""
+        return self.crew.broadcast.proven
+
+    @property
     def watch(self) -> GroupWatch:
         """How they do."""
         return self.crew.watch

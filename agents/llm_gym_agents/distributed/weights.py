@@ -52,6 +52,8 @@ class Broadcast:
         """Whether processes on one card can read each other's memory, as far as is known."""
         self.compared = 0
         """Weights whose sums were compared in the last push, on each actor."""
+        self.proven = False
+        """Whether that was all of them, on all."""
         self.buckets = 0
         """Buckets of the last push."""
 
@@ -74,6 +76,7 @@ class Broadcast:
         self.compared = 0
         for member, found in read.items():
             self.compared = self._check(member, sums, found, version)
+        self.proven = all(self._checks[member][1].proven for member in read)
         return push.lost
 
     def _send(self, push: _Push, bucket: Named) -> None:

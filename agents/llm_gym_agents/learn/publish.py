@@ -75,18 +75,13 @@ class Publisher:
             checked = self._check.push(served_weights(self.lm), version)
             if not self.engine.shares_model:
                 found[CHECKED] = checked
-            if self._probe is not None and self._probes_now():
+            self._pushes += 1
+            if self._probe is not None and probe_is_due(self._pushes, self._check.proven):
                 found[PROBE_GAP] = self._probe.check(self.engine)
             self._check.confirm()
             found[PUBLISH_SECONDS] = time.perf_counter() - start
         self.version, self._outdated = version, False
         return found
-
-    def _probes_now(self) -> bool:
-        """Whether this push gets a second look, which takes longer than the push itself."""
-        self._pushes += 1
-        due = self._pushes <= PROBED_FIRST or self._pushes % PROBED_EVERY == 0
-        return due or not self._check.proven
 
     def empty_cache(self) -> None:
         """Empty what the engine has cached, so that a resumed run computes the same bits.
@@ -95,3 +90,8 @@ class Publisher:
         """
         if self.engine.shares_model:
             self.publish(self.version)
+
+
+def probe_is_due(pushes: int, proven: bool) -> bool:
+    """Whether the last of so many pushes gets a second look, which takes longer than the push."""
+    return pushes <= PROBED_FIRST or pushes % PROBED_EVERY == 0 or not proven
