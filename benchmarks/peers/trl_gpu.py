@@ -17,6 +17,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -35,7 +36,7 @@ HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "trl_gpu.json"
 SIDE = HERE / "train" / "gpu_side.py"
 STARTING = 200.0
-"""Seconds that engines may take to start."""
+"""Seconds that engines may take to start, unless told otherwise."""
 STAGGER = 12.0
 """Seconds between two starts: TRL's engine looks at what the card has left."""
 LATE = 40.0
@@ -80,16 +81,11 @@ class Run:
                 wrong = f"exit code {code}: {self.log.read_text()[-1500:]}"
         except subprocess.TimeoutExpired:
             wrong = f"stopped {LATE:.0f} s after its time: {self.log.read_text()[-1500:]}"
-            self.end()
+            self.process.kill()
+            self.process.wait()
         lines = self.rows.read_text().splitlines() if self.rows.exists() else []
         made = {"side": self.side, "rate": self.rate, "backend": self.backend, "error": wrong}
         return made | {"rows": [json.loads(line) for line in lines]}
-
-    def end(self) -> None:
-        """End it, if it has not ended."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
 
 
 def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
@@ -98,9 +94,9 @@ def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*command, "--warm-steps", str(args.warm_steps)])
 
 
-def all_ready(runs: list[Run], begun: subprocess.Popen[bytes] | None) -> bool:
+def all_ready(runs: list[Run], begun: subprocess.Popen[bytes] | None, limit: float) -> bool:
     """Wait until every run is; return whether the warm start is there."""
-    deadline = monotonic() + STARTING
+    deadline = monotonic() + limit
     while monotonic() < deadline and not (
         all(run.is_ready for run in runs) and (begun is None or begun.poll() is not None)
     ):
@@ -173,15 +169,16 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
                 for side in args.sides:
                     runs.append(Run(side, rate, begin, place, args))
                     sleep(args.stagger)
-            if not all_ready(runs, begun):
+            if not all_ready(runs, begun, args.starting):
                 sys.exit("no start: see above")
             for run in runs:
                 made["sides"][run.name] = run.result()
                 made["summary"] = summary(made["sides"])
                 args.out.write_text(json.dumps(made, indent=1, default=str) + "\n")
         finally:
-            for run in runs:
-                run.end()
+            for each in [run.process for run in runs] + ([begun] if begun else []):
+                each.kill()
+                each.wait()
 
 
 def main() -> None:
@@ -193,12 +190,14 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
     parser.add_argument("--warm-steps", type=int, default=60)
     parser.add_argument("--memory", type=float, default=0.15, help="share of the card, TRL's vLLM")
+    parser.add_argument("--starting", type=float, default=STARTING, help="most seconds of it")
     parser.add_argument("--stagger", type=float, default=STAGGER, help="seconds between starts")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
     parser.add_argument("--trl-backend", choices=("vllm", "transformers"), help="if not the same")
     parser.add_argument("--started", type=Path, help="a warm-started folder, instead of making one")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # which ends the runs, too
     known = json.loads(args.out.read_text()) if args.out.exists() else {}
     made = provenance(__file__, ("torch", "transformers")) | {"args": vars(args), "sides": {}}
     made["sides"] |= known.get("sides", {})
