@@ -37,8 +37,6 @@ RESULT = HERE.parent / "results" / "trl_gpu.json"
 SIDE = HERE / "train" / "gpu_side.py"
 STARTING = 200.0
 """Seconds that engines may take to start, unless told otherwise."""
-STAGGER = 12.0
-"""Seconds between two starts: TRL's engine looks at what the card has left."""
 LATE = 40.0
 """Seconds that a run may go on after its time, to end its update."""
 SMOOTH = 5
@@ -58,7 +56,6 @@ class Run:
         command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
         command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
         command += ["--seconds", str(self.seconds), "--backend", self.backend]
-        command += ["--memory", str(args.memory)]
         # Engines that start at the same moment would compile into the same folder.
         own = {"VLLM_CACHE_ROOT": str(place / f"vllm-{self.name}".replace(" ", ""))}
         with self.log.open("w") as log:
@@ -168,7 +165,6 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
             for rate in args.rates:
                 for side in args.sides:
                     runs.append(Run(side, rate, begin, place, args))
-                    sleep(args.stagger)
             if not all_ready(runs, begun, args.starting):
                 sys.exit("no start: see above")
             for run in runs:
@@ -189,9 +185,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=("ours", "trl"), default=["ours", "trl"])
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
     parser.add_argument("--warm-steps", type=int, default=60)
-    parser.add_argument("--memory", type=float, default=0.15, help="share of the card, TRL's vLLM")
     parser.add_argument("--starting", type=float, default=STARTING, help="most seconds of it")
-    parser.add_argument("--stagger", type=float, default=STAGGER, help="seconds between starts")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
     parser.add_argument("--trl-backend", choices=("vllm", "transformers"), help="if not the same")
     parser.add_argument("--started", type=Path, help="a warm-started folder, instead of making one")

@@ -120,8 +120,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=2e-5)
     parser.add_argument("--steps", type=int, default=2, help="optimizer steps of a batch")
     parser.add_argument("--warm-steps", type=int, default=60)
-    parser.add_argument("--memory", type=float, default=0.15, help="share of the card, TRL's vLLM")
-    parser.add_argument("--cache-gb", type=int, default=8, help="of our vLLM")
+    parser.add_argument("--cache-gb", type=int, default=8, help="of vLLM")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
     args = parser.parse_args()
     args.reply, args.length = REPLY, MODEL_LENGTH

@@ -8,6 +8,7 @@ what the engine computes otherwise.
 from __future__ import annotations
 
 import argparse
+import functools
 import tempfile
 from typing import Any
 
@@ -17,6 +18,7 @@ from episodes import BATCH, GROUP, Row, fields
 from gpu_clock import Clock, wait_for
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+from trl.generation import vllm_generation
 from trl_side import Player
 
 from llm_gym_agents.lm.load import load_model, load_tokenizer
@@ -93,7 +95,7 @@ def settings(args: argparse.Namespace, place: str, stop_ids: list[int]) -> GRPOC
         disable_tqdm=True,
         use_vllm=served,
         vllm_mode="colocate",
-        vllm_gpu_memory_utilization=args.memory,
+        vllm_gpu_memory_utilization=0.02,  # the size of the cache is given
         vllm_max_model_length=args.length,
         generation_kwargs={"stop_token_ids": stop_ids} if served else None,
     )
@@ -104,6 +106,10 @@ def train(args: argparse.Namespace) -> None:
     tokenizer = load_tokenizer(str(args.folder))
     player = ServedPlayer(tokenizer, told=True)
     player.served = args.backend == "vllm"
+    if player.served and torch.cuda.is_available():
+        # TRL names a share of the card, which vLLM measures while others start on it.
+        cache = {"kv_cache_memory_bytes": args.cache_gb << 30}
+        vllm_generation.LLM = functools.partial(vllm_generation.LLM, **cache)
     with tempfile.TemporaryDirectory() as place:
         trainer = GRPOTrainer(
             load_model(str(args.folder), dtype="float32"),
