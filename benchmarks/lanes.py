@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,22 +37,29 @@ class Job:
 
 
 class Results:
-    """A result file that several lanes add to. Opening it keeps the rows that are there."""
+    """A result file that several lanes add to. Opening it keeps the rows that are there.
 
-    def __init__(self, path: Path, about: Row) -> None:
-        self.path, self._lock = path, threading.Lock()
+    Args:
+        path: The file.
+        about: What it says besides its rows.
+        again: Keys that are done once more; what is known of them stays until it is known better.
+    """
+
+    def __init__(self, path: Path, about: Row, again: Iterable[str] = ()) -> None:
+        self.path, self._lock, self._again = path, threading.Lock(), set(again)
         known = json.loads(path.read_text()) if path.exists() else {}
         self.rows: dict[str, Row] = known.get("rows", {})
         self._about = about
 
     def lacks(self, key: str) -> bool:
         """Whether there is no row of this key, or only one that says what went wrong."""
-        return "error" in self.rows.get(key, {"error": "not run"})
+        return key in self._again or "error" in self.rows.get(key, {"error": "not run"})
 
     def add(self, key: str, row: Row) -> None:
         """Write the row of a job; the file is whole at any moment."""
         with self._lock:
-            self.rows[key] = row
+            if "error" not in row or "error" in self.rows.get(key, row):
+                self.rows[key] = row
             text = json.dumps(self._about | {"rows": self.rows}, indent=1)
             part = self.path.with_suffix(".part")
             part.parent.mkdir(parents=True, exist_ok=True)
@@ -98,18 +106,32 @@ def work(
 
 def run(job: Job, timeout: float) -> Row:
     """Run one job; return what its last line says, or what went wrong."""
-    environ = os.environ | ONE_THREAD | dict(job.environ or {})
+    child = subprocess.Popen(
+        job.command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | ONE_THREAD | dict(job.environ or {}),
+        start_new_session=True,  # so that what it starts can be ended with it
+    )
     try:
-        done = subprocess.run(
-            job.command, capture_output=True, text=True, timeout=timeout, env=environ
-        )
+        out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         return {"error": f"stopped after {timeout:.0f} s"}
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        return {"error": f"exit code {done.returncode}: {' '.join(done.stderr.split())[-600:]}"}
+    finally:
+        _end(child)
+    lines = out.strip().splitlines()
+    if child.returncode or not lines:
+        return {"error": f"exit code {child.returncode}: {' '.join(err.split())[-600:]}"}
     try:
         row: Row = json.loads(lines[-1])
     except ValueError:
         return {"error": f"its last line must be JSON, got {lines[-1][:200]!r}"}
     return row
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End a job that goes on, and everything it has started."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()

@@ -6,51 +6,34 @@
 
 Every training command in README.md and docs/ that needs no model of somebody's is run as well, at
 full length: no example can be one that does not learn. Each command is a process of its own with
-one thread and at most five minutes of CPU time, as many side by side as there are lanes. A row is
-written as soon as it is known, so the script can be stopped and goes on where it was, and a command
-that fails is a row that says so. A row has held-out success and return at random weights, after
-the warm start and after reinforcement learning, the solver's, CPU seconds, and the advice printed.
+one thread and at most five minutes of CPU time (``train_one.py``), as many side by side as there
+are lanes. A row is written as soon as it is known, so the script can be stopped and goes on where
+it was, and a command that fails is a row that says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import resource
 import shlex
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from lanes import Job, Results, work
 from machine import ROOT, provenance
 from train_all_page import GAIN, gain, write_page
-
-from llm_gym.as_text import make_text
-from llm_gym.episodes import play_episode, read_episodes
-from llm_gym.errors import LLMGymError
-from llm_gym.evaluate.scores import published
-from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.demonstrations import find_player
-from llm_gym_agents.run.metrics import read_metrics
+from train_one import CPU_SECONDS
 
 RESULTS = ROOT / "benchmarks/results/train_all.json"
-CPU_SECONDS = 300
-GRACE = 25
-"""CPU seconds before the limit at which a run is told to stop, so that it can say how it went."""
+ONE = ROOT / "benchmarks/train_one.py"
 SLOWEST = 8
 """A lane gives up after this many times the CPU limit: something sleeps there."""
-SOLVED = 20
-"""Episodes of the solver, where nobody has published its score."""
 FAMILIES = (
     "Echo", "Count", "Memory", "TextGameEasy", "GuessTheNumberEasy", "FrozenLake",
     "MinesweeperEasy", "SudokuEasy", "TowerOfHanoiEasy", "FifteenPuzzleEasy", "CoinCollectorEasy",
@@ -65,15 +48,6 @@ FOREIGN = (
     "MiniGrid-Empty-5x5-v0 --import minigrid",
     "CartPole-v1",
 )
-START = """
-import os, signal
-from llm_gym.cli import main
-def stop(*_):
-    signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # it comes again every second
-    os.kill(os.getpid(), signal.SIGTERM)
-signal.signal(signal.SIGXCPU, stop)
-raise SystemExit(main())
-"""
 _ELSEWHERE = re.compile(
     r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b"
 )
@@ -108,121 +82,12 @@ def examples_in(page: str) -> Iterator[str]:
                 yield command
 
 
-def train(command: str) -> dict[str, Any]:
-    """Run a command in a process of its own; return its row."""
-    with tempfile.TemporaryDirectory(prefix="train-all-") as place:
-        run, log = Path(place) / "run", Path(place) / "log"
-        program = [sys.executable, "-c", START, *shlex.split(command)[1:]]
-        with log.open("w") as out:
-            child = subprocess.Popen(
-                [*program, "--checkpoint.output-dir", str(run)],
-                # A GPU would be taken where there is one; the table is about one CPU core.
-                env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-                preexec_fn=_limit,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-        ending = threading.Timer(CPU_SECONDS * SLOWEST, child.kill)
-        ending.start()
-        _, status, used = os.wait4(child.pid, 0)
-        ending.cancel()
-        child.returncode = os.waitstatus_to_exitcode(status)
-        said = log.read_text("utf-8", errors="replace")
-        row = {"cpu_s": round(used.ru_utime + used.ru_stime, 1), "exit": child.returncode}
-        rows = read_metrics(run)
-        if not rows:
-            return row | {"error": " ".join(said.split())[-400:] or "it said nothing"}
-        return row | summary(run, rows) | {"advice": advice(said)}
-
-
-def _limit() -> None:
-    """End the process at its limit; what it had measured by then is in its folder."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS - GRACE, CPU_SECONDS))
-
-
-def summary(run: Path, rows: list[dict[str, float]]) -> dict[str, Any]:
-    """Return what the metrics of a run say."""
-    first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
-    last = after(run) or (evaluated[-1] if evaluated else {})
-    config = ConfigStore.load(run / "config.json")
-    measured = {
-        name: {
-            "random_weights": first.get(f"warm_start/{name}_before"),
-            "warm_start": first.get(f"warm_start/{name}"),
-            "trained": last.get(f"eval/{name}"),
-            "best": max((row[f"eval/{name}"] for row in evaluated), default=None),
-        }
-        for name in ("success", "return")
-    }
-    return {
-        "env_id": config.environment.env_id,
-        "stopped": after(run) is None,
-        "iterations": len(rows),
-        "planned": config.training.num_epochs * config.training.num_iters_per_epoch,
-        "episodes": len(rows) * config.training.batch_size,
-        "max_turns": config.inference.max_turns,
-        "unusable": {
-            "random_weights": first.get("warm_start/invalid_before"),
-            "warm_start": first.get("warm_start/invalid"),
-            "trained": rows[-1].get("episode/invalid"),
-        },
-        "solver": solver(config),
-        **measured,
-        "curve": [round(row["eval/success"], 4) for row in evaluated],
-        "curve_return": [round(row["eval/return"], 4) for row in evaluated],
-    }
-
-
-def after(run: Path) -> dict[str, float] | None:
-    """Return how the weights that a finished run leaves play; None for one that was cut."""
-    records = run / "episodes/after.jsonl"
-    if not records.exists():
-        return None
-    played = list(read_episodes(records))
-    return {
-        "eval/success": sum(episode.success for episode in played) / len(played),
-        "eval/return": sum(episode.total_reward for episode in played) / len(played),
-    }
-
-
-def advice(said: str) -> list[str]:
-    """Return the sentences of advice in what a run printed, each once."""
-    found = (line.removeprefix("advice: ") for line in said.splitlines() if "advice: " in line[:8])
-    return list(dict.fromkeys(found))
-
-
-def solver(config: ConfigStore) -> dict[str, float] | None:
-    """Return what a solver reaches: published, or played here; None where there is none."""
-    env_id, kwargs = config.environment.env_id or "", config.environment.env_kwargs
-    known = published().get(env_id, {}).get("solver")
-    if known is not None:
-        return {"success": known.success}
-    try:
-        env = make_text(env_id, **kwargs)
-        act = find_player(env, "solver")
-        played = [play_episode(env, act, seed) for seed in range(SOLVED)]
-    except (LLMGymError, NotImplementedError):
-        return None
-    wins, total = (sum(getattr(e, n) for e in played) for n in ("success", "total_reward"))
-    return {"success": wins / SOLVED, "return": total / SOLVED}
-
-
-def run_all(todo: Iterable[str], lanes: int, place: Path) -> dict[str, Any]:
-    """Run commands side by side; write each row as it comes, and return them all."""
-    results = load(place)
-    results["provenance"] = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
-    with ThreadPoolExecutor(lanes) as pool:
-        running = {pool.submit(train, command): command for command in todo}
-        for done in as_completed(running):
-            command = running[done]
-            try:
-                row = done.result()
-            except Exception as error:  # noqa: BLE001 - one row must not take the others along
-                row = {"error": f"{type(error).__name__}: {error}"}
-            results["rows"][command] = row
-            place.write_text(json.dumps(results, indent=1) + "\n")
-            print(time.strftime("%H:%M:%S"), command, json.dumps(row), flush=True)
-    return results
+def jobs(todo: Iterable[str], seconds: float) -> Iterator[Job]:
+    """Yield what runs each command in a process of its own, ``seconds`` from now at most."""
+    until = time.time() + seconds
+    for command in todo:
+        program = [sys.executable, str(ONE), command, str(until)]
+        yield Job(command, program, timeout=SLOWEST * CPU_SECONDS)
 
 
 def missing(known: Sequence[str], rows: Mapping[str, Any]) -> list[str]:
@@ -248,21 +113,31 @@ def main() -> None:
     )
     parser.add_argument("ids", nargs="*", help="ids to train again; what is missing by default")
     parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where rows are kept")
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
-    if options.page:
-        write_page(load(options.results), commands(), set(examples()))
-        return
-    known, asked = commands(), set(options.ids)
-    have = load(options.results)["rows"]
-    todo = [c for c in known if asked & set(c.split())] or [
-        *(f"llm-gym train {each}" for each in options.ids),
-        *([] if asked else missing(known, have)),
-    ]
-    results = run_all(todo, options.lanes, options.results)
+    known = commands()
+    if not options.page:
+        have = load(options.results)["rows"]
+        todo = asked(known, options.ids) if options.ids else missing(known, have)
+        about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+        results = Results(options.results, {"provenance": about}, again=todo)
+        seconds = 60 * options.minutes
+        deadline = time.monotonic() + seconds
+        work(list(jobs(todo, seconds)), results, lanes=options.lanes, deadline=deadline)
     if options.results == RESULTS:
-        write_page(results, known, set(examples()))
+        write_page(load(RESULTS), known, set(examples()))
+
+
+def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:
+    """Return the commands that train these ids, in their order; an unknown one stands alone.
+
+    >>> asked(["llm-gym train a", "llm-gym train b --x y"], ["b", "c"])
+    ['llm-gym train b --x y', 'llm-gym train c']
+    """
+    own = {each.split()[2]: each for each in known}
+    return [own.get(each, f"llm-gym train {each}") for each in ids]
 
 
 if __name__ == "__main__":

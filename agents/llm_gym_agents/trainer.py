@@ -44,7 +44,7 @@ from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.warm_up import WarmUp
 from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
-from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate
+from llm_gym_agents.rollouts.evaluation import Evaluation, Which, evaluate
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.advice import Advisor
 from llm_gym_agents.run.stop_signal import Stopped
@@ -244,7 +244,7 @@ class PPOTrainer:
 
     # --- evaluation ----------------------------------------------------------------------
 
-    def evaluate(self, episodes: int | None = None, records: str | None = None) -> Evaluation:
+    def evaluate(self, episodes: Which = None, records: str | None = None) -> Evaluation:
         """Play held-out episodes, the same ones every time."""
         self.publisher.publish_if_outdated()
         result = evaluate(

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.cost import WORD_S, iteration_seconds
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
 from llm_gym_agents.config.situation import EMBEDDED, Situation, look
 from llm_gym_agents.lm.tiny import tiny_llama
@@ -22,10 +23,7 @@ from llm_gym_agents.run.atomic import write_atomically
 from llm_gym_agents.run_folder import FINAL
 
 CHOICES = "choices.json"
-SPEED = 15_000
-"""Words a second that the embedded model plays and learns from on one CPU core, two passes over a
-batch: benchmarks/results/train_all.json."""
-_REWARDED = ("rules", "penalty", "shaping", "max_invalid")
+_REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
 
 
 def flags(argv: Sequence[str]) -> set[str]:
@@ -159,9 +157,12 @@ def _time(config: ConfigStore, seen: Situation) -> str:
     if seen.model != "embedded":
         return "known after the first iteration, which the display then says"
     training, taught = config.training, config.warm_start
-    passes = (1 + training.ppo_epochs) / 3  # as SPEED was measured
-    played = training.num_epochs * training.num_iters_per_epoch * training.batch_size
-    words = played * seen.episode_words * passes
+    passes = (1 + training.ppo_epochs) / 3  # as the costs were measured
+    every = config.environment.eval_interval
+    evaluated = config.environment.eval_episodes / every if every else 0.0
+    iterations = training.num_epochs * training.num_iters_per_epoch
+    seconds = passes * iterations * iteration_seconds(seen, training.batch_size, evaluated)
     if taught.player != "none":
-        words += taught.steps * taught.batch_size * seen.episode_words / seen.episode_turns / 2
-    return f"about {max(1, round(words / SPEED / 60))} minutes on one CPU core, or less"
+        turn = seen.episode_words / seen.episode_turns * WORD_S
+        seconds += taught.steps * taught.batch_size * turn / 2
+    return f"about {max(1, round(seconds / 60))} minutes on one CPU core, or less"

@@ -151,9 +151,10 @@ def run(
     roles = planned(config)
     for line in (*choice_lines(choices), *(roles.lines() if roles else ())):
         _say(console, line)
-    console.print(f"[bold]{recipe.name}[/]: {recipe.about}")
     if recipe.expected:
-        console.print(f"expected: {recipe.expected}")
+        console.print(f"[bold]{recipe.name}[/]: {recipe.about}\nexpected: {recipe.expected}")
+    else:
+        console.print(f"[bold]{recipe.about}[/]")
     made: dict[str, Any] = {}
     if recipe.prepare is not None:
         with console.status("making a model"):
@@ -165,7 +166,7 @@ def run(
 
 
 def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = False) -> int:
-    settings, progress = trainer.config.training, TrainingProgress(console)
+    progress = TrainingProgress(console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     advice: list[str] = []
 
@@ -184,7 +185,9 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
         with progress:
             latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
             done = 0 if latest is None else int(latest.name.rpartition("-")[2])
-            progress.start(settings.num_epochs * settings.num_iters_per_epoch, done)
+            progress.start(
+                trainer.schedule.iterations, done, trainer.config.environment.eval_interval
+            )
             trainer.fit()
         if trainer.stopped:
             _say(console, f"told to stop; go on with: llm-gym resume {trainer.folder}")
@@ -192,7 +195,9 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
             return 0
         if trainer.ended_with_best:
             _say(console, f"ending with the weights of iteration {trainer.iteration}, the best")
-        after = trainer.evaluate(records=str(trainer.folder / "episodes/after.jsonl"))
+        after = trainer.evaluate(
+            trainer.schedule.reported, str(trainer.folder / "episodes/after.jsonl")
+        )
     except KeyboardInterrupt:
         if trainer.checkpoints.latest() is not None:
             _say(console, f"stopped; go on with: llm-gym resume {trainer.folder}")
@@ -250,7 +255,7 @@ def _before(trainer: PPOTrainer) -> Evaluation:
     """Return how the model played before its first iteration, from the records of a resumed run."""
     records = trainer.folder / "episodes/before.jsonl"
     if trainer.checkpoints.latest() is None or not records.exists():
-        return trainer.evaluate(records=str(records))
+        return trainer.evaluate(trainer.schedule.reported, str(records))
     return Evaluation(trainer.sampler.env_id, list(read_episodes(records)), 0, 0.0)
 
 
@@ -268,7 +273,9 @@ def _unused(folder: Path) -> Path:
 
 def _compare(console: Console, before: Evaluation, after: Evaluation, count: int = 3) -> None:
     """Show the same held-out episodes as they were played before and after."""
-    for first, second in list(zip(before.episodes, after.episodes, strict=True))[:count]:
+    then = {episode.seed: episode for episode in before.episodes}
+    both = [(then[episode.seed], episode) for episode in after.episodes if episode.seed in then]
+    for first, second in both[:count]:
         console.rule(f"held-out episode, seed {first.seed}")
         for label, episode in (("before", first), ("after", second)):
             console.print(f"[bold]{label}[/]: {episode.stop_reason}, {episode.num_turns} turns")

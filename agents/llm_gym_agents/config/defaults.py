@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from llm_gym_agents.config.cost import iteration_seconds
 from llm_gym_agents.config.settings import Settings
 from llm_gym_agents.config.situation import Situation
 
 When = Callable[[Situation], bool]
 ENV_KWARGS = "environment.env_kwargs"
+SHAPING_GAMMA = f"{ENV_KWARGS}.shaping_gamma"
 MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
 DECISIONS = 1600
 """Turns of a batch, about."""
-WORDS = 2_000_000
-"""Words that the embedded model reads in a run, about: three minutes of one core."""
-ITERATIONS = 5
-"""Iterations of an epoch."""
+SECONDS = 200
+"""CPU seconds of a run of the embedded model, about, after its warm start."""
+ITERATIONS, EVALUATED = 5, 100
+"""Iterations of an epoch, and episodes of the evaluation after it."""
 CHOSEN = "chosen by you"
 DEFAULT = "by default"
 
@@ -121,9 +123,9 @@ def _discount(situation: Situation) -> float:
 
 
 def _epochs(situation: Situation) -> int:
-    """2 million words, 6 to 36 epochs."""
-    read = _batch(situation) * situation.episode_words * ITERATIONS
-    return int(min(36, max(6, WORDS // read)))
+    """About 200 CPU seconds, 6 to 72 epochs."""
+    took = iteration_seconds(situation, _batch(situation), EVALUATED / ITERATIONS)
+    return min(72, max(6, round(SECONDS / (ITERATIONS * took))))
 
 
 def _kwarg(name: str) -> str:
@@ -155,6 +157,9 @@ RULES: tuple[Rule, ...] = (
          "our environments and those in words", "nonsense must not be safer than a move"),
     Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
          "the game knows how near the goal is", "it adds up to 0, and every turn teaches"),
+    Rule(SHAPING_GAMMA, _discount, lambda s: s.has_potential,
+         "the game knows how near the goal is", "as the trainer discounts: a step forth and back "
+         "must not pay"),
     # --- the warm start -------------------------------------------------------------------
     Rule("warm_start.player", "auto", _always,
          "any", "what writes no legal move never sees a reward that differs"),
@@ -205,8 +210,8 @@ RULES: tuple[Rule, ...] = (
     # --- evaluation -----------------------------------------------------------------------
     Rule("environment.eval_split", "test", lambda s: s.has_splits,
          "the game can keep instances unseen", "success on what was not trained on"),
-    Rule("environment.eval_interval", 5, _always, "any", "often enough to keep the best"),
-    Rule("environment.eval_episodes", 100, _always, "any", "an interval of 10 points"),
+    Rule("environment.eval_interval", ITERATIONS, _always, "any", "often enough to keep the best"),
+    Rule("environment.eval_episodes", EVALUATED, _always, "any", "an interval of 10 points"),
     Rule("environment.stop_at_success", 0.94, _embedded,
          "embedded model", "little is left to learn: 99 of 100 episodes are surely above"),
     Rule("environment.stop_when_sure", True, _embedded,
@@ -240,7 +245,10 @@ def apply_defaults(
 
 
 def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
-    """Bring mini-batch and rows down to a batch that somebody chose smaller."""
+    """Let what nobody chose follow what somebody did: sizes a batch, shaping the discount."""
+    if SHAPING_GAMMA in made and SHAPING_GAMMA not in chosen:
+        _set(config, SHAPING_GAMMA, config.training.gamma)
+        made[SHAPING_GAMMA] = made[SHAPING_GAMMA]._replace(value=config.training.gamma)
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
         if name not in chosen and _get(config, name) > batch:

@@ -83,7 +83,7 @@ def played(
     split: str | None = None,
 ) -> list[Dialogue]:
     """Return ``turns`` turns of ``player``, from episodes of the seeds from ``seed`` on."""
-    options = {"split": split} if split and _has_splits(env) else None
+    options = split_options(env, split)
     env = EpisodeLimits(env, max_turns=turns)  # not every environment knows an end
     found: list[Dialogue] = []
     count = 0
@@ -168,8 +168,10 @@ def _said(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]
     return system, said
 
 
-def _has_splits(env: gym.Env[str, str]) -> bool:
-    return env.has_wrapper_attr("has_splits") and bool(env.get_wrapper_attr("has_splits"))
+def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
+    """Return what ``reset`` is told for instances of ``split``; None where there are no splits."""
+    knows = env.has_wrapper_attr("has_splits") and bool(env.get_wrapper_attr("has_splits"))
+    return {"split": split} if split and knows else None
 
 
 def _tools(env: gym.Env[str, str]) -> tuple[ToolRegistry, ActionParser] | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.rollouts.tasks import EpisodeTask, held_out_tasks, training_tasks
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Which, held_out_tasks, training_tasks
 
 
 def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> float:
@@ -102,11 +102,22 @@ class Schedule:
         """Return the episodes of an iteration that is still to come; none after the last."""
         return self.tasks(iteration, difficulty) if iteration < self.iterations else []
 
-    def held_out_tasks(self, episodes: int | None = None) -> list[EpisodeTask]:
+    def held_out_tasks(self, which: Which = None) -> list[EpisodeTask]:
         """Return the episodes of an evaluation: the same ones every time, at full difficulty."""
         settings = self.config.environment
         options = self._options(settings.eval_split, 1.0)
-        return held_out_tasks(episodes or settings.eval_episodes, options)
+        numbers = which if isinstance(which, range) else range(which or settings.eval_episodes)
+        return held_out_tasks(numbers, options)
+
+    @property
+    def reported(self) -> range:
+        """The held-out episodes that a run is reported on.
+
+        Evaluations choose the weights that it ends with, and the best of many looks better on what
+        it was chosen by than it is: these come after all that evaluations play.
+        """
+        seen = self.config.environment.eval_episodes
+        return range(seen, 2 * seen)
 
     def _options(self, split: str | None, difficulty: float) -> dict[str, Any] | None:
         options: dict[str, Any] = {}

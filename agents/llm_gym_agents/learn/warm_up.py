@@ -20,6 +20,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.warm_start import Dialogue, imitate, write_losses
+from llm_gym_agents.learn.whom import chance, has_solver
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 
@@ -40,7 +41,8 @@ class Decision(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        what = "none" if self.player == "none" else f"imitating {self.player} moves"
+        whose = {"none": "none", "solver": "imitating the solver's moves"}
+        what = whose.get(self.player, f"imitating {self.player} moves")
         return f"warm start: {what}, because {self.why}"
 
 
@@ -123,14 +125,18 @@ class WarmUp:
         if player != "auto":
             return Decision(player, f"warm_start.player is {player!r}")
         found = self._auto()
-        if found.player != "none":
-            env = self.make_env()
-            try:
-                find_player(env, found.player)
-            except ConfigError as error:
-                return Decision("none", f"{found.why}, but {error}")
-            finally:
-                env.close()
+        if found.player == "none":
+            return found
+        env, training = self.make_env(), self.config.training
+        try:
+            find_player(env, found.player)
+            luck = chance(env, training.batch_size, self.config.environment.train_split)
+            if not luck.is_enough and has_solver(env):
+                return Decision("solver", f"{found.why}, and {luck}")
+        except ConfigError as error:
+            return Decision("none", f"{found.why}, but {error}")
+        finally:
+            env.close()
         return found
 
     def _auto(self) -> Decision:

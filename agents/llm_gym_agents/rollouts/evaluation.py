@@ -19,9 +19,9 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Player, Sampler
-from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Which
 
-__all__ = ["Evaluation", "evaluate", "rollout", "tasks"]
+__all__ = ["Evaluation", "Which", "evaluate", "rollout", "tasks"]
 
 
 def rollout(

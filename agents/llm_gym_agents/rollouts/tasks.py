@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -11,6 +11,10 @@ from llm_gym.episodes import Trajectory
 
 IDLE = -1
 """The episode of a row that has nothing to play."""
+
+
+Which = int | range | None
+"""Held-out episodes: the first so many, those of these numbers, or as many as the config says."""
 
 
 class EpisodeTask(NamedTuple):
@@ -73,9 +77,9 @@ def further_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list[
     ]
 
 
-def held_out_tasks(episodes: int, options: dict[str, Any] | None) -> list[EpisodeTask]:
-    """Return the episodes of an evaluation, the same ones every time."""
-    return [EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options) for at in range(episodes)]
+def held_out_tasks(numbers: Iterable[int], options: dict[str, Any] | None) -> list[EpisodeTask]:
+    """Return held-out episodes by their numbers: the same ones every time."""
+    return [EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options) for at in numbers]
 
 
 def greedy_tasks(episodes: Sequence[Trajectory]) -> list[EpisodeTask]:

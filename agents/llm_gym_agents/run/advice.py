@@ -43,40 +43,51 @@ class Advice(NamedTuple):
     sentence: str
 
 
-def _above(name: str, limit: float) -> Callable[[Rows], float | None]:
+def _holds(
+    name: str,
+    is_bad: Callable[[float], bool],
+    *,
+    unless: Callable[[Row], bool] = lambda row: False,
+    shown: str | None = None,
+) -> Callable[[Rows], float | None]:
+    """Return a look at rows that shows a number where a metric is bad in all of them.
+
+    Args:
+        name: The metric.
+        is_bad: What a value must be in every row.
+        unless: A row in which it is no fault.
+        shown: The metric whose last value is shown, if not ``name``.
+    """
+
     def shows(rows: Rows) -> float | None:
-        values = [row[name] for row in rows if name in row]
-        if len(values) < len(rows) or not all(value > limit for value in values):
-            return None
-        return values[-1]
+        bad = [row for row in rows if name in row and is_bad(row[name]) and not unless(row)]
+        return rows[-1][shown or name] if len(bad) == len(rows) else None
 
     return shows
 
 
-def _no_spread(rows: Rows) -> float | None:
-    """The reward where all episodes of every batch had the same one."""
-    spreads = [row["reward/std"] for row in rows if "reward/std" in row]
-    if len(spreads) < len(rows) or any(spread > 1e-9 for spread in spreads):
-        return None
-    # A batch that always wins has nothing to learn either, and that is no fault.
-    return (
-        None if all(row.get("episode/success") == 1.0 for row in rows) else rows[-1]["reward/mean"]
-    )
+def _above(name: str, limit: float) -> Callable[[Rows], float | None]:
+    return _holds(name, lambda value: value > limit)
 
 
-def _still(rows: Rows) -> float | None:
+_no_spread = _holds(
+    "reward/std",
+    lambda spread: spread <= 1e-9,
+    # A batch that always wins has nothing to learn either.
+    unless=lambda row: row.get("episode/success") == 1.0,
+    shown="reward/mean",
+)
+_still = _holds(
+    KL,
+    lambda value: abs(value) < STILL_KL,
     # The only step of an iteration is measured before it is taken: its KL is 0 in any run.
-    values = [abs(row[KL]) for row in rows if KL in row and row.get("train/steps", 2) > 1]
-    if len(values) < len(rows) or not all(value < STILL_KL for value in values):
-        return None
-    return values[-1]
-
-
-def _certain(rows: Rows) -> float | None:
-    values = [row[ENTROPY] for row in rows if ENTROPY in row]
-    lost = all(row.get("episode/success", 0.0) < 0.9 for row in rows)
-    certain = len(values) == len(rows) and all(value < NO_ENTROPY for value in values)
-    return values[-1] if certain and lost else None
+    unless=lambda row: row.get("train/steps", 2) <= 1,
+)
+_certain = _holds(
+    ENTROPY,
+    lambda value: value < NO_ENTROPY,
+    unless=lambda row: row.get("episode/success", 0.0) >= 0.9,
+)
 
 
 def _wild_values(rows: Rows) -> float | None:

@@ -25,6 +25,7 @@ from llm_gym_agents.run.metrics import (
     TOKENS_PER_SECOND,
     TRAIN_SUCCESS,
 )
+from llm_gym_agents.run.pace import Pace
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 40
@@ -71,17 +72,21 @@ class TrainingProgress:
         self._console = console or Console()
         self._clock = clock
         self._live: Live | None = None
-        self._total = self._done = self._first = 0
+        self._total = self._done = 0
         self._began = 0.0
+        self._pace = Pace(0)
         self._seen: dict[str, float] = {}
         self._successes: list[float] = []
         self._doing = ""
 
-    def start(self, total: int, done: int = 0) -> None:
-        """Begin to show a run of ``total`` iterations, of which ``done`` were done before."""
+    def start(self, total: int, done: int = 0, eval_interval: int = 0) -> None:
+        """Begin to show a run of ``total`` iterations, of which ``done`` were done before.
+
+        Every ``eval_interval`` of them there is an evaluation, which takes longer.
+        """
         self.stop()
-        self._total, self._done, self._first = total, done, done
-        self._began = self._clock()
+        self._total, self._done, self._began = total, done, self._clock()
+        self._pace = Pace(eval_interval, now=self._began)
         self._seen, self._successes, self._doing = {}, [], ""
         if self._console.is_terminal:
             self._live = Live(
@@ -98,16 +103,17 @@ class TrainingProgress:
     def update(self, metrics: Mapping[str, float]) -> None:
         """Show the metrics of an iteration that is done.
 
-        A metric that is missing keeps its last value: an evaluation stays in view until the next.
+        On a terminal an evaluation stays in view until the next; a plain line has its own numbers.
         """
         self._done = int(metrics.get(ITERATION, self._done + 1))
+        self._pace.tick(self._clock(), evaluated=EVAL_SUCCESS in metrics)
         self._seen.update(metrics)
         success = self._seen.get(EVAL_SUCCESS, self._seen.get(TRAIN_SUCCESS))
         if success is not None and math.isfinite(success):
             self._successes.append(success)
         self._doing = ""
         if self._live is None:
-            self._console.print(self._line(), highlight=False, soft_wrap=True, markup=False)
+            self._console.print(self._line(metrics), highlight=False, soft_wrap=True, markup=False)
         else:
             self._live.refresh()
 
@@ -129,28 +135,20 @@ class TrainingProgress:
     ) -> None:
         self.stop()
 
-    def seconds_left(self) -> float | None:
-        """Return the time that the other iterations will take at the pace so far."""
-        done = self._done - self._first
-        if done < 1:
+    def _left(self) -> str | None:
+        """Say what the other iterations will take at the pace so far."""
+        left = self._pace.seconds_left(self._done, self._total)
+        if left is None:
             return None
-        return (self._clock() - self._began) / done * max(self._total - self._done, 0)
+        return f"{'' if self._pace.knows_all else 'over '}{_clock_text(left)} left"
 
-    def _shown(self) -> list[tuple[str, str]]:
-        return [
-            (column.label, format(self._seen[column.metric], column.form))
-            for column in _COLUMNS
-            if column.metric in self._seen
-        ]
-
-    def _line(self) -> str:
-        numbers = [f"{label} {value}" for label, value in self._shown()]
-        left = self.seconds_left()
-        time_left = [] if left is None else [f"{_clock_text(left)} left"]
+    def _line(self, metrics: Mapping[str, float]) -> str:
+        numbers = [f"{label} {value}" for label, value in _shown(metrics)]
+        left = self._left()
+        time_left = [] if left is None else [left]
         return "  ".join([f"iteration {self._done}/{self._total}", *numbers, *time_left])
 
     def _render(self) -> RenderableType:
-        left = self.seconds_left()
         head = Table.grid(padding=(0, 2), expand=True)
         head.add_column(no_wrap=True)
         head.add_column(ratio=1)
@@ -158,23 +156,28 @@ class TrainingProgress:
         head.add_row(
             Text(f"iteration {self._done}/{self._total}", style="bold"),
             ProgressBar(total=max(self._total, 1), completed=self._done),
-            Text(
-                f"{_clock_text(self._clock() - self._began)} gone, "
-                f"{'?' if left is None else _clock_text(left)} left"
-            ),
+            Text(f"{_clock_text(self._clock() - self._began)} gone, {self._left() or '? left'}"),
         )
         numbers = Table.grid(padding=(0, 2), expand=True)
         for _ in range(4):
             numbers.add_column(ratio=1)
         cells = [
             Text.assemble((label, "dim"), "\n", (value, "bold cyan"))
-            for label, value in self._shown()
+            for label, value in _shown(self._seen)
         ]
         for at in range(0, len(cells), 4):
             numbers.add_row(*cells[at : at + 4])
         rest = [Text(_spark(self._successes), style="green")] if len(self._successes) > 1 else []
         doing = [Text(self._doing, style="dim")] if self._doing else []
         return Panel(Group(head, numbers, *rest, *doing), title="training", border_style="blue")
+
+
+def _shown(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    return [
+        (column.label, format(metrics[column.metric], column.form))
+        for column in _COLUMNS
+        if column.metric in metrics
+    ]
 
 
 def _clock_text(seconds: float) -> str:

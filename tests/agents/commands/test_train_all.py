@@ -15,6 +15,11 @@ def script(monkeypatch):
     return importlib.import_module("train_all")
 
 
+@pytest.fixture
+def one(script):
+    return importlib.import_module("train_one")
+
+
 def row(env_id="llm_gym/Echo-v0", before=0.1, after=0.9, **other):
     at = {"random_weights": 0.0, "warm_start": before, "trained": after, "best": after}
     return {
@@ -28,6 +33,8 @@ def row(env_id="llm_gym/Echo-v0", before=0.1, after=0.9, **other):
         "solver": {"success": 1.0},
         "curve": [before, after],
         "advice": [],
+        "fresh": True,
+        "stopped": False,
         **other,
     }
 
@@ -56,21 +63,24 @@ def test_readme_and_docs_have_examples_and_every_family_is_there(script):
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_is_a_row_that_says_so(script):
-    failed = script.train("llm-gym train llm_gym/NoSuchGame-v0")
+def test_a_command_that_fails_is_a_row_that_says_so(one):
+    failed = one.train("llm-gym train llm_gym/NoSuchGame-v0")
     assert failed["exit"] == 2
     assert "NoSuchGame" in failed["error"]
 
 
 @pytest.mark.slow
-def test_a_command_that_runs_is_a_row_with_its_numbers(script):
-    made = script.train("llm-gym train llm_gym/Echo-v0 --smoke --warm-start.turns 50")
+def test_a_command_that_runs_is_a_row_with_its_numbers(one):
+    made = one.train("llm-gym train llm_gym/Echo-v0 --smoke --warm-start.turns 50")
     assert made["exit"] == 0
     assert made["env_id"] == "llm_gym/Echo-v0"
     assert made["solver"] == {"success": 1.0}
     assert made["cpu_s"] > 0
     assert 0.0 <= made["success"]["warm_start"] <= 1.0
-    assert made["success"]["trained"] == made["curve"][-1]  # the same episodes, the same weights
+    assert 0.0 <= made["success"]["trained"] <= 1.0
+    assert made["fresh"]
+    assert made["imitated"] == "random"
+    assert len(made["curve"]) == 1
 
 
 def test_what_is_missing_comes_first_and_then_what_was_cut_without_a_word(script):
@@ -96,28 +106,31 @@ def test_the_page_in_the_docs_is_that_of_the_results(script):
     assert made.PAGE.read_text() == shown, "run: python benchmarks/train_all.py --page"
 
 
-def test_rows_are_kept_as_they_come_and_one_failure_does_not_stop_the_rest(
-    script, monkeypatch, tmp_path, capsys
-):
+def test_what_is_done_again_keeps_its_row_until_it_is_known_better(script, monkeypatch, tmp_path):
     place = tmp_path / "rows.json"
-
-    def train(command):
-        if command == "bad":
-            raise OSError("no such thing")
-        return row()
-
-    monkeypatch.setattr(script, "train", train)
-    script.run_all(["good", "bad"], 2, place)
-    script.run_all(["later"], 1, place)
+    place.write_text(json.dumps({"rows": {"llm-gym train a": row(), "llm-gym train b": row()}}))
+    monkeypatch.setattr(script, "ONE", tmp_path / "one.py")
+    script.ONE.write_text(
+        "import json, sys\nif sys.argv[1].endswith('b'): raise OSError('no such thing')\n"
+        "print(json.dumps({'success': {'trained': 0.5}}))"
+    )
+    monkeypatch.setattr(script.sys, "argv", ["x", "a", "b", "c", "--results", str(place)])
+    script.main()
     kept = json.loads(place.read_text())["rows"]
-    assert kept.keys() == {"good", "bad", "later"}
-    assert kept["bad"] == {"error": "OSError: no such thing"}
-    assert kept["good"]["success"]["trained"] == 0.9
+    assert kept.keys() == {"llm-gym train a", "llm-gym train b", "llm-gym train c"}
+    assert kept["llm-gym train a"]["success"] == kept["llm-gym train c"]["success"]
+    assert kept["llm-gym train b"] == row()
 
 
-def test_advice_is_what_was_printed_each_sentence_once(script):
+def test_a_command_gets_no_more_time_than_is_left(script):
+    job = next(iter(script.jobs(["llm-gym train a"], 60)))
+    assert job.key == job.command[-2] == "llm-gym train a"
+    assert 0 < float(job.command[-1]) - script.time.time() <= 60
+
+
+def test_advice_is_what_was_printed_each_sentence_once(one):
     said = "advice: raise it\nsomething\nadvice: raise it\nadvice: lower it\nno advice: here\n"
-    assert script.advice(said) == ["raise it", "lower it"]
+    assert one.advice(said) == ["raise it", "lower it"]
 
 
 def test_the_page_counts_gains_and_explains_what_gained_little(script):
@@ -139,3 +152,19 @@ def test_the_page_counts_gains_and_explains_what_gained_little(script):
     assert "- `llm_gym/Count-v0`: take an easier level" in page
     assert "| `llm-gym train text-game-easy` | 10 | 90 | 12 |" in page
     assert "- `llm-gym train llm_gym/Memory-v0`: killed" in page
+
+
+def test_the_page_marks_what_is_not_like_the_rest(script):
+    made = importlib.import_module("train_all_page")
+    high = {"random_weights": 0.0, "warm_start": 0.3, "trained": 0.8, "best": 0.83}
+    rows = {
+        "llm-gym train llm_gym/Echo-v0": row(success=high),
+        "llm-gym train llm_gym/Count-v0": row(stopped=True, imitated="solver"),
+        "llm-gym train llm_gym/Memory-v0": row(cpus=2, fresh=False),
+    }
+    page = made.page(rows, set(), None)
+    assert "| `llm_gym/Echo-v0` |" in page
+    assert "| `llm_gym/Count-v0`‡ |" in page
+    assert "| `llm_gym/Memory-v0`†§ |" in page
+    assert "was 3.0 points above what the same weights" in page
+    assert "in the mean of 1 runs" in page

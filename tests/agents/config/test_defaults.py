@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.cost import iteration_seconds
 from llm_gym_agents.config.defaults import CHOSEN, DEFAULT, RULES, apply_defaults
 from llm_gym_agents.config.situation import Situation, look
 
@@ -105,17 +106,28 @@ def defaults_of(env_id, **settings):
     return config
 
 
-def test_short_episodes_come_in_larger_batches_and_every_run_reads_about_as_much():
+def test_short_episodes_come_in_larger_batches_and_every_run_takes_about_as_long():
     echo, game = defaults_of("llm_gym/Echo-v0"), defaults_of("llm_gym/Game2048Easy-v0")
     assert (echo.training.batch_size, game.training.batch_size) == (256, 16)
     assert echo.inference.num_envs == 4 * echo.training.mini_batch_size == 256
     assert game.training.mini_batch_size == 4
-    for words, most in ((10.0, 36), (500.0, 36), (8_000.0, 6), (1e6, 6)):
+    for words, most in ((1.0, 72), (500.0, 28), (8_000.0, 6), (1e6, 6)):
         seen = dataclasses.replace(ECHO, episode_turns=100.0, episode_words=words)
         apply_defaults(echo, seen)
-        read = 16 * 5 * words * echo.training.num_epochs
-        assert echo.training.num_epochs <= most
-        assert echo.training.num_epochs == 6 or read <= 2_000_000
+        took = 5 * iteration_seconds(seen, 16, 20) * echo.training.num_epochs
+        assert 6 <= echo.training.num_epochs <= most
+        assert echo.training.num_epochs == 6 or took <= 220
+
+
+def test_shaping_is_discounted_as_the_trainer_discounts():
+    game = defaults_of("llm_gym/Game2048Easy-v0")
+    assert game.environment.env_kwargs["shaping_gamma"] == game.training.gamma == 0.962
+    config = ConfigStore()
+    config.training.gamma = 0.5
+    made = apply_defaults(config, dataclasses.replace(ECHO, has_potential=True), {"training.gamma"})
+    assert config.environment.env_kwargs["shaping_gamma"] == 0.5
+    assert "shaping_gamma = 0.5 (by default" in "\n".join(map(str, made))
+    assert "shaping_gamma" not in defaults_of("llm_gym/Echo-v0").environment.env_kwargs
 
 
 def test_an_environment_of_others_that_goes_on_is_cut_and_bootstrapped():

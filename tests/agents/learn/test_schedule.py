@@ -5,7 +5,8 @@ import math
 import pytest
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.learn.schedule import Curriculum, learning_rate_factor
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.schedule import Curriculum, Schedule, learning_rate_factor
 
 
 def factors(kind, total=10, warmup=0):
@@ -72,3 +73,19 @@ def test_a_curriculum_goes_on_from_the_difficulty_it_was_at():
     begun = [first.update(success) for success in successes[:2]]
     second = Curriculum(difficulty=first.difficulty)
     assert begun + [second.update(success) for success in successes[2:]] == expected
+
+
+def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
+    config = ConfigStore()
+    config.environment.eval_episodes = 3
+    schedule = Schedule(config, has_splits=False)
+    chosen_by, reported = (
+        {(task.id, task.seed) for task in schedule.held_out_tasks(which)}
+        for which in (None, schedule.reported)
+    )
+    assert len(chosen_by) == len(reported) == 3
+    assert not {seed for _, seed in chosen_by} & {seed for _, seed in reported}
+    assert schedule.held_out_tasks(6) == [
+        *schedule.held_out_tasks(3),
+        *schedule.held_out_tasks(range(3, 6)),
+    ]

@@ -47,8 +47,7 @@ def test_without_a_terminal_each_iteration_is_one_plain_line():
     assert written().splitlines() == [
         "iteration 1/4  held-out success 25.0%  success 50.0%  return 0.125  KL 0.0123  "
         "entropy 1.500  explained variance 0.75  tokens/s 12,346  1:30 left",
-        "iteration 2/4  held-out success 25.0%  success 75.0%  return 0.125  KL 0.0123  "
-        "entropy 1.500  explained variance 0.75  tokens/s 12,346  0:30 left",
+        "iteration 2/4  success 75.0%  0:30 left",  # nothing else was measured in it
     ]
 
 
@@ -120,3 +119,16 @@ def test_it_is_used_for_one_run_after_another():
     clock.now = 101.0
     progress.update({})
     assert written().splitlines()[-1] == "iteration 1/2  0:01 left"
+
+
+def test_the_time_left_does_not_jump_at_evaluations():
+    progress, clock, written = shown(terminal=False)
+    progress.start(12, eval_interval=5)
+    for at in range(1, 13):
+        evaluated = at in (5, 10, 12)
+        clock.now += 9.0 if evaluated else 1.0
+        progress.update({"eval/success": 0.5} if evaluated else {})
+    lefts = [line.split("  ")[-1] for line in written().splitlines()]
+    assert lefts[:4] == [f"over 0:{seconds:02} left" for seconds in (11, 10, 9, 8)]
+    # Of the seven that are left then, the tenth and the last are evaluated.
+    assert lefts[4:] == [f"0:{seconds:02} left" for seconds in (23, 22, 21, 20, 19, 10, 9, 0)]

@@ -122,6 +122,19 @@ def told(config, **kwargs):
     return trainer, said
 
 
+def test_auto_imitates_the_solver_where_chance_is_never_paid_and_says_so(tmp_path):
+    config = echo(tmp_path, warm_start={"player": "auto"}, inference={"max_tokens": 24})
+    config.environment.env_id = "llm_gym/TextToSQLEasy-v0"
+    trainer, said = told(config)
+    batch = config.training.batch_size
+    assert said[0] == (
+        "warm start: imitating the solver's moves, because the embedded model has random weights "
+        f"and writes no moves, and random play was paid in 0 of {4 * batch} episodes, less than "
+        f"once in a batch of {batch}"
+    )
+    assert trainer.warm_start["warm_start/turns"] == 60
+
+
 def test_auto_teaches_the_embedded_model_and_says_why(tmp_path):
     trainer, said = told(echo(tmp_path, warm_start={"player": "auto"}))
     assert said[0] == (

@@ -1,0 +1,73 @@
+"""Whom a warm start imitates: random play, unless a batch of it has nothing to choose from.
+
+Reinforcement learning makes a player of chance better as long as chance is paid for something now
+and then. Where the moves are sentences of their own, queries say, it never is, and then a model has
+to be shown what pays before it can get better at it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gymnasium as gym
+
+from llm_gym.episodes import Trajectory, play_episode
+from llm_gym.errors import ConfigError
+from llm_gym.wrappers import EpisodeLimits
+from llm_gym_agents.learn.demonstrations import find_player, split_options
+from llm_gym_agents.rollouts.tasks import episode_seed
+
+BATCHES = 4
+"""Batches of random play that are looked at; with a paid episode in each there is a way."""
+_RUN = -4
+"""Names the episodes that are looked at, apart from all that are trained or evaluated on."""
+_TURNS = 100
+
+
+class Chance(NamedTuple):
+    """What random play comes to."""
+
+    paid: int
+    """Episodes in which a usable move was paid, for good or bad."""
+    played: int
+    batch: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a batch can be expected to have something to choose from."""
+        return self.paid >= BATCHES
+
+    def __str__(self) -> str:
+        return (
+            f"random play was paid in {self.paid} of {self.played:,} episodes, less than once in a "
+            f"batch of {self.batch}"
+        )
+
+
+def chance(env: gym.Env[str, str], batch: int, split: str | None = None) -> Chance:
+    """Play at random until it was paid often enough, four batches at most."""
+    env = EpisodeLimits(env, max_turns=_TURNS)
+    options = split_options(env, split)
+    paid = played = 0
+    while played < BATCHES * batch and paid < BATCHES:
+        seed = episode_seed(_RUN, played)
+        played += 1
+        paid += _is_paid(play_episode(env, find_player(env, "random", seed), seed, options))
+    return Chance(paid, played, batch)
+
+
+def has_solver(env: gym.Env[str, str]) -> bool:
+    """Whether ``env`` brings a solver along, and it plays."""
+    try:
+        play_episode(EpisodeLimits(env, max_turns=1), find_player(env, "solver"), 0)
+    except ConfigError:
+        return False
+    return True
+
+
+def _is_paid(episode: Trajectory) -> bool:
+    """Whether a move that could be used was paid; a penalty for nonsense teaches no game."""
+    return any(
+        reward != 0.0 and info.get("valid_action", True)
+        for info, reward in zip(episode.infos, episode.rewards, strict=True)
+    )
