@@ -1,15 +1,16 @@
 """Do the guards of long runs hold: does a good player fall back, and which guard is worth what?
 
 Trains GuessTheNumberEasy with the embedded model, at the defaults of ``llm-gym train`` and about
-40,000 episodes, which is long enough to have fallen from .88 to .77 at a constant rate. Each
-variant changes one thing; ``before`` is how it was: a constant rate, and the last weights at the
-end. Every run has a process and a thread of its own.
+25,000 episodes, by which it had fallen from .88 to .77 at a constant rate. Each variant changes one
+thing; ``before`` is how it was: a constant rate, and the last weights at the end. Every run has a
+process and a thread of its own.
 
-    python benchmarks/guards.py --jobs 2
-    python benchmarks/guards.py --only default before --seeds 0 1 2 --jobs 6
+    python benchmarks/guards.py --lanes 12
+    python benchmarks/guards.py --only default before --seeds 0 1 2 --lanes 2
 
 A run chooses its weights by evaluations of 100 episodes; ``best`` and ``last`` are the success of
-what it chose, and of its last weights, on 1,000 other held-out episodes.
+what it chose, and of its last weights, on 1,000 other held-out episodes. It has fallen back where
+``best`` is below the 95 % interval of its highest evaluation.
 
 Prints a table and writes ``benchmarks/results/guards.json``, a row as soon as it is there.
 """
@@ -18,21 +19,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from time import perf_counter, process_time
+from statistics import fmean
+from time import monotonic, perf_counter, process_time
 from typing import Any
 
+from lanes import Job, Results, work
 from machine import provenance
 
 RESULT = Path(__file__).parent / "results" / "guards.json"
 ENV_ID = "llm_gym/GuessTheNumberEasy-v0"
-EPISODES, FRESH = 40_000, 1000
+EPISODES, FRESH = 25_000, 1000
 WHOLE = {"environment.stop_at_success": None, "environment.stop_when_sure": False}
 """To its full length, so that curves can be compared."""
 GROUPS = {"training.adv_estimator": "grpo", "training.group_size": 8}
@@ -40,12 +40,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "before": WHOLE | {"training.lr_schedule": "constant", "checkpoint.end_with_best": False},
     "linear": WHOLE,
-    "cosine": WHOLE | {"training.lr_schedule": "cosine"},
     "entropy 0.2": WHOLE | {"training.entropy_target": 0.2},
     "normalised values": WHOLE | {"training.normalise_values": True},
     "detached critic": WHOLE | {"model.critic": "detached"},
     "groups": WHOLE | GROUPS,
     "groups replaced": WHOLE | GROUPS | {"training.replace_flat_groups": 2},
+    "cosine": WHOLE | {"training.lr_schedule": "cosine"},
 }
 
 
@@ -76,10 +76,16 @@ def train(variant: str, seed: int, episodes: int, folder: Path) -> dict[str, Any
     finally:
         trainer.cleanup()
     evaluated = [row for row in rows if "eval/success" in row]
+    peak = max(evaluated, key=lambda row: row["eval/success"])
     return {
+        "variant": variant,
+        "seed": seed,
         "episodes": len(rows) * config.training.batch_size,
         "best": best,
         "last": last,
+        "peak": peak["eval/success"],
+        "peak_low": peak["eval/success_low"],
+        "fell": best < peak["eval/success_low"],
         "curve": [[row["iteration"], row["eval/success"]] for row in evaluated],
         "entropy": [round(row["policy/entropy"], 4) for row in evaluated],
         "flat groups": [row["group/no_spread"] for row in evaluated if "group/no_spread" in row],
@@ -94,26 +100,31 @@ def train(variant: str, seed: int, episodes: int, folder: Path) -> dict[str, Any
 def fresh(trainer: Any) -> float:
     """Return the success on held-out episodes by which nothing was chosen."""
     seen = trainer.config.environment.eval_episodes
-    played = trainer.evaluate(seen + FRESH).episodes[seen:]
-    return float(sum(episode.success for episode in played) / len(played))
+    return float(trainer.evaluate(range(seen, seen + FRESH)).success)
 
 
-def run(variant: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Train in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        own = ["--one", variant, str(seed), folder, "--episodes", str(options.episodes)]
-        done = subprocess.run(
-            [sys.executable, __file__, *own],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=options.seconds,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {"variant": variant, "seed": seed, **row}
+def jobs(options: argparse.Namespace, place: Path) -> Iterator[Job]:
+    """Yield every run, the first seed of all variants first."""
+    for seed in options.seeds:
+        for variant in options.only:
+            key = f"{variant}/{seed}"
+            own = ["--one", variant, str(seed), str(place / key.replace(" ", "-"))]
+            command = [sys.executable, __file__, *own, "--episodes", str(options.episodes)]
+            yield Job(key, command, timeout=options.seconds)
+
+
+def table(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Return a line for each variant: what its runs came to, and how many fell back."""
+    lines = [f"{'':<20}{'runs':>5}{'peak':>8}{'best':>8}{'last':>8}{'fell':>6}{'CPU s':>7}"]
+    for variant in VARIANTS:
+        of = [row for row in rows.values() if row.get("variant") == variant]
+        if of:
+            numbers = "".join(
+                f"{fmean(row[n] for row in of):>8.1%}" for n in ("peak", "best", "last")
+            )
+            fell, took = sum(row["fell"] for row in of), fmean(row["cpu_seconds"] for row in of)
+            lines.append(f"{variant:<20}{len(of):>5}{numbers}{fell:>6}{took:>7.0f}")
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -121,8 +132,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--episodes", type=int, default=EPISODES)
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--lanes", type=int, default=2, help="runs at a time")
     parser.add_argument("--seconds", type=float, default=3600, help="most of one run")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
@@ -134,28 +146,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps({**row, **{name: round(value, 1) for name, value in took.items()}}))
         return
     about = provenance(__file__, ("torch", "torchrl", "transformers"))
-    rows: list[dict[str, Any]] = []
-    failed: list[str] = []
-
-    def job(task: tuple[int, str]) -> None:
-        seed, variant = task
-        try:
-            row = run(variant, seed, options)
-        except Exception as error:  # noqa: BLE001 - the other runs go on, and this is written down
-            failed.append(f"{variant}, seed {seed}: {error}")
-            print(failed[-1], flush=True)
-            return
-        rows.append(row)
-        numbers = (row["best"], row["last"], max(value for _, value in row["curve"]))
-        shown = "".join(f"{number:>8.1%}" for number in numbers)
-        print(f"{variant:<20}{seed:>3}{shown}{row['seconds']:>8.0f}", flush=True)
-        known = sorted(rows, key=lambda each: (list(VARIANTS).index(each["variant"]), each["seed"]))
-        result = {**about, "env": ENV_ID, "rows": known, "failed": failed}
-        options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-
-    print(f"{'':<20}{'seed':>3}{'best':>7}{'last':>8}{'peak':>8}{'s':>8}")
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(job, [(seed, name) for seed in options.seeds for name in options.only]))
+    results = Results(options.out, {**about, "env": ENV_ID})
+    deadline = monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory() as place:
+        todo = list(jobs(options, Path(place)))
+        work(todo, results, lanes=options.lanes, deadline=deadline)
+    print(table(results.rows))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
     parser.add_argument("--seed", type=int, help="which episode (default: a random one)")
     parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
+    # Taken by ``watch``, where the trainer is installed; here to be found.
+    parser.add_argument("--model", help="watch a model instead: the folder of a run, or its own")
     add_settings(parser)
 
 

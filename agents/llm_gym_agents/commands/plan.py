@@ -46,15 +46,21 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
     """Return the choices as a table: setting, value, who chose it and why."""
     if not choices:
         return []
-    widths = [max(len(str(each[at])) for each in choices) for at in (0, 1)]
+    values = [_value(each) for each in choices]
+    widths = [max(map(len, column)) for column in ([each.setting for each in choices], values)]
     return [
         "settings (change any of them with --section.setting VALUE):",
         *(
-            f"  {each.setting:<{widths[0]}}  {each.value!s:<{widths[1]}}  {each.by}"
+            f"  {each.setting:<{widths[0]}}  {value:<{widths[1]}}  {each.by}"
             + ("" if each.by == CHOSEN else f": {each.reason}")
-            for each in choices
+            for each, value in zip(choices, values, strict=True)
         ),
     ]
+
+
+def _value(choice: Choice) -> str:
+    """Return a value as one would type it; nothing at all could not be seen."""
+    return str(choice.value) or "''"
 
 
 def keep_choices(choices: Sequence[Choice], folder: Path) -> None:
@@ -70,16 +76,24 @@ def list_recipes(out: TextIO) -> None:
     for name in NAMES:
         recipe = find_recipe(name)
         assert recipe is not None
-        takes = ", ".join(sorted(recipe.config.diff()))
         out.write(f"  {name}\n    {recipe.about}\n    expected: {recipe.expected}\n")
-        out.write(f"    sets {takes}; change any setting with --section.setting VALUE\n")
+        out.write(f"    takes: {_takes(recipe.config)}\n")
     out.write(
         "an environment, with defaults that suit it:\n"
         "  llm_gym/Echo-v0, FrozenLake-v1, ...    (llm-gym list; any Gymnasium id)\n"
         "a config file:\n"
         "  mine.yaml, runs/NAME/config.json\n\n"
-        "--dry-run prints the plan, --smoke tries everything once, --help-settings lists settings\n"
+        "--dry-run prints the plan, --smoke tries everything once, --help-settings lists what can\n"
+        "be changed, of recipes too, with --section.setting VALUE\n"
     )
+
+
+def _takes(config: ConfigStore) -> str:
+    """Say what a recipe needs and how long it is."""
+    training, name = config.training, config.model.local_path or config.model.model_name
+    model = "no model, it makes a small one" if name == EMBEDDED else f"the model {name}"
+    episodes = training.num_epochs * training.num_iters_per_epoch * training.batch_size
+    return f"{model}; at most {episodes:,} episodes of {config.environment.env_id}"
 
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> None:
@@ -142,7 +156,16 @@ def _weights(config: ConfigStore, name: str) -> str:
             return " (its size is known once it is loaded)"
         count = sum(_numbers(file) for file in files)
     # Weights and gradients in float32, and two moments of AdamW.
-    return f", {count / 1e6:.2f}M weights, {count * 16 / 2**30:.2f} GiB to train them all"
+    return f", {count / 1e6:.2f}M weights, {_size(count * 16)} to train them all"
+
+
+def _size(count: float) -> str:
+    """Return bytes in words.
+
+    >>> _size(1.5e6), _size(3e10)
+    ('1.4 MiB', '27.9 GiB')
+    """
+    return f"{count / 2**20:.1f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
 def _numbers(file: Path) -> int:
@@ -165,4 +188,5 @@ def _time(config: ConfigStore, seen: Situation) -> str:
     if taught.player != "none":
         turn = seen.episode_words / seen.episode_turns * WORD_S
         seconds += taught.steps * taught.batch_size * turn / 2
-    return f"about {max(1, round(seconds / 60))} minutes on one CPU core, or less"
+    minutes = max(1, round(seconds / 60))
+    return f"about {minutes} minute{'s' * (minutes > 1)} on one CPU core, or less"

@@ -49,7 +49,8 @@ def _teach(config: ConfigStore, out: Path) -> int:
         save_lm(out, trainer.learner.lm, trainer.tokenizer)
     finally:
         trainer.cleanup()
-    sys.stdout.write(f"{out}  (train it with: llm-gym train ENV --model.local-path {out})\n")
+    env_id = config.environment.env_id
+    sys.stdout.write(f"{out}  (train it with: llm-gym train {env_id} --model.local-path {out})\n")
     return 0
 
 

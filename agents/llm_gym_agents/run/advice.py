@@ -107,8 +107,9 @@ def signs(vocabulary: int | None = None) -> tuple[Sign, ...]:
     return (
         Sign("no_spread", _no_spread,
              "every episode of the last batches had the reward {:.3g}, so there is nothing to "
-             "choose from: warm-start the model (--warm-start.player random), take an easier "
-             "environment, or shape the reward (--environment.env-kwargs shaping=true)"),
+             "choose from: let it imitate moves that win (--warm-start.player solver, or file), "
+             "take an easier environment, or shape the reward (--environment.env-kwargs "
+             "shaping=true)"),
         Sign("unusable", _above("episode/invalid", UNUSABLE),
              "{:.0%} of the replies cannot be used: warm-start the model (--warm-start.player "
              "random), or tell it the format (--environment.env-kwargs action_format=tag)"),

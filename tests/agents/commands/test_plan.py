@@ -30,6 +30,7 @@ def test_without_a_target_the_recipes_are_listed(capsys):
     text = capsys.readouterr().out
     assert "text-game-easy" in text
     assert "expected: held-out success" in text
+    assert "takes: no model, it makes a small one; at most 7,680 episodes of llm_gym/Text" in text
     assert "--dry-run" in text
 
 
@@ -39,7 +40,8 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     text = capsys.readouterr().out
     assert "0.09M weights" in text
     assert "at most 192 sampled in an iteration" in text  # 16 episodes, 4 turns, 3 tokens
-    assert "180 iterations, 2,880 episodes" in text
+    assert "135 iterations, 2,160 episodes" in text
+    assert "1.4 MiB to train them all" in text
     assert "training.batch_size" in text
     assert "chosen by you" in text
     assert "by default: reading less" in text
@@ -104,7 +106,7 @@ def test_the_plan_counts_what_is_read(tmp_path, monkeypatch, capsys):
     def minutes(text):
         return int(re.search(r"time +about (\d+) minutes", text)[1])
 
-    assert 1 < minutes(few) < 6 < minutes(many)
+    assert 1 < minutes(few) <= 6 < minutes(many)
 
 
 def test_a_person_watches_move_by_move(echo, capsys, monkeypatch):
