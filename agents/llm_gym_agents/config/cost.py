@@ -6,9 +6,7 @@ runs of ``benchmarks/results/train_all.json``, several side by side, two passes 
 
 from __future__ import annotations
 
-import math
-
-from llm_gym_agents.config.situation import Situation
+from llm_gym_agents.config.situation import LOOKED_AT, Situation
 
 EPISODE_S, TURN_S, WORD_S = 1.4e-3, 5e-4, 1e-4
 """CPU seconds of an episode that is played and learned from, of a turn of it, of a word read."""
@@ -19,11 +17,11 @@ PLAYED = 0.4
 def episode_seconds(situation: Situation) -> float:
     """Return what an episode costs.
 
-    Who does not lose at once plays longer than chance does: a quarter is added where a game allows.
+    Who does not lose at once plays longer than chance does: a quarter is added where a game allows,
+    and where it knows no end, episodes are cut at what was looked at.
     """
     turns = situation.episode_turns
-    most = min(situation.turns or math.inf, 1.25 * turns)
-    longer = max(1.0, most / turns)
+    longer = max(1.0, min(situation.turns or turns, LOOKED_AT, 1.25 * turns) / turns)
     return EPISODE_S + longer * (turns * TURN_S + situation.episode_words * WORD_S)
 
 

@@ -19,7 +19,9 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config.settings import Settings
 
 EMBEDDED = "tiny"
-_EPISODES, _TURNS = 20, 100
+_EPISODES = 20
+LOOKED_AT = 100
+"""Turns of an episode that are played to be looked at."""
 _WORD = re.compile(r"[^\s.,:;!?]+|[.,:;!?]+")
 _EVERY = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
@@ -117,7 +119,7 @@ class _Seen:
         act, legal = env.get_wrapper_attr("random_action"), env.get_wrapper_attr("legal_actions")
         observation, _ = env.reset(seed=seed)
         self.episodes += 1
-        for _ in range(_TURNS):
+        for _ in range(LOOKED_AT):
             move = act()
             self.moves |= {move, *(legal() or ())}
             self.turns += 1
@@ -138,7 +140,7 @@ class _Seen:
         if self.turns:
             # Who is paid for every turn will learn to make episodes longer than random ones are.
             longer = self.paid > _EVERY * self.turns
-            turns = _TURNS / 2 if longer else self.turns / self.episodes
+            turns = LOOKED_AT / 2 if longer else self.turns / self.episodes
             found["episode_turns"] = turns
             found["episode_words"] = self.words / self.turns * turns
         return found
