@@ -1,25 +1,26 @@
 """Does it learn, with every estimator? Success against episodes and CPU time, seed after seed.
 
 Seven games, three seeds, five estimators, and a control whose advantages are shuffled: each run
-is a process of one thread that begins with the warm-started weights of its game and seed.
+is a process of one thread that begins with the warm-started weights of its game and seed, and
+ends when nearly all is won.
 
     python benchmarks/learning.py --lanes 13                  # everything, about 10 minutes
     python benchmarks/learning.py --lanes 2 --only Echo Count # these games
     python benchmarks/learning.py --show                      # only the table and the figures
 
 Rows go to ``benchmarks/results/learning.json`` as they come; a run that was stopped goes on where
-it was. Seed 0 of everything comes first.
+it was. Seed 0 of everything comes first, the cheap games before the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import sys
 import tempfile
 from pathlib import Path
 from time import monotonic
 
+from forked import Forks
 from lanes import Job, Results, work
 from machine import provenance
 
@@ -36,25 +37,37 @@ EPISODES = {
 }
 """Game → episodes of training, chosen for about a minute each."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
-CONTROL = "shuffled"
+CONTROL, WARM = "shuffled", "warm"
 SEEDS = (0, 1, 2)
 
 
-def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]:
-    """Return the warm starts, and the runs that begin with them."""
-    script = [sys.executable, str(HERE / "curves" / "run.py")]
-    warm, learn = [], []
+def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
+    """Return warm starts and the runs that begin with them: seed by seed, cheap games first."""
+    found: list[Job] = []
     for seed in args.seeds:
-        # The longest first: at the end no lane waits for a run that began late.
-        for game in sorted(args.only, key=lambda game: list(EPISODES).index(game), reverse=True):
-            place = weights / f"{game}-{seed}"
-            warm.append(Job(f"{game}/{seed}/warm", [*script, "warm", game, str(seed), str(place)]))
+        places = {game: weights / f"{game}-{seed}" for game in EPISODES if game in args.only}
+        for game, place in places.items():
+            found.append(Job(f"{game}/{seed}/{WARM}", ["warm", game, str(seed), str(place)]))
+        for game, place in places.items():
             for name in (*args.estimators, *([CONTROL] if seed in args.control_seeds else [])):
                 episodes = max(1, round(EPISODES[game] * args.scale))
-                command = [*script, "learn", game, str(seed), str(place), "--estimator", name]
+                command = ["learn", game, str(seed), str(place), "--estimator", name]
                 command += ["--train", str(episodes), "--episodes", str(args.episodes)]
-                learn.append(Job(f"{game}/{seed}/{name}", command))
-    return warm, learn
+                found.append(Job(f"{game}/{seed}/{name}", command))
+    return found
+
+
+def missing(found: list[Job], results: Results) -> list[Job]:
+    """Return the jobs to be done. Weights are in no file: who lacks a run lacks its warm start."""
+    learn = [job for job in found if not job.key.endswith(WARM) and results.lacks(job.key)]
+    needed = {job.key.rpartition("/")[0] for job in learn}
+    warm = [job for job in found if job.key.endswith(WARM) and job.key.rpartition("/")[0] in needed]
+    made = {job.key for job in warm if Path(job.command[-1]).exists()}
+    for job in warm:
+        if job.key not in made:
+            results.rows.pop(job.key, None)
+    wanted = {job.key for job in (*learn, *warm)} - made
+    return [job for job in found if job.key in wanted]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
     made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
     made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
-    made.add_argument("--episodes", type=int, default=200, help="of an evaluation")
+    made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
     made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
     made.add_argument("--out", type=Path, default=RESULT)
@@ -80,15 +93,9 @@ def main() -> None:
         deadline = monotonic() + 60 * args.minutes
         with tempfile.TemporaryDirectory() as scratch:
             weights = args.weights or Path(scratch)
-            warm, learn = jobs(args, weights)
-            # Weights are not in the result file: whoever learns needs them made.
-            needed = {job.key.rpartition("/")[0] for job in learn if results.lacks(job.key)}
-            missing = [job for job in warm if job.key.removesuffix("/warm") in needed]
-            missing = [job for job in missing if not Path(job.command[-1], "config.json").exists()]
-            for job in missing:
-                results.rows.pop(job.key, None)
-            work(missing, results, lanes=args.lanes, deadline=deadline)
-            work(learn, results, lanes=args.lanes, deadline=deadline)
+            weights.mkdir(parents=True, exist_ok=True)
+            todo = missing(jobs(args, weights), results)
+            work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks("curves.run"))
     if args.show or importlib.util.find_spec("matplotlib"):
         from curves import figure
 

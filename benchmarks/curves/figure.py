@@ -55,10 +55,16 @@ def draw(rows: Mapping[str, Row], what: str, path: Path) -> None:
 
 
 def _line(axes: Axes, name: str, runs: Sequence[Row], what: str) -> None:
-    """Draw the runs of an estimator. Their points are the same episodes, at different seconds."""
-    length = min(len(run["curve"]) for run in runs)
-    at = np.array([[p[what] for p in run["curve"][:length]] for run in runs]).mean(0) * SCALE[what]
-    success = np.array([[p["success"] for p in run["curve"][:length]] for run in runs])
+    """Draw the runs of an estimator; one that ended early stays where it was."""
+    ends = [run["curve"][-1][what] for run in runs]
+    at = np.linspace(0.0, max(ends), 60)
+    success = np.array(
+        [
+            np.interp(at, [p[what] for p in run["curve"]], [p["success"] for p in run["curve"]])
+            for run in runs
+        ]
+    )
+    at *= SCALE[what]
     how: dict[str, Any] = {"color": COLOURS[name], "linewidth": 1.6, "label": NAMES[name]}
     axes.plot(at, success.mean(0), linestyle="--" if name == "shuffled" else "-", **how)
     axes.fill_between(at, success.min(0), success.max(0), color=COLOURS[name], alpha=0.13, lw=0)

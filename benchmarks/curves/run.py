@@ -4,8 +4,9 @@
     python benchmarks/curves/run.py learn Echo 0 FOLDER --estimator grpo --train 6144
 
 The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
-what differs between two runs is the estimator. Settings are those of ``llm-gym train ID``; the last
-line of output is the result. CPU seconds are those of the whole process, evaluations taken out.
+what differs between two runs is the estimator. Settings, and when a run has learned enough, are
+those of ``llm-gym train ID --training.adv_estimator NAME``; the last line of output is the result.
+CPU seconds are those of the whole process, evaluations taken out.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from time import process_time
+from time import monotonic, process_time, sleep
 from typing import Any
 
 import torch
@@ -25,11 +27,14 @@ from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.situation import look
 from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.rollouts.evaluation import evaluate
 
-GROUP = 8
-"""Episodes that start alike, for the estimators that compare them."""
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
+FRESH = 200
+"""Held-out episodes that a run is scored on at its end; it was not stopped by them."""
+PATIENCE = 120.0
+"""Seconds that a run waits for its warm start, which another lane may still be at."""
 
 
 @register_advantage(CONTROL, needs_critic=True)
@@ -40,13 +45,12 @@ def shuffled(stream: TokenStream, *, gamma: float = 1.0, lam: float = 0.95) -> A
     return Advantages(found.advantages_T[order_T], found.returns_T)
 
 
-def settings(game: str, seed: int) -> ConfigStore:
+def settings(game: str, seed: int, estimator: str = "gae") -> ConfigStore:
     """Return what ``llm-gym train`` would choose."""
     config = ConfigStore()
     config.environment.env_id = f"llm_gym/{game}-v0"
-    config.training.seed = seed
+    config.training.seed, config.training.adv_estimator = seed, estimator
     apply_defaults(config, look(config))
-    config.environment.stop_at_success = None
     config.checkpoint.record_every = config.checkpoint.save_interval = 0
     config.checkpoint.save_best = False
     return config
@@ -61,8 +65,10 @@ def warm(game: str, seed: int, folder: Path) -> dict[str, Any]:
         start = process_time()
         trainer.warm_up()
         took = process_time() - start
-        save_lm(folder, trainer.learner.lm, trainer.tokenizer)
+        part = folder.with_suffix(".part")
+        save_lm(part, trainer.learner.lm, trainer.tokenizer)
         trainer.cleanup()
+    part.rename(folder)  # whoever waits for it sees all of it
     found = {name.removeprefix("warm_start/"): v for name, v in (trainer.warm_start or {}).items()}
     return {"game": game, "seed": seed, "cpu_s": round(took, 1)} | found
 
@@ -96,18 +102,23 @@ class Curve:
         self.rows.append({"episodes": episodes, "success": success, "cpu_s": round(took, 2)})
 
 
+def fresh_success(trainer: PPOTrainer, seen: int) -> float:
+    """Return the success on held-out episodes after the first ``seen``."""
+    tasks = trainer.schedule.held_out_tasks(seen + FRESH)[seen:]
+    version = trainer.publisher.version
+    return evaluate(trainer.sampler, tasks, version=version, held_out=True).success
+
+
 def learn(
     game: str, seed: int, folder: Path, estimator: str, train: int, points: int, episodes: int
 ) -> dict[str, Any]:
-    """Train on ``train`` episodes from the weights in ``folder``; return the curve."""
-    config = settings(game, seed)
+    """Train on ``train`` episodes at most, from the weights in ``folder``; return the curve."""
+    config = settings(game, seed, estimator)
     iterations = max(1, train // config.training.batch_size)
     config.warm_start.player = "none"
-    config.training.adv_estimator = estimator
-    if get_advantage(estimator).needs_groups:
-        config.training.group_size = GROUP
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = max(1, iterations // points)
+    wait_for(folder)
     with tempfile.TemporaryDirectory() as place:
         config.checkpoint.output_dir = place
         trainer = PPOTrainer(
@@ -117,6 +128,7 @@ def learn(
         curve.add(0, trainer.evaluate().success)
         try:
             trainer.fit()
+            final = fresh_success(trainer, episodes)
         finally:
             trainer.cleanup()
     rows = curve.rows
@@ -124,35 +136,45 @@ def learn(
         "game": game,
         "seed": seed,
         "estimator": estimator,
-        "iterations": iterations,
-        "final": rows[-1]["success"],
+        "iterations": trainer.iteration,
+        "planned": iterations,
+        "final": final,
         "best": max(row["success"] for row in rows),
         "cpu_s": rows[-1]["cpu_s"],
         "curve": rows,
     }
 
 
-def main() -> None:
+def wait_for(folder: Path) -> None:
+    """Return when the warm-started model is there."""
+    begun = monotonic()
+    while not folder.exists():
+        if monotonic() - begun > PATIENCE:
+            raise TimeoutError(f"no warm-started model came to {folder.name} in {PATIENCE:.0f} s")
+        sleep(0.2)
+
+
+def result(arguments: Sequence[str]) -> dict[str, Any]:
+    """Do what the command line says; return the row of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("warm", "learn"))
     parser.add_argument("game")
     parser.add_argument("seed", type=int)
     parser.add_argument("folder", type=Path, help="of the warm-started model")
     parser.add_argument("--estimator", default="gae")
-    parser.add_argument("--train", type=int, default=6144, help="episodes to train on")
+    parser.add_argument("--train", type=int, default=6144, help="most episodes to train on")
     parser.add_argument("--points", type=int, default=8, help="evaluations after the first")
-    parser.add_argument("--episodes", type=int, default=200, help="of an evaluation")
-    args = parser.parse_args()
+    parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if args.what == "warm":
-        row = warm(args.game, args.seed, args.folder)
-    else:
-        row = learn(
-            args.game, args.seed, args.folder, args.estimator, args.train, args.points,
-            args.episodes,
-        )  # fmt: skip
-    print(json.dumps(row))
+        return warm(args.game, args.seed, args.folder)
+    return learn(
+        args.game, args.seed, args.folder, args.estimator, args.train, args.points, args.episodes
+    )
 
 
 if __name__ == "__main__":
-    main()
+    import sys
+
+    print(json.dumps(result(sys.argv[1:])))

@@ -63,7 +63,7 @@ def table(rows: Mapping[str, Row], games: Iterable[str]) -> str:
 
 def _cells(runs: Sequence[Row]) -> str:
     ends = [run["final"] for run in runs]
-    fallen = max(run["best"] - run["final"] for run in runs)
+    fallen = max(run["best"] - run["curve"][-1]["success"] for run in runs)
     return " | ".join(
         (
             str(len(runs)),

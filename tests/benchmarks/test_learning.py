@@ -7,13 +7,21 @@ from pathlib import Path
 import pytest
 import torch
 
+from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.algo import TokenStream, get_advantage
+from tests.agents.scored import episode
 
 
 @pytest.fixture
 def script(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     return importlib.import_module
+
+
+def all_won(episodes):
+    won = episode()
+    won.success = True
+    return Evaluation("llm_gym/Echo-v0", [won] * episodes, 0, 0.0)
 
 
 def stream():
@@ -67,10 +75,42 @@ def test_the_table_tells_of_seeds_that_did_not_get_there(script):
     assert line == f"| Echo | PPO, GAE | {cells} |"
 
 
+def test_what_is_missing_comes_seed_by_seed_and_cheap_games_first(script, tmp_path):
+    learning, lanes = script("learning"), script("lanes")
+    args = learning.parser().parse_args(["--only", "Count", "Echo", "--estimators", "gae", "rloo"])
+    found = learning.jobs(args, tmp_path)
+    results = lanes.Results(tmp_path / "result.json", {})
+    assert [job.key for job in learning.missing(found, results)][:7] == [
+        "Echo/0/warm", "Count/0/warm",
+        "Echo/0/gae", "Echo/0/rloo", "Echo/0/shuffled", "Count/0/gae", "Count/0/rloo",
+    ]  # fmt: skip
+
+
+def test_a_warm_start_is_made_again_only_where_a_run_lacks_its_weights(script, tmp_path):
+    learning, lanes = script("learning"), script("lanes")
+    args = learning.parser().parse_args(["--only", "Echo", "--estimators", "gae"])
+    found = learning.jobs(args, tmp_path)
+    results = lanes.Results(tmp_path / "result.json", {})
+    results.rows |= {job.key: {"final": 1.0} for job in found} | {
+        "Echo/1/gae": {"error": "stopped after 9 s"},
+        "Echo/2/gae": {"error": "stopped after 9 s"},
+    }
+    (tmp_path / "Echo-2").mkdir()
+    wanted = ["Echo/1/warm", "Echo/1/gae", "Echo/2/gae"]
+    assert [job.key for job in learning.missing(found, results)] == wanted
+    assert all(map(results.lacks, wanted))
+
+
+def test_a_run_waits_for_its_warm_start_and_says_so_if_none_comes(script, tmp_path, monkeypatch):
+    run = script("curves.run")
+    monkeypatch.setattr(run, "PATIENCE", 0.0)
+    with pytest.raises(TimeoutError, match="no warm-started model came to Echo-0"):
+        run.wait_for(tmp_path / "Echo-0")
+
+
 def test_an_estimator_begins_with_the_warm_started_weights_and_reports_a_curve(script, tmp_path):
     run = script("curves.run")
     made = run.settings("Echo", 0)
-    assert made.environment.stop_at_success is None
     folder, batch = tmp_path / "weights", made.training.batch_size
     from llm_gym_agents.build import build_lm
     from llm_gym_agents.checkpoint import save_lm
@@ -80,4 +120,25 @@ def test_an_estimator_begins_with_the_warm_started_weights_and_reports_a_curve(s
     assert [point["episodes"] for point in row["curve"]] == [0, batch, 2 * batch]
     assert row["curve"][0]["cpu_s"] == 0.0
     assert 0 < row["curve"][1]["cpu_s"] < row["curve"][2]["cpu_s"]
+    assert (row["iterations"], row["planned"]) == (2, 2)
     json.dumps(row)
+
+
+def test_a_run_that_has_won_nearly_all_ends_and_is_scored_on_other_episodes(
+    script, tmp_path, monkeypatch
+):
+    run = script("curves.run")
+    folder, made = tmp_path / "weights", run.settings("Echo", 0)
+    from llm_gym_agents.build import build_lm
+    from llm_gym_agents.checkpoint import save_lm
+
+    save_lm(folder, *build_lm(made, "llm_gym/Echo-v0"))
+    monkeypatch.setattr(run.Curve, "evaluate", lambda self, **kwargs: all_won(100))
+    scored = []
+    monkeypatch.setattr(
+        run, "evaluate", lambda sampler, tasks, **how: scored.extend(tasks) or all_won(1)
+    )
+    row = run.learn("Echo", 0, folder, "gae", train=10 * 256, points=10, episodes=8)
+    assert (row["iterations"], row["planned"]) == (1, 10)
+    assert len(scored) == run.FRESH
+    assert min(task.id for task in scored) == 2**40 + 8

@@ -6,6 +6,7 @@ applies wins, and what it did is said with its reason. ``docs/defaults.md`` is w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -89,6 +90,10 @@ def _foreign(situation: Situation) -> bool:
 
 def _endless(situation: Situation) -> bool:
     return situation.env == "as_text" and (situation.turns is None or situation.turns > MOST_TURNS)
+
+
+def _groups(situation: Situation) -> bool:
+    return situation.groups
 
 
 def _short(situation: Situation) -> int:
@@ -178,6 +183,8 @@ RULES: tuple[Rule, ...] = (
          "embedded model", "a whole batch is played side by side"),
     Rule("inference.num_envs", 128, _given,
          "a given model", "a whole batch is played side by side"),
+    Rule("training.group_size", 8, _groups,
+         "an estimator that compares episodes", "fewer of one start seldom differ"),
     Rule("training.mini_batch_size", _mini_batch, _embedded,
          "embedded model", "four steps from a batch"),
     Rule("training.mini_batch_size", 32, _given, "a given model", "four steps from a batch"),
@@ -245,7 +252,7 @@ def apply_defaults(
 
 
 def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
-    """Let what nobody chose follow what somebody did: sizes a batch, shaping the discount."""
+    """Let what nobody chose follow what somebody did: sizes and groups a batch, shaping the discount."""
     if SHAPING_GAMMA in made and SHAPING_GAMMA not in chosen:
         _set(config, SHAPING_GAMMA, config.training.gamma)
         made[SHAPING_GAMMA] = made[SHAPING_GAMMA]._replace(value=config.training.gamma)
@@ -254,6 +261,11 @@ def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> 
         if name not in chosen and _get(config, name) > batch:
             _set(config, name, batch)
             made[name] = Choice(name, batch, DEFAULT, "no more than the batch that you chose")
+    name = "training.group_size"
+    if name in made and name not in chosen and batch % config.training.group_size:
+        fits = math.gcd(batch, config.training.group_size)
+        _set(config, name, fits)
+        made[name] = Choice(name, fits, DEFAULT, "the batch that you chose is cut into groups")
 
 
 def named(data: dict[str, dict[str, Any]]) -> set[str]:

@@ -7,7 +7,7 @@ moves are is seen, not guessed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -54,10 +54,20 @@ class Situation:
     """Words, digits and marks that are read in such an episode."""
     worst_reward: float = 0.0
     """The lowest reward of a turn that was seen, 0 at most."""
+    groups: bool = False
+    """Whether the estimator compares episodes of one start by what each earned in all."""
 
 
 def look(config: Settings) -> Situation:
-    """Return the situation that ``config`` is for; it must name an environment."""
+    """Return the situation that ``config`` is for."""
+    from llm_gym_agents.algo import get_advantage  # lies behind torch
+
+    groups = get_advantage(config.training.adv_estimator).needs_groups
+    return replace(_played(config), groups=groups)
+
+
+def _played(config: Settings) -> Situation:
+    """Return what model and environment say of it."""
     model = config.model
     kind: Literal["embedded", "full", "lora"] = "full"
     if model.lora_rank:
