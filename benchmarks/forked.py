@@ -13,8 +13,10 @@ import importlib
 import multiprocessing
 import os
 import sys
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest import mock
 
 from lanes import ONE_THREAD, Job, Row
 
@@ -28,11 +30,12 @@ class Forks:
 
     def __init__(self, module: str) -> None:
         self._module = module
-        os.environ.update(ONE_THREAD)  # before the server imports what reads it
-        # The server looks for what it is to import there, and not in our ``sys.path``.
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([module])
+        # The server looks for what it imports there, and not in our ``sys.path``.
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with mock.patch.dict(os.environ, ONE_THREAD | path):
+            forkserver.ensure_running()
 
     def __call__(self, job: Job, timeout: float) -> Row:
         """Run one job; return what its function does, or what went wrong."""

@@ -7,6 +7,8 @@ ends when nearly all is won.
     python benchmarks/learning.py --lanes 13                  # everything, about 10 minutes
     python benchmarks/learning.py --lanes 2 --only Echo Count # these games
     python benchmarks/learning.py --show                      # only the table and the figures
+    python benchmarks/learning.py --only Echo --estimators grpo --out tried.json \
+        --flags " " "--training.learning-rate 5e-4"           # what a setting does
 
 Rows go to ``benchmarks/results/learning.json`` as they come; a run that was stopped goes on where
 it was. Seed 0 of everything comes first, the cheap games before the others.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import tempfile
 from pathlib import Path
 from time import monotonic
@@ -49,11 +52,13 @@ def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
         for game, place in places.items():
             found.append(Job(f"{game}/{seed}/{WARM}", ["warm", game, str(seed), str(place)]))
         for game, place in places.items():
-            for name in (*args.estimators, *([CONTROL] if seed in args.control_seeds else [])):
+            names = [*args.estimators, *([CONTROL] if seed in args.control_seeds else [])]
+            for name, flags in itertools.product(names, args.flags):
                 episodes = max(1, round(EPISODES[game] * args.scale))
                 command = ["learn", game, str(seed), str(place), "--estimator", name]
                 command += ["--train", str(episodes), "--episodes", str(args.episodes)]
-                found.append(Job(f"{game}/{seed}/{name}", command))
+                key = f"{game}/{seed}/{name} {flags}".rstrip()
+                found.append(Job(key, [*command, *flags.split()]))
     return found
 
 
@@ -77,6 +82,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
     made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
     made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
+    made.add_argument(
+        "--flags", nargs="+", default=[""], help="try each estimator with each of these settings"
+    )
     made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
     made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
     made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")

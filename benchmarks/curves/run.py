@@ -5,8 +5,8 @@
 
 The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
 what differs between two runs is the estimator. Settings, and when a run has learned enough, are
-those of ``llm-gym train ID --training.adv_estimator NAME``; the last line of output is the result.
-CPU seconds are those of the whole process, evaluations taken out.
+those of ``llm-gym train ID --training.adv-estimator NAME``, whose flags may be added. The last line
+of output is the result. CPU seconds are those of the whole process, evaluations taken out.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import torch
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
 from llm_gym_agents.checkpoint import save_lm
-from llm_gym_agents.config.defaults import apply_defaults
-from llm_gym_agents.config.situation import look
+from llm_gym_agents.commands.plan import choose
+from llm_gym_agents.commands.plan import flags as named_by
+from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import evaluate
 
@@ -45,12 +46,15 @@ def shuffled(stream: TokenStream, *, gamma: float = 1.0, lam: float = 0.95) -> A
     return Advantages(found.advantages_T[order_T], found.returns_T)
 
 
-def settings(game: str, seed: int, estimator: str = "gae") -> ConfigStore:
-    """Return what ``llm-gym train`` would choose."""
+def settings(
+    game: str, seed: int, estimator: str = "gae", flags: Sequence[str] = ()
+) -> ConfigStore:
+    """Return what ``llm-gym train`` would choose, given these flags."""
     config = ConfigStore()
     config.environment.env_id = f"llm_gym/{game}-v0"
     config.training.seed, config.training.adv_estimator = seed, estimator
-    apply_defaults(config, look(config))
+    config = parse_args(flags, config) if flags else config
+    choose(config, named_by(flags))
     config.checkpoint.record_every = config.checkpoint.save_interval = 0
     config.checkpoint.save_best = False
     return config
@@ -110,10 +114,17 @@ def fresh_success(trainer: PPOTrainer, seen: int) -> float:
 
 
 def learn(
-    game: str, seed: int, folder: Path, estimator: str, train: int, points: int, episodes: int
+    game: str,
+    seed: int,
+    folder: Path,
+    estimator: str,
+    train: int,
+    points: int,
+    episodes: int,
+    flags: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train on ``train`` episodes at most, from the weights in ``folder``; return the curve."""
-    config = settings(game, seed, estimator)
+    config = settings(game, seed, estimator, flags)
     iterations = max(1, train // config.training.batch_size)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
@@ -135,7 +146,7 @@ def learn(
     return {
         "game": game,
         "seed": seed,
-        "estimator": estimator,
+        "estimator": " ".join((estimator, *flags)),
         "iterations": trainer.iteration,
         "planned": iterations,
         "final": final,
@@ -165,13 +176,14 @@ def result(arguments: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--train", type=int, default=6144, help="most episodes to train on")
     parser.add_argument("--points", type=int, default=8, help="evaluations after the first")
     parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
-    args = parser.parse_args(arguments)
+    args, flags = parser.parse_known_args(arguments)
     torch.set_num_threads(1)
     if args.what == "warm":
         return warm(args.game, args.seed, args.folder)
     return learn(
-        args.game, args.seed, args.folder, args.estimator, args.train, args.points, args.episodes
-    )
+        args.game, args.seed, args.folder, args.estimator, args.train, args.points, args.episodes,
+        flags,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

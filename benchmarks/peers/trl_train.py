@@ -18,14 +18,15 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from curves.table import reached
-from lanes import Job, Results, work
+from forked import Forks
+from lanes import Job, Results, run, work
 from machine import provenance
 
 HERE = Path(__file__).parent
@@ -62,7 +63,7 @@ class Plan:
 
     def __init__(self, args: argparse.Namespace, weights: Path) -> None:
         self.args, self.weights = args, weights
-        self.pythons = {"ours": sys.executable, "trl": args.python or environment()}
+        self.python = args.python or environment()
 
     def starts(self, seeds: list[int]) -> list[Job]:
         """Return the jobs that make first weights."""
@@ -83,11 +84,12 @@ class Plan:
 
     def job(self, stage: str, side: str, setting: str, seed: int, updates: int) -> Job:
         """Return one training run."""
-        script = HERE / "train" / {"ours": "our_side.py", "trl": "trl_side.py"}[side]
         updates = max(10, round(updates * self.args.scale))
         every = max(5, updates // 15)
         updates -= updates % every
-        command = [self.pythons[side], str(script), str(self.place(seed)), str(seed), setting]
+        command = [str(self.place(seed)), str(seed), setting]
+        if side == "trl":  # in an environment of its own; ours is a fork
+            command = [self.python, str(HERE / "train" / "trl_side.py"), *command]
         command += ["--updates", str(updates), "--every", str(every)]
         command += ["--episodes", str(self.args.episodes)]
         return Job(f"{stage}/{side}/{setting}/{seed}", command, timeout=1200)
@@ -108,6 +110,13 @@ class Plan:
             for side, setting in dict.fromkeys(wanted)
             for seed in self.args.seeds
         ]
+
+
+def runner() -> Callable[[Job, float], Row]:
+    """Return what runs a job: our side, which begins with a folder, as a fork."""
+    sys.path.insert(0, str(HERE / "train"))
+    forks = Forks("our_side")
+    return lambda job, timeout: (forks if Path(job.command[0]).is_dir() else run)(job, timeout)
 
 
 def best(rows: Mapping[str, Row], side: str, settings: Any) -> str:
@@ -190,7 +199,7 @@ def main() -> None:
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
         plan = Plan(args, Path(scratch))
-        how = {"lanes": args.lanes, "deadline": deadline}
+        how = {"lanes": args.lanes, "deadline": deadline, "by": runner()}
         starts = plan.starts([SWEEP_SEED, *args.seeds])
         for job in starts:  # weights are not kept
             results.rows.pop(job.key, None)

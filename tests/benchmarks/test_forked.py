@@ -31,20 +31,23 @@ def forked(monkeypatch, tmp_path):
     (tmp_path / "counted.py").write_text(MODULE.format(log=str(tmp_path / "log")))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    for name in ("PYTHONPATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", os.environ.get("TOKENIZERS_PARALLELISM", ""))
-    yield importlib.import_module("forked")
+    module = importlib.import_module("forked")
+    server = module.forkserver._forkserver  # ends with the process otherwise
+    server._stop()
+    yield module
+    server._stop()
     sys.modules.pop("forked", None)
 
 
 def test_jobs_are_forks_of_one_import_with_a_thread_and_a_memory_of_their_own(forked, tmp_path):
+    before = os.environ.get("PYTHONPATH")
     lanes, run = importlib.import_module("lanes"), forked.Forks("counted")
     row = run(lanes.Job("a", ["first"]), 60)
     other = run(lanes.Job("b", ["second"]), 60)
     assert (row["seen"], other["seen"]) == ([["first"]], [["second"]])
     assert len({row["process"], other["process"], os.getpid()}) == 3
     assert row["threads"] == "1"
+    assert os.environ.get("PYTHONPATH") == before
     assert (tmp_path / "log").read_text() == "imported\n"
     assert run(lanes.Job("c", ["fail"]), 60) == {"error": "ValueError: no memory left"}
     assert run(lanes.Job("d", ["die"]), 60) == {"error": "exit code 3"}

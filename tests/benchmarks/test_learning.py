@@ -86,6 +86,18 @@ def test_what_is_missing_comes_seed_by_seed_and_cheap_games_first(script, tmp_pa
     ]  # fmt: skip
 
 
+def test_settings_can_be_tried_beside_those_by_default(script, tmp_path):
+    learning, run = script("learning"), script("curves.run")
+    flags = "--environment.env-kwargs penalty=0 --training.group-size 4"
+    asked = ["--only", "Echo", "--seeds", "1", "--estimators", "grpo", "--flags", " ", flags]
+    jobs = learning.jobs(learning.parser().parse_args(asked), tmp_path)
+    assert [job.key for job in jobs] == ["Echo/1/warm", "Echo/1/grpo", f"Echo/1/grpo {flags}"]
+    config = run.settings("Echo", 1, "grpo", flags.split())
+    assert config.environment.env_kwargs == {"penalty": 0, "rules": "system"}
+    assert config.training.group_size == 4
+    assert run.settings("Echo", 1, "grpo").training.group_size == 8
+
+
 def test_a_warm_start_is_made_again_only_where_a_run_lacks_its_weights(script, tmp_path):
     learning, lanes = script("learning"), script("lanes")
     args = learning.parser().parse_args(["--only", "Echo", "--estimators", "gae"])

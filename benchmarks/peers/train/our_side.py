@@ -6,7 +6,9 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,12 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from episodes import BATCH, GROUP
 from guess import Curve, config
 
-from llm_gym_agents import PPOTrainer
+from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.situation import Situation
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
-SETTINGS = {
+ENV_SETTINGS = ("shaping",)
+SETTINGS: dict[str, dict[str, Any]] = {
     "rate 1e-3": {},
     "rate 2e-3": {"learning_rate": 2e-3},
     "rate 4e-3": {"learning_rate": 4e-3},
@@ -30,7 +33,26 @@ SETTINGS = {
 """What was tried: differences from the defaults of an embedded model, four steps to a batch."""
 
 
-def main() -> None:
+def settings(seed: int, setting: str, updates: int) -> ConfigStore:
+    """Return the config of a run."""
+    made = config(seed)
+    kept = {"environment.env_kwargs.shaping", "inference.max_tokens", "inference.num_envs",
+            "training.batch_size", "environment.eval_interval"}  # fmt: skip
+    apply_defaults(made, Situation(model="embedded", env="suite", move_words=1), kept)
+    made.warm_start.player, made.environment.stop_at_success = "none", None
+    made.environment.eval_interval = 0
+    made.training.num_epochs, made.training.num_iters_per_epoch = 1, updates
+    made.training.mini_batch_size = BATCH // 2
+    for name, value in SETTINGS[setting].items():
+        if name in ENV_SETTINGS:
+            made.environment.env_kwargs = {**made.environment.env_kwargs, name: value}
+        else:
+            setattr(made.training, name, value)
+    return made
+
+
+def result(arguments: Sequence[str]) -> dict[str, Any]:
+    """Train as the command line says; return the row of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="of the model to begin with")
     parser.add_argument("seed", type=int)
@@ -38,18 +60,9 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--every", type=int, default=20, help="updates between two measurements")
     parser.add_argument("--episodes", type=int, default=400, help="of a measurement")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    made = config(args.seed)
-    kept = {"environment.env_kwargs.shaping", "inference.max_tokens", "inference.num_envs",
-            "training.batch_size", "environment.eval_interval"}  # fmt: skip
-    apply_defaults(made, Situation(model="embedded", env="suite", move_words=1), kept)
-    made.warm_start.player, made.environment.stop_at_success = "none", None
-    made.environment.eval_interval = 0
-    made.training.num_epochs, made.training.num_iters_per_epoch = 1, args.updates
-    made.training.mini_batch_size = BATCH // 2
-    for name, value in SETTINGS[args.setting].items():
-        setattr(made.training, name, value)
+    made = settings(args.seed, args.setting, args.updates)
     lm, tokenizer = load_model(str(args.folder)), load_tokenizer(str(args.folder))
     with tempfile.TemporaryDirectory() as place:
         made.checkpoint.output_dir = place
@@ -61,8 +74,8 @@ def main() -> None:
         trainer.fit()
         trainer.cleanup()
     told = {"side": "ours", "setting": args.setting, "seed": args.seed, "updates": args.updates}
-    print(json.dumps(told | {"sampled": sampled, "curve": curve.rows}))
+    return told | {"sampled": sampled, "curve": curve.rows}
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(result(sys.argv[1:])))
