@@ -185,6 +185,8 @@ RULES: tuple[Rule, ...] = (
          "a given model", "a whole batch is played side by side"),
     Rule("training.group_size", 8, _groups,
          "an estimator that compares episodes", "fewer of one start seldom differ"),
+    Rule("training.group_credit", "turn", lambda s: s.groups and s.has_potential,
+         "such an estimator, shaped rewards", "they add up to 0: whole episodes do not show them"),
     Rule("training.mini_batch_size", _mini_batch, _embedded,
          "embedded model", "four steps from a batch"),
     Rule("training.mini_batch_size", 32, _given, "a given model", "four steps from a batch"),

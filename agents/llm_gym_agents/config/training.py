@@ -61,6 +61,8 @@ class TrainingConfig(Section, section="training"):
     """Lambda of generalised advantage estimation, of one step."""
     discount: Literal["token", "turn"] = "turn"
     """What a step is; with turn a longer reply is not discounted more."""
+    group_credit: Literal["episode", "turn"] = "episode"
+    """What grpo, dr_grpo and rloo compare: whole episodes, or turn by turn what was to come."""
     whiten_advantages: bool = True
     """Scale advantages to mean 0 and variance 1 over the tokens of a batch."""
     reward_mode: Literal["replace", "add"] = "replace"

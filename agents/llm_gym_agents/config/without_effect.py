@@ -26,6 +26,7 @@ _ESTIMATOR_SETTINGS = {
     "lam": "lam",
     "discount": "discount",
     "whiten_advantages": "whiten",
+    "group_credit": "credit",
 }
 _LOSS_SETTINGS = {
     "clip_ratio": "clip_ratio",
@@ -63,6 +64,8 @@ def _algorithm(config: Settings) -> Iterator[_Without]:
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     missing = [ours for ours, its in _ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
     yield _Without(tuple(f"training.{name}" for name in missing), cause)
+    if "credit" in estimator.settings and training.group_credit == "episode":
+        yield _Without(("training.gamma",), f"{cause} and training.group_credit='episode'")
     if not estimator.needs_critic:
         yield _Without(_CRITIC_SETTINGS, cause)
     loss = get_policy_loss(training.policy_loss)

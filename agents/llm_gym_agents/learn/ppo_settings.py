@@ -31,5 +31,6 @@ def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict
         "lam": config.lam,
         "discount": config.discount,
         "whiten": config.whiten_advantages,
+        "credit": config.group_credit,
     }
     return {name: value for name, value in known.items() if name in spec.settings}

@@ -55,6 +55,35 @@ def test_a_situation_is_what_is_trained_on_what():
     assert situation_of("llm_gym/Echo-v0", action_format="tag").move_chars > len("<action>")
 
 
+@pytest.mark.parametrize(
+    ("env_id", "estimator", "size", "credit"),
+    [
+        ("llm_gym/TextGameEasy-v0", "grpo", 8, "turn"),  # shaped
+        ("llm_gym/Echo-v0", "rloo", 8, "episode"),
+        ("llm_gym/TextGameEasy-v0", "gae", 1, "episode"),
+    ],
+)
+def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
+    env_id, estimator, size, credit
+):
+    config = ConfigStore()
+    config.environment.env_id, config.training.adv_estimator = env_id, estimator
+    apply_defaults(config, look(config))
+    assert (config.training.group_size, config.training.group_credit) == (size, credit)
+    config.check()
+
+
+def test_groups_fit_into_a_batch_that_somebody_chose():
+    config = ConfigStore()
+    config.training.batch_size, config.training.adv_estimator = 12, "grpo"
+    made = apply_defaults(config, dataclasses.replace(ECHO, groups=True), {"training.batch_size"})
+    assert config.training.group_size == 4
+    assert "the batch that you chose" in str(
+        next(each for each in made if each.setting == "training.group_size")
+    )
+    config.check()
+
+
 def test_what_nobody_chose_is_filled_in_and_said():
     config = ConfigStore()
     made = {each.setting: each for each in apply_defaults(config, ECHO)}

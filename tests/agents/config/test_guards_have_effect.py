@@ -13,6 +13,7 @@ GUARDS = {
     "training.entropy_target": (1.0, "weights", {}),
     "training.normalise_values": (True, "weights", {}),
     "training.replace_flat_groups": (2, "starts", GROUPS),
+    "training.group_credit": ("turn", "weights", GROUPS),
     # One token is no whole move: many replies are cut, and some of them are not.
     "training.mask_cut_replies": (True, "weights", settings(inference__max_tokens=1)),
     # Learned in bfloat16 and sampled in float32, which are not quite the same.

@@ -161,6 +161,16 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
              "training.value_coef=1.0 has no effect with training.adv_estimator='grpo'"],
         ),
         (
+            {"training__adv_estimator": "rloo", "training__group_size": 8, "training__gamma": 0.5},
+            ["training.gamma=0.5 has no effect with training.adv_estimator='rloo' and "
+             "training.group_credit='episode'"],
+        ),
+        (
+            {"training__adv_estimator": "opo", "training__group_size": 8,
+             "training__group_credit": "turn"},
+            ["training.group_credit='turn' has no effect with training.adv_estimator='opo'"],
+        ),
+        (
             {"training__adv_estimator": "gae_turn", "training__discount": "token"},
             ["training.discount='token' has no effect with training.adv_estimator='gae_turn'"],
         ),

@@ -1,7 +1,8 @@
 """Advantages from comparing the episodes of one start, without a critic.
 
 An episode's score is the undiscounted sum of its rewards. Each estimator turns the scores of a
-group into one number per episode and puts it on every token of the episode. An episode without
+group into one number per episode and puts it on every token of the episode; with
+``credit="turn"`` into one per turn, see ``group_turns``. An episode without
 sampled tokens took no decision: it is in no group and counts in no statistic.
 
 A group of one, left over when the others failed, has nothing to compare with: its advantage is 0.
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.algo.advantages.group_turns import Credit, compared
 from llm_gym_agents.algo.dtypes import result_dtype
 from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.masked import masked_whiten
@@ -25,34 +27,60 @@ from llm_gym_agents.algo.stream import TokenStream
 
 
 @register_advantage("grpo", needs_groups=True)
-def grpo(stream: TokenStream, *, norm_by_std: bool = True, epsilon: float = 1e-6) -> Advantages:
+def grpo(
+    stream: TokenStream,
+    *,
+    norm_by_std: bool = True,
+    epsilon: float = 1e-6,
+    credit: Credit = "episode",
+    gamma: float = 1.0,
+) -> Advantages:
     """The score in standard deviations from its group's mean.
 
     Args:
         stream: Needs ``group_E``.
         norm_by_std: Divide by the group's unbiased standard deviation. False is ``dr_grpo``.
         epsilon: Added to the standard deviation; equal scores give 0.
+        credit: What is compared: whole episodes, or turn by turn what was still to come.
+        gamma: Discount from one turn to the next, where turns are compared.
     """
-    groups = _Groups(stream)
-    centred_E = stream.scores_E - groups.baseline(stream.scores_E)
+    _need_groups(stream)
+    one, whole_E = compared(stream, credit, gamma)
+    centred_E = one.scores_E - _Groups(one).baseline(one.scores_E)
     if norm_by_std:
-        centred_E = centred_E / (groups.std(stream.scores_E) + epsilon)
-    return _on_tokens(stream, centred_E)
+        # Of the whole group: that of a single turn, where little differs, would be noise.
+        centred_E = centred_E / (_Groups(one, whole_E).std(centred_E) + epsilon)
+    return _on_tokens(one, centred_E, result_dtype(stream.reward_T))
 
 
 @register_advantage("dr_grpo", needs_groups=True)
-def dr_grpo(stream: TokenStream) -> Advantages:
-    """The score minus its group's mean, so that easy and hard starts weigh the same."""
-    return grpo(stream, norm_by_std=False)
+def dr_grpo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0) -> Advantages:
+    """The score minus its group's mean, so that easy and hard starts weigh the same.
+
+    Args:
+        stream: Needs ``group_E``.
+        credit: What is compared: whole episodes, or turn by turn what was still to come.
+        gamma: Discount from one turn to the next, where turns are compared.
+    """
+    return grpo(stream, norm_by_std=False, credit=credit, gamma=gamma)
 
 
 @register_advantage("rloo", needs_groups=True)
-def rloo(stream: TokenStream) -> Advantages:
-    """The score minus the mean score of the *other* episodes of its group; 0 if there is none."""
-    groups = _Groups(stream)
-    others_E = groups.sum(stream.scores_E) - stream.scores_E
+def rloo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0) -> Advantages:
+    """The score minus the mean score of the *other* episodes of its group; 0 if there is none.
+
+    Args:
+        stream: Needs ``group_E``.
+        credit: What is compared: whole episodes, or turn by turn what was still to come.
+        gamma: Discount from one turn to the next, where turns are compared.
+    """
+    _need_groups(stream)
+    one, _ = compared(stream, credit, gamma)
+    groups = _Groups(one)
+    others_E = groups.sum(one.scores_E) - one.scores_E
     left_out_E = others_E / (groups.size_E - 1).clamp(min=1)
-    return _on_tokens(stream, torch.where(groups.size_E > 1, stream.scores_E - left_out_E, 0.0))
+    led_E = torch.where(groups.size_E > 1, one.scores_E - left_out_E, 0.0)
+    return _on_tokens(one, led_E, result_dtype(stream.reward_T))
 
 
 @register_advantage("opo", needs_groups=True)
@@ -103,7 +131,8 @@ def grpo_passk(
     groups.played_E &= groups.size_E > 1
     best_E, lead_E = groups.best_and_lead(stream.scores_E)
     if norm_by_std:
-        lead_E = lead_E / (groups.std(stream.scores_E) + epsilon)
+        centred_E = stream.scores_E - groups.baseline(stream.scores_E)
+        lead_E = lead_E / (groups.std(centred_E) + epsilon)
     return _on_tokens(stream, torch.where(best_E, lead_E, 0.0))
 
 
@@ -140,11 +169,11 @@ def group_ids(index: Tensor | Iterable[Hashable], *, device: torch.device | None
 class _Groups:
     """Sums over the groups of a stream, given back per episode."""
 
-    def __init__(self, stream: TokenStream) -> None:
-        if stream.group_E is None:
-            raise StreamError("a group estimator needs group_E, one id per start, got None")
+    def __init__(self, stream: TokenStream, group_E: Tensor | None = None) -> None:
+        _need_groups(stream)
         self.played_E = stream.lengths_E > 0
-        names_G, self._group_E = torch.unique(stream.group_E, return_inverse=True)
+        group_E = stream.group_E if group_E is None else group_E
+        names_G, self._group_E = torch.unique(group_E, return_inverse=True)
         self._count = len(names_G)
         self.size_E = self.sum(torch.ones_like(stream.scores_E))
 
@@ -163,9 +192,9 @@ class _Groups:
         mean_E = self.sum(weights_E * scores_E) / self.sum(weights_E).clamp(min=1.0)
         return torch.where(self.size_E > 1, mean_E, scores_E)
 
-    def std(self, scores_E: Tensor) -> Tensor:
+    def std(self, centred_E: Tensor) -> Tensor:
         """The unbiased standard deviation of each episode's group; 1 for a group of one."""
-        squares_E = self.sum((scores_E - self.baseline(scores_E)).square())
+        squares_E = self.sum(centred_E.square())
         std_E = (squares_E / (self.size_E - 1).clamp(min=1)).sqrt()
         return torch.where(self.size_E > 1, std_E, 1.0)
 
@@ -186,8 +215,15 @@ class _Groups:
         return best_E, lead_E
 
 
-def _on_tokens(stream: TokenStream, advantages_E: Tensor) -> Advantages:
-    dtype = result_dtype(stream.reward_T)
+def _need_groups(stream: TokenStream) -> None:
+    if stream.group_E is None:
+        raise StreamError("a group estimator needs group_E, one id per start, got None")
+
+
+def _on_tokens(
+    stream: TokenStream, advantages_E: Tensor, dtype: torch.dtype | None = None
+) -> Advantages:
+    dtype = dtype or result_dtype(stream.reward_T)
     return Advantages(
         stream.on_tokens(advantages_E).to(dtype), stream.on_tokens(stream.scores_E).to(dtype)
     )
