@@ -32,6 +32,8 @@ from llm_gym_agents.rollouts.evaluation import evaluate
 
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
+SOLVED = ("TextGameMedium",)
+"""Games that chance never wins: the warm start imitates the solver there, random moves elsewhere."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
 PATIENCE = 120.0
@@ -63,6 +65,8 @@ def settings(
 def warm(game: str, seed: int, folder: Path) -> dict[str, Any]:
     """Teach the embedded model to write moves of ``game``; leave it in ``folder``."""
     config = settings(game, seed)
+    if game in SOLVED:
+        config.warm_start.player = "solver"
     with tempfile.TemporaryDirectory() as place:
         config.checkpoint.output_dir = place
         trainer = PPOTrainer(config)
