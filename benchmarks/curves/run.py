@@ -33,7 +33,7 @@ from llm_gym_agents.rollouts.evaluation import evaluate
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
 SOLVED = ("TextGameMedium",)
-"""Games that chance never wins: the warm start imitates the solver there, random moves elsewhere."""
+"""Games that chance never wins: there the warm start imitates the solver, not random moves."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
 PATIENCE = 120.0
