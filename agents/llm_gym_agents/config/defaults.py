@@ -254,8 +254,7 @@ def apply_defaults(
 
 
 def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
-    """Let what nobody chose follow what somebody did: sizes and groups a batch, shaping
-    the discount."""
+    """Let what nobody chose follow what somebody did: sizes the batch, shaping the discount."""
     if SHAPING_GAMMA in made and SHAPING_GAMMA not in chosen:
         _set(config, SHAPING_GAMMA, config.training.gamma)
         made[SHAPING_GAMMA] = made[SHAPING_GAMMA]._replace(value=config.training.gamma)
