@@ -7,6 +7,7 @@ and ours with GRPO as well. CPU seconds leave out evaluations; success is on hel
     python benchmarks/peers/trl_train.py --python python3       # TRL is there already
     python benchmarks/peers/trl_train.py --scale 0.05           # try it out
     python benchmarks/peers/trl_train.py --show                 # the figure, from the file
+    python benchmarks/peers/trl_train.py --tries "--training.learning-rate 3e-3" --out tried.json
 
 Rows go to ``benchmarks/results/trl_train.json`` as they come.
 """
@@ -42,7 +43,7 @@ TRL = (
 UPDATES = {"ours": 320, "trl": 450}
 SWEEP = {"ours": 160, "trl": 240}
 """About as many CPU seconds on both sides; sweeps of half as many tell too little."""
-SWEEP_SEED = 9
+SWEEP_SEED, TRIED = 9, 90
 Row = dict[str, Any]
 
 
@@ -100,6 +101,10 @@ class Plan:
             for trl, ours in zip(TRL, OURS, strict=True)
             for side, setting in (("trl", trl), ("ours", ours))
         ]
+
+    def tries(self, updates: int) -> list[Job]:
+        """Return runs of ours with the flags that somebody wants to know about."""
+        return [self.job("try", "ours", flags, SWEEP_SEED, updates) for flags in self.args.tries]
 
     def finals(self, rows: Mapping[str, Row]) -> list[Job]:
         """Return the runs of the winners; the slow side first."""
@@ -189,6 +194,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     parser.add_argument("--python", help="that has TRL; made in .venv-trl unless given")
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument(
+        "--tries", nargs="+", help="only try our side with each of these flags, for a short run"
+    )
     parser.add_argument("--show", action="store_true", help="run nothing")
     args = parser.parse_args()
     if args.show:
@@ -200,10 +208,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         plan = Plan(args, Path(scratch))
         how = {"lanes": args.lanes, "deadline": deadline, "by": runner()}
-        starts = plan.starts([SWEEP_SEED, *args.seeds])
+        starts = plan.starts([SWEEP_SEED] if args.tries else [SWEEP_SEED, *args.seeds])
         for job in starts:  # weights are not kept
             results.rows.pop(job.key, None)
         work(starts, results, **how)
+        if args.tries:
+            return work(plan.tries(TRIED), results, **how)
         work(plan.sweep(), results, **how)
         work(plan.finals(results.rows), results, **how)
     print(json.dumps(summary(results.rows), indent=1))
