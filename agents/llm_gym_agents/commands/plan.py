@@ -141,7 +141,7 @@ def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
     ]
     return (
         f"next:\n  llm-gym play {env} --model {folder}\n  {' '.join(evaluated)}\n"
-        f"  llm-gym resume {folder}"
+        f"  llm-gym view {folder}"
     )
 
 

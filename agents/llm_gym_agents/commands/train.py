@@ -278,7 +278,8 @@ def _compare(console: Console, before: Evaluation, after: Evaluation, count: int
     for first, second in both[:count]:
         console.rule(f"held-out episode, seed {first.seed}")
         for label, episode in (("before", first), ("after", second)):
-            console.print(f"[bold]{label}[/]: {episode.stop_reason}, {episode.num_turns} turns")
+            turns = f"{episode.num_turns} turn{'s' * (episode.num_turns != 1)}"
+            console.print(f"[bold]{label}[/]: {episode.stop_reason}, {turns}")
             _say(console, _transcript(episode))
 
 

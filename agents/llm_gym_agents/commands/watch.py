@@ -80,7 +80,7 @@ def show(
     if len(episode.states) > len(episode.actions):
         write(f"\n{episode.states[-1]}\n")
     write(
-        f"\n[{episode.stop_reason} after {episode.num_turns} turns, "
+        f"\n[{episode.stop_reason} after {episode.num_turns} turn{'s' * (episode.num_turns != 1)}, "
         f"return {episode.total_reward:g}]\n"
     )
 

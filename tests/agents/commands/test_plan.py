@@ -65,7 +65,7 @@ def test_choices_are_kept_beside_the_config(echo):
 def test_a_finished_run_says_what_comes_next_and_it_works(echo, capsys):
     assert cli.main(["resume", str(echo)]) == 0
     said = capsys.readouterr().out.partition("next:\n")[2].splitlines()
-    assert [line.split()[1] for line in said] == ["play", "eval", "resume"]
+    assert [line.split()[1] for line in said] == ["play", "eval", "view"]
     for line in said[:2]:
         words = [word.strip("'") for word in line.split()[1:]]
         assert cli.main([*words, "--episodes", "2"]) == 0, line
