@@ -127,10 +127,11 @@ class WarmUp:
         found = self._auto()
         if found.player == "none":
             return found
-        env, training = self.make_env(), self.config.training
+        env, split = self.make_env(), self.config.environment.train_split
         try:
             find_player(env, found.player)
-            luck = chance(env, training.batch_size, self.config.environment.train_split)
+            turns = self.config.warm_start.turns  # as many as are played to be imitated
+            luck = chance(env, self.config.training.batch_size, turns=turns, split=split)
             if not luck.is_enough and has_solver(env):
                 return Decision("solver", f"{found.why}, and {luck}")
         except ConfigError as error:

@@ -34,8 +34,11 @@ class Chance(NamedTuple):
 
     @property
     def is_enough(self) -> bool:
-        """Whether a batch can be expected to have something to choose from."""
-        return self.paid >= BATCHES
+        """Whether a batch can be expected to have something to choose from.
+
+        So it is said of less than a batch, too: that would show nothing.
+        """
+        return self.played < self.batch or self.paid * self.batch >= self.played
 
     def __str__(self) -> str:
         return (
@@ -44,15 +47,16 @@ class Chance(NamedTuple):
         )
 
 
-def chance(env: gym.Env[str, str], batch: int, split: str | None = None) -> Chance:
-    """Play at random until it was paid often enough, four batches at most."""
+def chance(env: gym.Env[str, str], batch: int, *, turns: int, split: str | None = None) -> Chance:
+    """Play at random until it was paid often enough, four batches and ``turns`` turns at most."""
     env = EpisodeLimits(env, max_turns=_TURNS)
     options = split_options(env, split)
-    paid = played = 0
-    while played < BATCHES * batch and paid < BATCHES:
+    paid = played = gone = 0
+    while played < BATCHES * batch and paid < BATCHES and gone < turns:
         seed = episode_seed(_RUN, played)
-        played += 1
-        paid += _is_paid(play_episode(env, find_player(env, "random", seed), seed, options))
+        episode = play_episode(env, find_player(env, "random", seed), seed, options)
+        played, gone = played + 1, gone + episode.num_turns
+        paid += _is_paid(episode)
     return Chance(paid, played, batch)
 
 

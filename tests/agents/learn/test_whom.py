@@ -11,7 +11,7 @@ TOOLS = ("llm_gym/TextToSQLEasy-v0", "llm_gym/MathPythonEasy-v0")
 
 @pytest.mark.parametrize("env_id", ["llm_gym/Echo-v0", "llm_gym/Dataset-v0", "CliffWalking-v1"])
 def test_chance_is_enough_where_it_is_paid_in_every_batch(env_id):
-    found = chance(make_text(env_id), 256)
+    found = chance(make_text(env_id), 256, turns=9_000)
     assert found.is_enough
     assert found.paid == BATCHES
     assert found.played < BATCHES * 256  # no more than it takes to know
@@ -19,7 +19,7 @@ def test_chance_is_enough_where_it_is_paid_in_every_batch(env_id):
 
 @pytest.mark.parametrize("env_id", TOOLS)
 def test_chance_never_writes_the_sentence_that_pays(env_id):
-    found = chance(make_text(env_id, penalty=0.1), 32, "train")
+    found = chance(make_text(env_id, penalty=0.1), 32, turns=9_000, split="train")
     assert not found.is_enough
     assert found.played == BATCHES * 32
     assert str(found).endswith("of 128 episodes, less than once in a batch of 32")
@@ -27,22 +27,28 @@ def test_chance_never_writes_the_sentence_that_pays(env_id):
 
 def test_what_shaping_pays_counts_and_a_penalty_does_not():
     plain, shaped = (make_text("llm_gym/TowerOfHanoiEasy-v0", shaping=on) for on in (False, True))
-    assert chance(shaped, 8).is_enough
-    assert not chance(plain, 8).is_enough
+    assert chance(shaped, 8, turns=500).is_enough
+    assert not chance(plain, 8, turns=500).is_enough
 
     class Nonsense(gym.Wrapper):
         def random_action(self):
             return "nonsense"
 
     fined = Nonsense(make_text("llm_gym/TowerOfHanoiEasy-v0", penalty=0.1))
-    assert chance(fined, 8).paid == 0
+    assert chance(fined, 8, turns=500).paid == 0
 
 
 def test_the_same_episodes_are_looked_at_every_time():
-    one, two = (chance(make_text("llm_gym/ChainSumEasy-v0"), 64, "train") for _ in range(2))
+    one, two = (chance(make_text("llm_gym/ChainSumEasy-v0"), 64, turns=999) for _ in range(2))
     assert one == two
 
 
 def test_who_has_a_solver():
     assert has_solver(make_text("llm_gym/TextToSQLEasy-v0"))
     assert not has_solver(make_text("CartPole-v1"))
+
+
+def test_no_more_turns_are_played_than_a_slow_environment_bears():
+    few = chance(make_text("llm_gym/TowerOfHanoiEasy-v0"), 8, turns=25)
+    assert few.played == 3  # of ten turns each
+    assert few.is_enough  # less than a batch shows nothing
