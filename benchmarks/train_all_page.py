@@ -11,6 +11,8 @@ from machine import ROOT
 PAGE = ROOT / "docs/train_all.md"
 GAIN = 0.2
 """Points, as a share, that reinforcement learning is to add to the warm start."""
+WON = 0.9
+"""Success above which a run that gained little says nothing."""
 SCALES = {"CartPole-v1": (21.0, 100.0), "CliffWalking-v1": (-1111.0, -13.0)}
 """Returns of a random player and of the best, in 100 turns, where success is not the point."""
 HEAD = """# One command, nothing else
@@ -201,7 +203,10 @@ def _explained(rows: dict[str, Any]) -> str:
         return ""
     lines = ["\n## Where it gained less, and what the run said\n\n"]
     for command, row in little.items():
-        said = "; ".join(row["advice"]) or "nothing"
+        won = row["success"]["trained"] or 0.0
+        said = "; ".join(row["advice"]) or (
+            f"nothing, as {100 * won:.0f} % are won and little is left" if won >= WON else "nothing"
+        )
         lines.append(f"- `{command.removeprefix('llm-gym train ')}`: {said}\n")
     return "".join(lines)
 

@@ -193,8 +193,7 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
             _say(console, f"told to stop; go on with: llm-gym resume {trainer.folder}")
             _advise(trainer, console, before, _last(trainer), advice)
             return 0
-        if trainer.ended_with_best:
-            _say(console, f"ending with the weights of iteration {trainer.iteration}, the best")
+        _say_why_it_ended(trainer, console)
         after = trainer.evaluate(
             trainer.schedule.reported, str(trainer.folder / "episodes/after.jsonl")
         )
@@ -214,6 +213,14 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
     _advise(trainer, console, before, after, advice)
     _say(console, next_commands(trainer.config, trainer.checkpoints))
     return 0
+
+
+def _say_why_it_ended(trainer: PPOTrainer, console: Console) -> None:
+    done = len(trainer.metrics_history)
+    if done < trainer.schedule.iterations and trainer.early_stop.ended is not None:
+        _say(console, f"enough after iteration {done}: {trainer.early_stop.ended}")
+    if trainer.ended_with_best:
+        _say(console, f"ending with the weights of iteration {trainer.iteration}, the best")
 
 
 def _advise(

@@ -41,6 +41,8 @@ class EarlyStop:
         """Upper end of the interval at the last gain."""
         self.without_gain = 0
         """Evaluations since then."""
+        self.ended: str | None = None
+        """Why the run may end, as of the last evaluation, whatever weights were loaded since."""
 
     def look(self, result: Evaluation | None) -> dict[str, float]:
         """Take in the evaluation of the present weights, or that there was none."""
@@ -53,6 +55,7 @@ class EarlyStop:
             self._mark, self.without_gain = self.now.high, 0
         else:
             self.without_gain += 1
+        self.ended = self.why
         return {
             "eval/success_low": self.now.low,
             "eval/success_high": self.now.high,
@@ -62,14 +65,25 @@ class EarlyStop:
     @property
     def is_enough(self) -> bool:
         """Whether the run may end here."""
+        return self.why is not None
+
+    @property
+    def why(self) -> str | None:
+        """Why the run may end here; None where it goes on."""
         settings = self._config.environment
         if self.now is None:
-            return False
+            return None
         reached = self.now.low if settings.stop_when_sure else self.now.success
         if settings.stop_at_success is not None and reached >= settings.stop_at_success:
-            return True
+            surely = "surely " * settings.stop_when_sure
+            return (
+                f"held-out success is {self.now.success:.1%}, {surely}at least the "
+                f"{settings.stop_at_success:.0%} of environment.stop_at_success"
+            )
         patience = settings.stop_after_no_gain
-        return patience is not None and self.without_gain >= patience
+        if patience is not None and self.without_gain >= patience:
+            return f"{self.without_gain} evaluations in a row without a gain"
+        return None
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""

@@ -23,6 +23,7 @@ from llm_gym_agents.learn.warm_start import Dialogue, imitate, write_losses
 from llm_gym_agents.learn.whom import chance, has_solver
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
+from llm_gym_agents.run.metrics import FROM_SOLVER
 
 PROBE_IDS = 2**42
 """Where the ids of probed episodes begin: ids decide what is sampled."""
@@ -105,6 +106,7 @@ class WarmUp:
             f"({time.perf_counter() - start:.0f} s)"
         )
         return {
+            FROM_SOLVER: float(decision.player == "solver"),
             "warm_start/turns": turns,
             "warm_start/steps": settings.steps,
             "warm_start/loss_first": self.losses[0],

@@ -25,6 +25,8 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.run.atomic import write_atomically
 
 ITERATION = "iteration"
+FROM_SOLVER = "warm_start/from_solver"
+"""Whether the warm start imitated a solver."""
 EVAL_SUCCESS = "eval/success"
 TRAIN_SUCCESS = "episode/success"
 RETURN = "reward/mean"

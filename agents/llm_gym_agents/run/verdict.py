@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.evaluate.scores import Score, published
 from llm_gym.registry.suite import ENVS
-from llm_gym_agents.run.metrics import EVAL_SUCCESS
+from llm_gym_agents.run.metrics import EVAL_SUCCESS, FROM_SOLVER
 
 GAINED, GOOD = 0.2, 0.9
 """A gain in success, and a success, about which there is nothing to be said."""
@@ -77,7 +77,9 @@ def _ways(
         ways.append("it was still rising, so train longer (--training.num-epochs)")
     if easier := _easier(env_id, known):
         ways.append(f"begin with an easier level ({easier})")
-    if "solver" in known:
+    if any(row.get(FROM_SOLVER) for row in rows):
+        ways.append("imitate the solver for longer (--warm-start.steps)")
+    elif "solver" in known:
         ways.append("imitate the solver first (--warm-start.player solver)")
     if embedded:
         ways.append("take a model that knows words and numbers (--model.local-path)")

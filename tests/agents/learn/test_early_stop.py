@@ -75,3 +75,22 @@ def test_it_goes_on_from_its_state():
     old = EarlyStop(config)
     old.load_state(None, 0.4)  # of a checkpoint from before
     assert (old.now.success, old.is_enough) == (0.4, False)
+
+
+def test_it_says_why_even_after_other_weights_were_loaded():
+    config = ConfigStore()
+    config.update({"environment": {"stop_at_success": 0.94, "stop_when_sure": True}})
+    stop = EarlyStop(config)
+    stop.look(won(98))
+    before = stop.state()
+    assert stop.ended is None
+    stop.look(won(99))
+    said = "held-out success is 99.0%, surely at least the 94% of environment.stop_at_success"
+    assert stop.why == stop.ended == said
+    stop.load_state(before, None)
+    assert stop.why is None
+    assert stop.ended == said
+    config.update({"environment": {"stop_at_success": None, "stop_after_no_gain": 2}})
+    stop.look(won(41))
+    stop.look(won(40))
+    assert stop.ended == "2 evaluations in a row without a gain"

@@ -38,6 +38,13 @@ def test_what_never_won_is_said_with_the_solver_that_could_be_imitated():
     assert "--model.local-path" not in said("llm_gym/TextToSQLEasy-v0", 0, 0)
 
 
+def test_who_has_imitated_the_solver_is_not_sent_to_it_again():
+    before, after = played("llm_gym/TextToSQLEasy-v0", 10), played("llm_gym/TextToSQLEasy-v0", 20)
+    sentence = verdict(before, after, [{"warm_start/from_solver": 1.0}, {}])
+    assert "imitate the solver for longer (--warm-start.steps)" in sentence
+    assert "--warm-start.player" not in sentence
+
+
 def test_an_easier_level_is_named_where_there_is_one():
     assert "llm_gym/SokobanEasy-v0" in said("llm_gym/SokobanHard-v0", 0, 1)
     assert "level" not in said("llm_gym/SokobanEasy-v0", 2, 3)

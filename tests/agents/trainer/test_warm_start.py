@@ -54,6 +54,7 @@ def whole(tmp_path_factory):
 def test_it_is_in_the_row_of_the_first_iteration_and_only_there(whole):
     first, second = read_metrics(whole)
     assert first["warm_start/turns"] == 60
+    assert first["warm_start/from_solver"] == 0.0
     assert first["warm_start/steps"] == 12
     assert first["warm_start/loss"] < first["warm_start/loss_first"] / 1.5
     assert first["warm_start/invalid"] < first["warm_start/invalid_before"]
@@ -133,6 +134,7 @@ def test_auto_imitates_the_solver_where_chance_is_never_paid_and_says_so(tmp_pat
         f"once in a batch of {batch}"
     )
     assert trainer.warm_start["warm_start/turns"] == 60
+    assert trainer.warm_start["warm_start/from_solver"] == 1.0
 
 
 def test_auto_teaches_the_embedded_model_and_says_why(tmp_path):
