@@ -104,7 +104,7 @@ def main() -> None:
             weights.mkdir(parents=True, exist_ok=True)
             todo = missing(jobs(args, weights), results)
             work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks("curves.run"))
-    if args.show or importlib.util.find_spec("matplotlib"):
+    if args.show or (args.out == RESULT and importlib.util.find_spec("matplotlib")):
         from curves import figure
 
         figure.main(args.out)
