@@ -95,7 +95,8 @@ def settings(args: argparse.Namespace, place: str, stop_ids: list[int]) -> GRPOC
         disable_tqdm=True,
         use_vllm=served,
         vllm_mode="colocate",
-        vllm_gpu_memory_utilization=0.02,  # the size of the cache is given
+        # On a GPU the size of the cache is given.
+        vllm_gpu_memory_utilization=0.02 if torch.cuda.is_available() else 0.2,
         vllm_max_model_length=args.length,
         generation_kwargs={"stop_token_ids": stop_ids} if served else None,
     )
