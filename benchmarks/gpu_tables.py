@@ -85,17 +85,20 @@ def real_model() -> str:
 def real_model_runs(found: dict[str, Any]) -> str:
     """Every run: held-out success at its three stages, and what it took."""
     lines = [
-        "| game | seed | start | warm start | trained | minutes | episodes | iterations |",
-        "|---|---:|---|---|---|---:|---:|---:|",
+        "| game | seed | start | warm start | trained | minutes | and to start vLLM | episodes "
+        "| iterations |",
+        "|---|---:|---|---|---|---:|---:|---:|---:|",
     ]
     failed = []
     for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
         if "error" in row:
-            lines.append(f"| {row['game']} | {row['seed']} | failed | | | | | |")
+            lines.append(f"| {row['game']} | {row['seed']} | failed | | | | | | |")
             failed.append(f"- {row['game']}, seed {row['seed']}: {row['error']}")
             continue
         cells = [_share(row[each]) for each in ("start", "warm", "trained")]
-        cells += [f"{row['all_s'] / 60:.1f}", f"{row['episodes_played']:,}", str(row["iterations"])]
+        starting = row.get("start_up_s", 0.0)
+        cells += [f"{(row['all_s'] - starting) / 60:.1f}", f"{starting / 60:.1f}"]
+        cells += [f"{row['episodes_played']:,}", str(row["iterations"])]
         lines.append(f"| {row['game']} | {row['seed']} | {' | '.join(cells)} |")
     return "\n".join(lines + (["", *failed] if failed else []))
 
