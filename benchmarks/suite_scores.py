@@ -15,7 +15,8 @@ to ``benchmarks/results/suite_NAME.json``.
     python benchmarks/suite_scores.py --model FOLDER --engine vllm --minutes 4 --out mine.json
 
 Games come one id of each first, so that ``--minutes`` leaves out levels and no game; the same
-command with the same ``--out`` goes on from there.
+command with the same ``--out`` goes on from there. An engine on a GPU likes many replies at a
+time: ``--together 16 --num-envs 256`` plays sixteen environments side by side.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="another file to write the model's rows to")
     made.add_argument("--minutes", type=float, default=1e9, help="after which no game is begun")
     made.add_argument("--num-envs", type=int, default=32, help="episodes played side by side")
+    made.add_argument("--together", type=int, default=1, help="environments played side by side")
     made.add_argument("--seed", type=int, default=0, help="seed of the first episode")
     made.add_argument("--max-tokens", type=int, default=64, help="most tokens of a reply")
     made.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
@@ -117,8 +119,9 @@ def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
 
 def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     """Let the model play, print the table, and keep the result file up to date meanwhile."""
+    from suite_env import play_together
+
     from llm_gym_agents.engines.base import Sampling
-    from llm_gym_agents.rollouts.evaluation import rollout
     from llm_gym_agents.rollouts.policy import LLMPolicy
 
     policy = LLMPolicy.from_pretrained(
@@ -138,19 +141,13 @@ def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     rows = played_before(path, asked)
     todo = [env_id for env_id in plain_first(ids) if env_id not in {row["env"] for row in rows}]
     deadline = monotonic() + 60 * args.minutes
-    for env_id in todo:
+    for first in range(0, len(todo), args.together):
         if monotonic() > deadline:
             break
-        result = rollout(
-            env_id,
-            policy,
-            args.episodes or 50,
-            num_envs=args.num_envs,
-            seed=args.seed,
-            env_kwargs={"rules": "system"},
-        )
-        print(line(cells(result)), flush=True)
-        rows.append(result.summary())
+        some, episodes = todo[first : first + args.together], args.episodes or 50
+        for result in play_together(some, policy, episodes, num_envs=args.num_envs, seed=args.seed):
+            print(line(cells(result)), flush=True)
+            rows.append(result.summary())
         made |= {"rows": rows, "mean": suite_mean(rows)}
         path.write_text(json.dumps(made, indent=1) + "\n")
     if rows:

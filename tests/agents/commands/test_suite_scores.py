@@ -117,6 +117,27 @@ def test_an_evaluation_that_was_cut_goes_on_if_it_asks_for_the_same(suite, tmp_p
     assert len(json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]) == 1
 
 
+def test_environments_that_are_played_together_go_as_each_alone(suite, tmp_path):
+    from llm_gym_agents.engines.base import Sampling
+    from llm_gym_agents.rollouts.evaluation import rollout
+    from llm_gym_agents.rollouts.policy import LLMPolicy
+
+    module = importlib.import_module("suite_env")
+    policy = LLMPolicy.from_pretrained(
+        save_tiny(tmp_path / "tiny", max_position_embeddings=2048),
+        sampling=Sampling(max_tokens=3, temperature=0.0),
+    )
+    ids = ["llm_gym/GuessTheNumberEasy-v0", ECHO, "llm_gym/Memory-v0"]
+    together = module.play_together(ids, policy, 3, num_envs=4, seed=5)
+    for env_id, found in zip(ids, together, strict=True):
+        alone = rollout(env_id, policy, 3, seed=5, env_kwargs={"rules": "system"})
+        assert [e.states for e in found.episodes] == [e.states for e in alone.episodes]
+        assert [e.actions for e in found.episodes] == [e.actions for e in alone.episodes]
+        told, wanted = found.summary(), alone.summary()
+        del told["tokens_per_s"], wanted["tokens_per_s"]
+        assert told == wanted
+
+
 def test_a_part_that_no_id_has_is_refused(suite):
     with pytest.raises(SystemExit, match="'Chess'"):
         suite.main(["--only", "Chess"])
