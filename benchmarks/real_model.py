@@ -34,8 +34,8 @@ from llm_gym_agents.recipes.smollm2 import GAMES
 
 RESULT = Path(__file__).parent / "results" / "real_model.json"
 LANE = Path(__file__).with_name("real_model_lane.py")
-TAUGHT = ("text-game-easy", 0)
-"""The run whose model is kept, in ``taught``."""
+TAUGHT = ("frozen-lake", 0)
+"""The run whose model is kept, in ``taught``: its moves are those of other games, too."""
 GRACE_S = 240
 """Seconds that a run may take besides reinforcement learning, before its lane is given up."""
 Job = dict[str, Any]
