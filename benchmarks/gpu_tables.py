@@ -55,11 +55,10 @@ def fits() -> str:
 
 def iteration() -> str:
     """A whole iteration by its phases: those of the run that was measured beside TRL."""
-    if not BESIDE.exists():
-        command = "python benchmarks/peers/trl_gpu.py --model FOLDER"
-        return f"Not measured yet: `{command}` writes `benchmarks/results/trl_gpu.json`."
-    found = json.loads(BESIDE.read_text())
-    rows = found["sides"][found["summary"]["best"]["ours"]]["rows"][1:]  # the first one warms up
+    rows = _rows("iteration")
+    if BESIDE.exists():
+        found = json.loads(BESIDE.read_text())
+        rows = found["sides"][found["summary"]["best"]["ours"]]["rows"][1:]  # the first warms up
     names = {"collect": "play", "score": "score", "advantage": "advantages", "train": "train"}
     phases = [f"{name} {_median(rows, f'time/{key}_s'):.2f} s" for key, name in names.items()]
     return (
