@@ -37,7 +37,7 @@ _TRAINERS = {
     "resume": "go on with a run of train",
     "watch": "see a model play, move by move",
     "warm-start": "teach a model to write moves, by imitation",
-    "export": "write prompts, episodes, tools or a package for trainers of others",
+    "export": "write prompts, episodes, tools or a package for other trainers",
     "sft-data": "write episodes of a built-in player as chat messages",
 }
 

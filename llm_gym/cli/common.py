@@ -94,10 +94,7 @@ def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
 
 
 def _make_id(env_id: str, kwargs: dict[str, Any]) -> gym.Env[str, str]:
-    try:
-        spec = find_spec(env_id)
-    except ConfigError as error:
-        raise cannot_build(env_id, error) from error
+    spec = find_spec(env_id)
     own, words = split_settings(spec, kwargs)
     env: gym.Env[Any, Any] = gym.make(spec, **own)
     if speaks_text(env):

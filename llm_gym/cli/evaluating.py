@@ -19,14 +19,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("env", nargs="?", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
     parser.add_argument("--suite", action="store_true", help="play every environment of the suite")
     parser.add_argument("--only", nargs="+", metavar="PART", help="those with this in their id")
-    parser.add_argument("--episodes", type=int, default=100)
-    parser.add_argument("--num-envs", type=int, default=32, help="episodes played side by side")
-    parser.add_argument("--split", choices=("train", "dev", "test"))
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode")
-    parser.add_argument("--max-tokens", type=int, default=64, help="most tokens of a reply")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
-    parser.add_argument("--top-p", type=float, default=1.0)
-    parser.add_argument("--context", choices=("history", "observation"), default="history")
+    parser.add_argument("--episodes", type=int, default=100, help="of each environment (100)")
+    parser.add_argument("--num-envs", type=int, default=32, help="episodes side by side (32)")
+    parser.add_argument(
+        "--split", choices=("train", "dev", "test"), help="which instances (default: all)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode (0)")
+    parser.add_argument("--max-tokens", type=int, default=64, help="most tokens of a reply (64)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0, the default, is greedy")
+    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus sampling (1: off)")
+    parser.add_argument(
+        "--context",
+        choices=("history", "observation"),
+        default="history",
+        help="what is read: the whole episode (default), or the last observation alone",
+    )
     parser.add_argument(
         "--system-prompt", help='told instead of the rules; "" for a model that was trained without'
     )

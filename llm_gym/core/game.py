@@ -32,7 +32,8 @@ class Game(ABC):
     free_text: bool = False
     """True where a move may hold any text, which is then not searched for doubts and questions."""
     has_splits: bool = True
-    """False for a game with too few instances (under 100) to keep some of them unseen."""
+    """False for a game with too few instances (under 100) to keep some of them unseen. It is so by
+    itself for one that does not define ``instance``."""
     no_difficulty: str = ""
     """Why ``at_difficulty`` is empty, for who asks for a difficulty all the same."""
 

@@ -135,6 +135,8 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
         self.render_mode = render_mode
         self.max_move_chars = self.max_move_chars  # faster to reach than that of the class
+        if type(self).instance is Game.instance:
+            self.has_splits = False  # what cannot be told apart cannot be kept apart
         self._base_settle_difficulty(difficulty)
         self.observation_space = AnyText(self.max_observation_chars)
         examples = [self._base_format.render(move) for move in self.example_moves()]
@@ -288,9 +290,9 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
     def _base_draw(self, split: object) -> None:
         wanted = splits.check_split(split)
         if not self.has_splits:
-            raise ConfigError(
-                f"{type(self).__name__} has too few instances for splits; reset without one"
-            )
+            unnamed = type(self).instance is Game.instance
+            why = "does not define instance()" if unnamed else "has too few instances for splits"
+            raise ConfigError(f"{type(self).__name__} {why}; reset without a split")
         for _ in range(splits.DRAWS):
             self.new_game(self.np_random)
             if splits.split_of(self.instance_id()) == wanted:

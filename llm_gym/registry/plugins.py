@@ -15,6 +15,7 @@ Importing llm_gym runs no code of other packages: the commands and the trainer c
 from __future__ import annotations
 
 import importlib
+import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.errors import ConfigError
+from llm_gym.registry.meant import meant_id, no_setting
 
 GROUP = "llm_gym.envs"
 
@@ -68,7 +70,9 @@ def find_spec(env_id: str) -> EnvSpec:
         return gym.spec(name)
     except gym.error.Error as error:
         broken = "".join(f"; {plugin}" for plugin in load_plugins() if plugin.problem)
-        raise ConfigError(f"there is no environment {name!r}: {error}{broken}") from error
+        meant = meant_id(name)
+        why = f"; did you mean {meant}?" if meant else f": {error}"
+        raise ConfigError(f"there is no environment {name!r}{why}{broken}") from error
 
 
 def cannot_build(name: str, error: Exception) -> ConfigError:
@@ -78,7 +82,18 @@ def cannot_build(name: str, error: Exception) -> ConfigError:
     ConfigError("cannot build Maze-v0: No module named 'maze'")
     """
     why = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium's words
-    return ConfigError(f"cannot build {name}: {why}")
+    wrong = wrong_setting(error)
+    return ConfigError(f"cannot build {name}: {no_setting(name, wrong) if wrong else why}")
+
+
+def wrong_setting(error: Exception) -> str:
+    """Return the name of the argument that Python says nobody takes, or nothing.
+
+    >>> wrong_setting(TypeError("Maze.__init__() got an unexpected keyword argument 'size'"))
+    'size'
+    """
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    return found[1] if found else ""
 
 
 def owner(spec: EnvSpec) -> str:

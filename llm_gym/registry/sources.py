@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.legacy.old_gym import is_old_gym
+from llm_gym.registry.plugins import cannot_build, wrong_setting
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
 """A registered id, a spec, a class or another factory, or an environment itself."""
@@ -53,8 +54,17 @@ def build_env(
 ) -> gym.Env[Any, Any]:
     """Return a new environment from a spec or a factory; one in an older shape is adapted."""
     if isinstance(source, EnvSpec):
-        return gym.make(source, **settings)
+        return _make(source, settings)
     if isinstance(source, type) and issubclass(source, BaseEnvironment) and not settings:
         return as_gym(source)  # which knows how to build one without a config
     made = source(**settings)
     return as_gym(made) if isinstance(made, BaseEnvironment) else made
+
+
+def _make(spec: EnvSpec, settings: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    try:
+        return gym.make(spec, **settings)
+    except TypeError as error:
+        if wrong_setting(error) not in settings:  # a mistake of the environment's own
+            raise
+        raise cannot_build(spec.id, error) from error

@@ -107,13 +107,16 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["play", "llm_gym/TextGam-v0"], "Did you mean: `TextGame`?"),
+        (["play", "llm_gym/TextGam-v0"], "did you mean llm_gym/TextGame-v0?"),
         (
             ["play", "llm_gym/TextGame-v0", "--set", "rooms"],
             "--set must be NAME=VALUE, got 'rooms'",
         ),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=1"], "rooms must be from 2"),
-        (["play", "llm_gym/TextGame-v0", "--set", "x=4"], "unexpected keyword argument 'x'\n"),
+        (
+            ["play", "llm_gym/TextGame-v0", "--set", "x=4"],
+            "it has no setting 'x'; it has action_format,",
+        ),
         (["list", "--measure", "0"], "--measure must be at least 1, got 0"),
         (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
         (["check", "nowhere:Env"], "cannot import nowhere"),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
+from llm_gym.core.game import Game
 from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, win
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
@@ -212,6 +213,18 @@ def test_split_is_honoured_and_seeded():
     again = [env.reset(seed=s, options={"split": "test"}) and env.number for s in range(5)]
     assert first == again
     assert len(set(first)) == 5
+
+
+class Nameless(Door):
+    instance = Game.instance
+
+
+def test_a_game_that_names_no_instance_has_no_splits():
+    assert Door().has_splits
+    env = Nameless()
+    assert not env.has_splits
+    with pytest.raises(ConfigError, match=r"Nameless does not define instance\(\); reset without"):
+        env.reset(seed=0, options={"split": "test"})
 
 
 def test_stepping_before_reset_or_after_the_end_is_refused():

@@ -90,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Let a model play, and report success with its 95 % interval.",
     )
     parser.add_argument("--model", required=True, help="a model folder or hub name")
-    parser.add_argument("--engine", choices=BACKENDS, default="transformers")
+    parser.add_argument(
+        "--engine", choices=BACKENDS, default="transformers", help="what runs it (transformers)"
+    )
     parser.add_argument(
         "--constrained",
         action="store_true",

@@ -1,4 +1,4 @@
-"""``llm-gym export``: data and packages for trainers of others."""
+"""``llm-gym export``: data and packages for other trainers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write(rows: list[Row], path: Path) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="llm-gym export",
-        description="Write what trainers of others read: the beginnings of episodes, episodes of "
+        description="Write what other trainers read: the beginnings of episodes, episodes of "
         "a built-in player, rows of verl, tool definitions, or a package for verifiers.",
     )
     parser.add_argument("kind", choices=_KINDS)

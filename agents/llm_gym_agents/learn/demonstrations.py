@@ -103,9 +103,15 @@ def played(
 
 
 def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[[str], str]:
-    """Return the player called ``player`` that ``env`` brings along, from observation to reply."""
+    """Return the player called ``player`` that ``env`` brings along, from observation to reply.
+
+    The random player of a game that cannot list its moves says its example moves.
+    """
     known = [name for name in _ACTIONS[player] if env.has_wrapper_attr(name)]
-    if not known:
+    examples = player == "random" and bool(getattr(env.action_space, "examples", ()))
+    if examples:  # seeded as the game is, the space would draw what the game drew
+        env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
+    if not known and not examples:
         raise ConfigError(
             f"{env} brings no {player} player along, so there is nobody to imitate; give it a "
             f"{_ACTIONS[player][0]}(), or imitate a file (warm_start.player 'file')"
@@ -119,6 +125,8 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
                 known.remove(name)
             else:
                 return reply
+        if examples:
+            return env.action_space.sample()
         raise ConfigError(f"{env} has no {player} player to imitate; try warm_start.player random")
 
     tools = _tools(env)

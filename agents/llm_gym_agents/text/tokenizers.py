@@ -6,7 +6,8 @@ few dozen tokens; ``byte_tokenizer`` reads and writes any text at one token per 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium as gym
@@ -145,15 +146,16 @@ def collect_vocabulary(
 def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
     rng = np.random.default_rng(seed)
     game = env.unwrapped
-    sample: Callable[[], str] = getattr(game, "random_action", env.action_space.sample)
-    oracle: Callable[[], str] | None = getattr(game, "oracle_action", None)
+    players = [getattr(game, name, None) for name in ("oracle_action", "random_action")]
+    players = [*players[1 - seed % 2 :], env.action_space.sample]
     legal: Callable[[], list[str] | None] = getattr(game, "legal_actions", lambda: None)
-    env.action_space.seed(seed)
+    # Seeded as the game is, a space would draw what the game drew.
+    env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
     observation, _ = env.reset(seed=seed)
     yield observation
     misplaced = list(_NONSENSE)  # what was a move once may be unusable later
     for _ in range(_MAX_TURNS):
-        action = oracle() if oracle and seed % 2 else sample()
+        action = _first_reply(players)
         actions = [*(legal() or ()), action]
         yield from actions
         misplaced += actions
@@ -163,6 +165,14 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
         yield observation
         if terminated or truncated:
             break
+
+
+def _first_reply(players: Sequence[Callable[[], str] | None]) -> str:
+    """Return what the first of ``players`` says that is there: a game need not bring all along."""
+    for player in filter(None, players):
+        with suppress(NotImplementedError):
+            return player()
+    raise AssertionError("a space can always be sampled")
 
 
 def _word_split() -> pre_tokenizers.PreTokenizer:

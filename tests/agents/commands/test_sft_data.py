@@ -112,7 +112,7 @@ def test_older_files_survive_a_failure(tmp_path):
     ("arguments", "message"),
     [
         ([GUESS, "--episodes", "0"], "--episodes must be at least 1, got 0"),
-        (["llm_gym/Nothing-v0"], "cannot build llm_gym/Nothing-v0"),
+        (["llm_gym/Nothing-v0"], "there is no environment 'llm_gym/Nothing-v0'"),
         ([GUESS, "--split", "test"], "has too few instances for splits"),
         (["llm_gym.legacy:SimpleGameEnvironment"], "is no TextEnv"),
     ],

@@ -1,0 +1,57 @@
+"""What somebody may have meant who names an environment, or a setting of one, that is not there."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+
+from llm_gym.core.hints import closest
+
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def meant_id(name: str) -> str:
+    """Return the id that somebody may have meant who left out its namespace or its version.
+
+    >>> meant_id("textgame"), meant_id("llm_gym/TextGaem-v0"), meant_id("llm_gym/Nothing-v0")
+    ('llm_gym/TextGame-v0', 'llm_gym/TextGame-v0', '')
+    """
+
+    def bare(env_id: str) -> str:
+        return env_id.rpartition("/")[2].partition("-v")[0].lower()
+
+    alike = closest(bare(name), map(bare, gym.registry))
+    found = [env_id for env_id in gym.registry if bare(env_id) == alike]
+    namespaces = (name.rpartition("/")[0], "llm_gym", "")
+    # The newest version is registered last.
+    ours = [i for space in namespaces for i in reversed(found) if i.rpartition("/")[0] == space]
+    return next(iter([*ours, *found]), "")
+
+
+def no_setting(name: str, wrong: str) -> str:
+    """Return a sentence about a setting that an environment does not have."""
+    known = sorted(settings_of(name))
+    if meant := closest(wrong, known):
+        return f"it has no setting {wrong!r}; did you mean {meant!r}?"
+    listed = f"; it has {', '.join(known)}" if known else ""
+    return f"it has no setting {wrong!r}{listed}"
+
+
+def settings_of(env_id: str) -> set[str]:
+    """Return the names of what ``gym.make`` takes for ``env_id``; none where nobody can say.
+
+    >>> {"rooms", "shaping"} <= settings_of("llm_gym/TextGame-v0")
+    True
+    """
+    spec = gym.registry.get(env_id.rpartition(":")[2])
+    entry = None if spec is None else spec.entry_point
+    made: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    names: set[str] = set()
+    for each in made.__mro__ if isinstance(made, type) else ():
+        if "__init__" in vars(each):
+            taken = inspect.signature(vars(each)["__init__"]).parameters.values()
+            names |= {one.name for one in taken if one.kind not in _ANY}
+    return names - {"self"}

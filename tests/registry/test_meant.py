@@ -1,0 +1,69 @@
+"""Names that are not there: what is said, and what is offered instead."""
+
+import gymnasium as gym
+import pytest
+
+import llm_gym
+from llm_gym.errors import ConfigError
+from llm_gym.registry.plugins import find_spec
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("TextGame", "llm_gym/TextGame-v0"),
+        ("llm_gym/TextGaem-v0", "llm_gym/TextGame-v0"),
+        ("textgame-v0", "llm_gym/TextGame-v0"),
+        ("llm_gym/TextGame-v7", "llm_gym/TextGame-v0"),
+        ("cartpole", "CartPole-v1"),
+    ],
+)
+def test_an_id_that_is_not_there_names_the_closest_one(given, meant):
+    with pytest.raises(ConfigError) as caught:
+        find_spec(given)
+    assert str(caught.value) == f"there is no environment {given!r}; did you mean {meant}?"
+
+
+def test_where_none_is_close_gymnasium_says_why():
+    with pytest.raises(ConfigError, match="'my/Thing-v3': Namespace my not found"):
+        find_spec("my/Thing-v3")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "setting", "sentence"),
+    [
+        ("llm_gym/TextGame-v0", "room", "it has no setting 'room'; did you mean 'rooms'?"),
+        ("llm_gym/TextGame-v0", "penalti", "it has no setting 'penalti'; did you mean 'penalty'?"),
+        ("CartPole-v1", "x", "it has no setting 'x'; it has render_mode, sutton_barto_reward"),
+    ],
+)
+def test_a_setting_that_is_not_there_names_the_closest_one_or_all(env_id, setting, sentence):
+    with pytest.raises(ConfigError) as caught:
+        llm_gym.make_vec(env_id, 1, **{setting: 3})
+    assert str(caught.value) == f"cannot build {env_id}: {sentence}"
+
+
+@pytest.fixture
+def made():
+    """Register an id that a function makes; remove it again."""
+
+    def register(function):
+        gym.register("tests/Made-v0", entry_point=function)
+        return "tests/Made-v0"
+
+    yield register
+    gym.registry.pop("tests/Made-v0", None)
+
+
+def test_of_an_id_that_a_function_makes_only_the_setting_is_named(made):
+    with pytest.raises(ConfigError, match=r"it has no setting 'size'$"):
+        llm_gym.make_vec(made(lambda: gym.make("CartPole-v1")), 1, size=3)
+
+
+def test_a_mistake_inside_an_environment_is_its_own(made):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        llm_gym.make_vec(made(lambda size: make_nothing(colour=size)), 1, size=3)
+
+
+def make_nothing():
+    raise AssertionError("never called")
