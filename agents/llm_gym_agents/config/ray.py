@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from llm_gym_agents.config.fields import Count, NotNegative, Positive, Text, Whole
 from llm_gym_agents.config.section import Section
+
+Transfer = Literal["auto", "store", "group"]
 
 
 @dataclass(kw_only=True)
@@ -34,6 +37,10 @@ class RayConfig(Section, section="ray"):
     """Replacements of an actor in a row, without an episode from it, before the run ends."""
     bucket_mb: Count = 256
     """Megabytes of weights that travel at a time."""
+    transfer: Transfer = "auto"
+    """How weights reach the actors: store is Ray's object store, group a process group of learner
+    and actors (NCCL between GPUs, gloo between CPUs); auto takes CUDA IPC on the learner's card, a
+    group for other cards, and the store on CPUs."""
     env_actors: Whole = 0
     """Actors that hold the environments of all players, a process for each; 0 keeps them with the
     players."""

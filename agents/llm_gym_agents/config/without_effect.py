@@ -141,5 +141,5 @@ def _ray(config: Settings) -> Iterator[_Without]:
         yield _Without(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
     elif config.ray.in_process:
         told = ("address", "num_cpus_per_actor", "num_gpus_per_actor", "memory_gb_per_actor")
-        unused = (*told, "timeout", "max_restarts", "env_actors")
+        unused = (*told, "timeout", "max_restarts", "env_actors", "transfer")
         yield _Without(tuple(f"ray.{name}" for name in unused), "ray.in_process=True")

@@ -28,6 +28,7 @@ from typing import Any
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.ray import RayConfig
 from llm_gym_agents.engines.base import EngineError, MissingExtraError
+from llm_gym_agents.run.environ import environment
 
 OBJECT_STORE_BUCKETS = 4
 """Buckets that the object store of a cluster on this machine has room for, and as much for
@@ -43,6 +44,11 @@ _QUIET = {
     # How long a driver waits for a head that does not answer before it ends by itself.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
+_TORCHRUN = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK"),
+    *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"),
+)
+"""What a process of a spread learner is told about itself, and actors must not take for theirs."""
 
 
 class ActorLostError(EngineError):
@@ -102,11 +108,13 @@ class RayCluster(Calls):
 
     Args:
         settings: Where it is, and what each actor takes.
+        cards: Which GPUs of this machine its actors may have, if the cluster is started here; None
+            for all.
     """
 
-    def __init__(self, settings: RayConfig) -> None:
+    def __init__(self, settings: RayConfig, cards: Sequence[str] | None = None) -> None:
         super().__init__()
-        self._settings = settings
+        self._settings, self._cards = settings, cards
         self._mine = False
         if not self._ray.is_initialized():
             self._connect()
@@ -131,7 +139,14 @@ class RayCluster(Calls):
                 # What was asked for is given: cores that are shared are slower, and still enough.
                 "num_cpus": max(os.cpu_count() or 1, int(need + 0.999)),
             }
-        with _quietly(), _as_cluster_error("cannot be reached"):
+        hidden: dict[str, str | None] = dict.fromkeys(_TORCHRUN)
+        if own and self._cards is not None:
+            own["num_gpus"], hidden["CUDA_VISIBLE_DEVICES"] = (
+                len(self._cards),
+                ",".join(self._cards),
+            )
+        # What a cluster on this machine is started with, its actors have too.
+        with _quietly(), environment(hidden), _as_cluster_error("cannot be reached"):
             self._ray.init(
                 address=self._settings.address or "local",
                 log_to_driver=False,
@@ -206,6 +221,10 @@ class RayCluster(Calls):
                     lines += [line for line in deque(file, LAST_LINES) if not line.startswith(":")]
             return "".join(lines[-LAST_LINES:]).strip()
         return ""
+
+    def address(self) -> str:
+        """Return where actors can reach this process."""
+        return str(self._ray.util.get_node_ip_address())
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started here. Safe to call twice."""

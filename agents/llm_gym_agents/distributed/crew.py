@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.cards import players_cards
 from llm_gym_agents.distributed.cluster import ActorLostError, RayCluster
 from llm_gym_agents.distributed.envs import EnvHost
 from llm_gym_agents.distributed.host import Facts, SamplerHost, setup_of
@@ -50,13 +51,15 @@ class Crew:
         lead: Lead,
     ) -> None:
         self.config = config
-        self.cluster: Cluster = InProcess() if config.ray.in_process else RayCluster(config.ray)
+        self.cluster: Cluster = InProcess()
+        if not config.ray.in_process:
+            self.cluster = RayCluster(config.ray, players_cards(config))
         self.members = [Member(index) for index in range(config.ray.num_actors)]
         self.env_hosts: list[Any] = []
         self.version = 0
         """Of the weights that every actor has."""
         self.watch = GroupWatch()
-        self.broadcast = Broadcast(self.cluster, lead.weights, config.ray.bucket_mb)
+        self.broadcast = Broadcast(self.cluster, lead.weights, lm.device, config.ray)
         try:
             setup = setup_of(config, lm, tokenizer, env, held_out, served_names(lm))
             hosts = self.env_hosts = self.cluster.start_hosts(EnvHost)
@@ -137,6 +140,7 @@ class Crew:
 
     def close(self) -> None:
         """End every actor, and the cluster if it was started here. Safe to call twice."""
+        self.broadcast.close()
         members, self.members = self.members, []
         actors = [member.actor for member in members if member.actor is not None]
         for actor in [*actors, *self.env_hosts]:

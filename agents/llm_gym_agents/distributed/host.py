@@ -23,7 +23,10 @@ from llm_gym_agents.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.envs import rows_on
 from llm_gym_agents.distributed.parcels import Parcel, opened
+from llm_gym_agents.distributed.weight_group import GroupBrokenError, Meeting, WeightGroup
 from llm_gym_agents.engines.base import Completion, Request
+from llm_gym_agents.engines.flat_weights import Flat, Spot
+from llm_gym_agents.engines.weight_push import Named
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.precision import compute_dtype
 from llm_gym_agents.lm.served_weights import plain_lm
@@ -126,6 +129,8 @@ class SamplerHost:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
+        self.group: WeightGroup | None = None
+        """That weights come through, if they do not come by themselves."""
 
     def build(self) -> Facts:
         """Build engine and environments; say where this is, and what it is like.
@@ -175,7 +180,32 @@ class SamplerHost:
 
     def take_weights(self, parcel: Parcel) -> None:
         """Put some of the new weights into the engine."""
-        self.sampler.engine.load_bucket(opened(parcel))
+        self._load(opened(parcel))
+
+    def join_weights(self, meeting: Meeting, rank: int) -> bool:
+        """Join a group that weights come through; say whether all of it is there."""
+        if self.group is not None:
+            self.group.close()
+            self.group = None
+        with suppress(GroupBrokenError):
+            self.group = WeightGroup(meeting, rank)
+        return self.group is not None
+
+    def receive_weights(self, size: int, spots: list[Spot]) -> bool:
+        """Put what comes through the group into the engine; say whether it came."""
+        try:
+            assert self.group is not None
+            buffer = self.group.receive(size)
+        except GroupBrokenError:
+            self.group = None
+            return False
+        self._load(Flat(buffer, spots).named())
+        return True
+
+    def _load(self, bucket: Named | bytes) -> None:
+        self.sampler.engine.load_bucket(bucket)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the buffer is used again when this returns
 
     def end_weights(self, version: int) -> Sums:
         """Go on with the new weights; say which ones the engine has now."""

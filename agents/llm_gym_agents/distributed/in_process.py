@@ -57,5 +57,9 @@ class InProcess:
         """Return the last lines that an actor wrote."""
         return ""
 
+    def address(self) -> str:
+        """Return where this process can be reached."""
+        return "localhost"
+
     def close(self) -> None:
         """End the cluster."""

@@ -2,17 +2,13 @@
 
 A bucket is put into the object store once, whatever the number of actors; Ray sends it to each
 machine once. The next is cast only when every actor has taken it and it is dropped, so there is
-never more than one bucket in the store. Actors on the learner's own GPU read it there by a handle
-(CUDA IPC). Between different GPUs weights go through the host's memory: vLLM's own NCCL group
-(``init_weight_transfer_engine``) would need a process group with the learner in it, which is not
-built.
+never more than one bucket in the store. From a learner on a GPU buckets are one buffer, filled
+again and again: actors on its own card read it there by a handle (CUDA IPC), those on other cards
+get it in a process group with the learner (NCCL).
 """
 
 from __future__ import annotations
 
-import logging
-import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -20,19 +16,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.config.ray import RayConfig, Transfer
+from llm_gym_agents.distributed.carriers import ByGroup, ByHandle, through_store
 from llm_gym_agents.distributed.engine import MemberEngine
 from llm_gym_agents.distributed.host import Sums
 from llm_gym_agents.distributed.members import Cluster, Member
-from llm_gym_agents.distributed.parcels import wrapped
-from llm_gym_agents.engines.base import EngineError, StaleWeightsError
+from llm_gym_agents.distributed.push import Push
+from llm_gym_agents.distributed.routes import backend_of, routes_of
+from llm_gym_agents.engines.base import StaleWeightsError
+from llm_gym_agents.engines.flat_weights import flat_buckets
 from llm_gym_agents.engines.weight_check import WeightCheck
-from llm_gym_agents.engines.weight_push import Named, buckets, flat_handle
+from llm_gym_agents.engines.weight_push import buckets
 from llm_gym_agents.engines.weight_sums import PendingSums
 
 Weights = Callable[[], AbstractContextManager[Iterator[tuple[str, Tensor]]]]
 """Opens the present weights of a learner, which may be read one after the other."""
-_log = logging.getLogger(__name__)
 
 
 class Broadcast:
@@ -41,15 +39,19 @@ class Broadcast:
     Args:
         cluster: Where they live.
         weights: Opens what is sent, see ``Lead.weights``.
-        bucket_mb: Megabytes that travel at a time.
+        device: Where the learner is.
+        settings: How weights travel, and how many at a time.
     """
 
-    def __init__(self, cluster: Cluster, weights: Weights, bucket_mb: int) -> None:
-        self._cluster, self._weights, self._bytes = cluster, weights, bucket_mb * 2**20
+    def __init__(
+        self, cluster: Cluster, weights: Weights, device: torch.device, settings: RayConfig
+    ) -> None:
+        self._cluster, self._weights, self._device = cluster, weights, device
+        self._bytes = settings.bucket_mb * 2**20
+        self._transfer: Transfer = "store" if settings.in_process else settings.transfer
+        self._handle, self._group = ByHandle(), ByGroup(cluster, backend_of(device))
         self._checks: dict[Member, tuple[Any, WeightCheck]] = {}
         """What was seen of each actor's engine so far."""
-        self._handles = True
-        """Whether processes on one card can read each other's memory, as far as is known."""
         self.compared = 0
         """Weights whose sums were compared in the last push, on each actor."""
         self.proven = False
@@ -64,14 +66,12 @@ class Broadcast:
 
         Raises ``StaleWeightsError`` if an engine does not hold what it was sent.
         """
-        push = _Push(self._cluster, members, timeout)
+        push = Push(self._cluster, members, timeout)
         sums = PendingSums()
         push.ask("begin_weights")
         self.buckets = 0
         with self._weights() as named:
-            for bucket in buckets(_cast(named, members, sums), self._bytes):
-                self._send(push, bucket)
-                self.buckets += 1
+            self._send(push, _cast(named, members, sums))
         read = push.ask("end_weights", version)
         self.compared = 0
         for member, found in read.items():
@@ -79,20 +79,25 @@ class Broadcast:
         self.proven = all(self._checks[member][1].proven for member in read)
         return push.lost
 
-    def _send(self, push: _Push, bucket: Named) -> None:
-        here, away = _by_place(push.members, bucket[0][1]) if self._handles else ([], push.members)
-        if here:
-            flat, handle = flat_handle(bucket)
-            try:
-                push.ask("take_weights", handle, members=here)
-            except RuntimeError as error:  # some containers keep processes out of each other's
-                _log.warning("weights go through the host: no access to the card's: %s", error)
-                self._handles, away = False, push.members
-            del flat
-        if away:
-            parcel = self._cluster.put(wrapped(bucket))
-            push.ask("take_weights", parcel, members=away)
-            del parcel
+    def _send(self, push: Push, named: Iterator[tuple[str, Tensor]]) -> None:
+        """Send all of ``named``, in each actor's way."""
+        way = routes_of(push.members, self._device, self._transfer)
+        if not way.handle and not way.group:  # on a CPU nothing is copied on the way to the store
+            for bucket in buckets(named, self._bytes):
+                through_store(self._cluster, push, bucket)
+                self.buckets += 1
+            return
+        self._group.meet(push, way.group)
+        for flat in flat_buckets(named, self._bytes):
+            left = [*self._handle.carry(push, flat, way.handle), *way.store]
+            left += self._group.carry(push, flat, way.group)
+            if left:
+                through_store(self._cluster, push, flat.named(), left)
+            self.buckets += 1
+
+    def close(self) -> None:
+        """Leave the group that weights go through, if there is one."""
+        self._group.close()
 
     def _check(self, member: Member, sums: PendingSums, found: Sums, version: int) -> int:
         actor, check = self._checks.get(member, (None, None))
@@ -109,44 +114,6 @@ class Broadcast:
         return compared
 
 
-class _Push:
-    """One push: calls to all actors at once; those that are lost are left out from then on."""
-
-    def __init__(self, cluster: Cluster, members: Sequence[Member], timeout: float | None) -> None:
-        self._cluster, self.members = cluster, list(members)
-        self._timeout = timeout
-        self.lost: dict[Member, str] = {}
-
-    def ask(
-        self, method: str, *args: Any, members: Sequence[Member] | None = None
-    ) -> dict[Member, Any]:
-        """Have actors do something; return what each said."""
-        asked = self.members if members is None else members
-        calls = {
-            member: self._cluster.call(member.actor, method, *args)
-            for member in asked
-            if member not in self.lost
-        }
-        end = None if self._timeout is None else time.monotonic() + self._timeout
-        said: dict[Member, Any] = {}
-        for member, call in calls.items():
-            left = None if end is None else max(0.0, end - time.monotonic())
-            if not self._cluster.ready([call], left):
-                self._lose(member, f"took more than {self._timeout:g} s to take its weights")
-                continue
-            try:
-                said[member] = self._cluster.result(call)
-            except ClusterLostError:
-                raise
-            except (ActorLostError, EngineError) as error:
-                self._lose(member, str(error))
-        return said
-
-    def _lose(self, member: Member, why: str) -> None:
-        self.lost[member] = why
-        self.members = [each for each in self.members if each is not member]
-
-
 def _cast(
     named: Iterator[tuple[str, Tensor]], members: Sequence[Member], sums: PendingSums
 ) -> Iterator[tuple[str, Tensor]]:
@@ -157,12 +124,3 @@ def _cast(
         cast = weight.detach().to(facts.dtypes.get(name) or weight.dtype)
         sums.add(name, cast)
         yield name, cast
-
-
-def _by_place(members: Sequence[Member], weight: Tensor) -> tuple[list[Member], list[Member]]:
-    """Return the actors on the card that ``weight`` is on, and the others."""
-    if not weight.is_cuda:
-        return [], list(members)
-    card = (socket.gethostname(), str(torch.cuda.get_device_properties(weight.device).uuid))
-    here = [each for each in members if each.facts and (each.facts.node, each.facts.gpu) == card]
-    return here, [each for each in members if each not in here]

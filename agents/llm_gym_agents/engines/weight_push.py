@@ -19,9 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
+from llm_gym_agents.engines.flat_weights import ALIGN, Flat, flat_buckets
+
 Named = list[tuple[str, Tensor]]
 BUCKET_BYTES = 1 << 29
-_ALIGN = 256
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -73,21 +74,16 @@ def _send_handle(bucket: Named, call: Callable[[bytes], list[str]]) -> list[str]
 
 
 def flat_handle(bucket: Named) -> tuple[Tensor, bytes]:
-    """Return a copy of ``bucket`` on its GPU, and a handle that other processes read it by.
+    """Return a copy of ``bucket`` on its GPU, and a handle that other processes read it by."""
+    [flat] = flat_buckets(bucket, sum(tensor.nbytes + ALIGN for _, tensor in bucket))
+    return flat.buffer, handle_of(flat)
 
-    The handle is good for as long as the copy is kept, on the same machine.
-    """
-    places = []
-    begin = 0
-    for name, tensor in bucket:
-        places.append((name, tensor.dtype, tensor.shape, begin, begin + tensor.nbytes))
-        begin += -(-tensor.nbytes // _ALIGN) * _ALIGN
-    flat = torch.empty(begin, dtype=torch.uint8, device=bucket[0][1].device)
-    for (_, tensor), (*_, at, end) in zip(bucket, places, strict=True):
-        flat[at:end] = tensor.contiguous().view(-1).view(torch.uint8)
+
+def handle_of(flat: Flat) -> bytes:
+    """Return what other processes read a buffer on this machine's GPU by, as long as it is kept."""
     torch.cuda.synchronize()
-    rebuild, arguments = reduce_tensor(flat)
-    return flat, pickle.dumps((rebuild, arguments, places))
+    rebuild, arguments = reduce_tensor(flat.buffer)
+    return pickle.dumps((rebuild, arguments, flat.spots))
 
 
 def in_bucket(bucket: Named | bytes) -> Iterator[tuple[str, Tensor]]:
@@ -95,7 +91,5 @@ def in_bucket(bucket: Named | bytes) -> Iterator[tuple[str, Tensor]]:
     if not isinstance(bucket, bytes):
         yield from bucket
         return
-    rebuild, arguments, places = pickle.loads(bucket)
-    flat: Tensor = rebuild(*arguments)
-    for name, dtype, shape, begin, end in places:
-        yield name, flat[begin:end].view(dtype).view(shape)
+    rebuild, arguments, spots = pickle.loads(bucket)
+    yield from Flat(rebuild(*arguments), spots).named()

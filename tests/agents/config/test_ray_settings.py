@@ -17,6 +17,7 @@ AHEAD = "agents/distributed/test_ahead.py"
 CLUSTER = "agents/distributed/on_ray/test_cluster.py"
 ENVS = "agents/distributed/on_ray/test_envs.py"
 FAULTS = "agents/distributed/on_ray/test_faults.py"
+TRANSFER = "agents/distributed/on_ray/test_transfer.py"
 SHOWN = {
     "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
     "in_process": (HERE, "test_actors_play_instead_of_one_sampler"),
@@ -29,6 +30,7 @@ SHOWN = {
     "timeout": (FAULTS, "test_an_environment_that_hangs_is_cut_at_its_deadline"),
     "max_restarts": (FAULTS, "test_an_actor_that_always_dies_ends_the_run_in_one_sentence"),
     "env_actors": (ENVS, "test_environments_live_on_actors_of_their_own"),
+    "transfer": (TRANSFER, "test_weights_in_a_group_give_the_numbers_of_one_process"),
     "bucket_mb": (HERE, "test_weights_travel_in_buckets_of_the_size_that_is_set"),
 }
 

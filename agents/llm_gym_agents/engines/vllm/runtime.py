@@ -15,7 +15,7 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -29,6 +29,7 @@ from llm_gym_agents.engines.base import (
     portable_pattern,
 )
 from llm_gym_agents.engines.vllm import waiting
+from llm_gym_agents.run.environ import environment
 
 _WORKER_SIDE = "llm_gym_agents.engines.vllm.worker.WorkerSide"
 _USUAL = {
@@ -61,19 +62,19 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         raise EngineError(
             "one vLLM engine lives in this process already; close it first, or pass separate=True"
         )
-    environment = {
+    told = {
         **{name: os.environ.get(name, value) for name, value in _USUAL.items()},
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
         "VLLM_CPU_KVCACHE_SPACE": str(int(cache_gb or 1)),
     }
     with (
-        _environment(environment),
+        environment(told),  # vLLM has no other way to be told these
         _interruptible(),
         _interrupts_are_ours(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        logging.getLogger("vllm").setLevel(environment["VLLM_LOGGING_LEVEL"].upper())
+        logging.getLogger("vllm").setLevel(told["VLLM_LOGGING_LEVEL"].upper())
         import vllm
         from vllm.platforms import current_platform
 
@@ -204,21 +205,6 @@ def reason(error: BaseException) -> str:
         fault = error.errors()[0]
         said = ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
     return said.split("\n", 1)[0]
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables within this block; vLLM has no other way to be told these."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -31,6 +31,33 @@ def test_what_the_cluster_could_never_give_is_refused(cluster):
             RayCluster(RayConfig(num_actors=2, **settings))
 
 
+OWN = """
+import os
+from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.distributed.cluster import RayCluster
+
+class Told:
+    def __init__(self, argument): pass
+    def play(self): return [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "RANK")]
+
+made = RayCluster(RayConfig(num_actors=2, num_gpus_per_actor=1.0), ["2", "3"])
+actors = [made.start(Told, None, "told") for _ in range(2)]
+print(sorted(made.result(made.call(actor, "play")) for actor in actors))
+print(os.environ["RANK"], os.environ.get("CUDA_VISIBLE_DEVICES"))
+made.close()
+"""
+
+
+def test_actors_have_the_cards_that_are_left_and_do_not_take_themselves_for_learners():
+    hidden = {name: each for name, each in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OWN],
+        env=hidden | {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "nowhere"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["[['2', None], ['3', None]]", "1 None"]
+
+
 def test_an_address_leads_to_the_cluster_that_is_there(cluster):
     import ray
 
