@@ -93,12 +93,15 @@ test-packages: $(PACKAGES)/.installed  ## Install environments of others into a 
 	SDL_VIDEODRIVER=dummy $(PACKAGES)/bin/python -m pytest -q tests/as_text/test_packages.py
 	$(PACKAGES)/bin/python benchmarks/as_text_gallery.py
 
-# Suites of others, with the trainer beside them.
+# Suites of others, with the trainer beside them. ALFWorld's planner is compiled, where that can be
+# done; BALROG is not on PyPI, and of what it needs only the settings are there.
 BRIDGES ?= .venv-bridges
 $(BRIDGES)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BRIDGES)
 	$(BRIDGES)/bin/python -m pip install --quiet --constraint constraints.txt \
-	    --editable ".[train,test,bridges]"
+	    --editable ".[train,test,serve,bridges]" omegaconf
+	$(BRIDGES)/bin/python -m pip install --quiet --constraint constraints.txt \
+	    --editable ".[alfworld]" || echo "ALFWorld is skipped: its planner could not be built"
 	@touch $@
 
 test-bridges: $(BRIDGES)/.installed  ## Install other suites into a venv of its own, and play them.

@@ -207,6 +207,27 @@ class Foreign:
             self.__enter__()
 
 
+@contextmanager
+def untouched() -> Iterator[None]:
+    """Put back whatever randomness of the process is used up inside, and let nothing be printed.
+
+    For what has no randomness of its own yet, such as importing a suite: several draw numbers
+    when they are imported.
+    """
+    with _ONE_AT_A_TIME:
+        before, torch = [place.raw for place in _places()], _torch()
+        drawn, output = torch and torch.get_state(), sys.stdout
+        sys.stdout = _NOWHERE
+        try:
+            yield
+        finally:
+            sys.stdout = output
+            for place, state in zip(_places(), before, strict=True):
+                place.raw = state
+            if torch is not None:
+                torch.set_state(drawn)
+
+
 def _torch() -> Any:
     """Return torch's generator where somebody has imported torch; it is not imported for this."""
     return getattr(sys.modules.get("torch"), "default_generator", None)

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.commands import clean_command, find_games
+from llm_gym.bridges.base import CommonArgs, Played
+from llm_gym.bridges.commands import FileGames
 from llm_gym.bridges.suites import need_package
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 _PACKAGE = "jericho"
-_SUFFIXES = (".z1", ".z2", ".z3", ".z4", ".z5", ".z6", ".z7", ".z8")
-_ADMIN = ("restart", "restore", "save", "quit", "q", "undo", "script", "transcript", "verify")
 _MOVES = ("look", "inventory", "north", "south", "east", "west", "up", "down", "take all", "wait")
 
 
-class JerichoEnv(ForeignEnv):
+class JerichoEnv(FileGames):
     """A game of interactive fiction, such as Zork.
 
     Description:
@@ -49,24 +44,17 @@ class JerichoEnv(ForeignEnv):
         v0: First release.
     """
 
-    has_splits = False
-    move_name = "command"
+    suffixes = (".z1", ".z2", ".z3", ".z4", ".z5", ".z6", ".z7", ".z8")
+    made_by = "files for the Z-machine"
 
     def __init__(self, *, games: str | list[str] = "", **common: Unpack[CommonArgs]) -> None:
-        suite = need_package(_PACKAGE)
-        if not games:
-            raise ConfigError("games must name files for the Z-machine, got nothing")
-        self.games = find_games(games, _SUFFIXES)
-        common.setdefault("action_format", "plain")
-        super().__init__(**common)
-        self._suite = suite
+        self._suite = need_package(_PACKAGE)
+        super().__init__(games, **common)
         self._frotz: Any = None
         self._walkthrough: list[str] | None = None
-        self.game = ""
 
-    def begin(self, seed: int) -> str:
-        """Begin the game that ``seed`` chooses."""
-        self.game = self.games[seed % len(self.games)]
+    def open(self, seed: int) -> str:
+        """Begin the game, with a seed of its own."""
         self.close()
         self._frotz = self._suite.FrotzEnv(self.game, seed=seed % 2**15)
         known = self._frotz.is_fully_supported
@@ -74,11 +62,8 @@ class JerichoEnv(ForeignEnv):
         shown, _ = self._frotz.reset()
         return str(shown).strip()
 
-    def play(self, text: str) -> Played:
+    def command(self, command: str) -> Played:
         """Play a command."""
-        command = clean_command(text)
-        if not command or command.lower() in _ADMIN:
-            return Played("That is no command of the game.", valid=False)
         if self._walkthrough is not None:
             on_its_way = self._walkthrough and self._walkthrough[0] == command
             self._walkthrough = self._walkthrough[1:] if on_its_way else None
@@ -93,22 +78,14 @@ class JerichoEnv(ForeignEnv):
         return Played(str(shown).strip(), float(gained) / most, stop, True, said)
 
     def example_moves(self) -> Sequence[str]:
-        """Return commands that every game knows."""
+        """Return commands that every game knows; Jericho's own search for more takes seconds."""
         return _MOVES
-
-    def random_move(self, rng: np.random.Generator) -> str:
-        """Return a command that every game knows; Jericho's own search for others takes seconds."""
-        return _MOVES[int(rng.integers(len(_MOVES)))]
 
     def oracle_move(self) -> str:
         """Return the next command of Jericho's walkthrough, for who has followed it so far."""
         if not self._walkthrough:
             raise NotImplementedError(f"{self.game} has no walkthrough from here")
         return str(self._walkthrough[0])
-
-    def instance(self) -> object:
-        """Return the file of the game."""
-        return self.game
 
     def close(self) -> None:
         """Close the game."""

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from llm_gym.as_text import AsText
-from llm_gym.bridges.foreign import Foreign
+from llm_gym.bridges.foreign import Foreign, untouched
 from llm_gym.bridges.suites import need_package
 from llm_gym.errors import ConfigError
 
@@ -68,7 +68,8 @@ class OneSeat(gym.Env[Any, Any]):
 
     def close(self) -> None:
         """Close the game."""
-        self.game.close()
+        with self._foreign:
+            self.game.close()
 
     def _look(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         game, seat = self.game, self.seat
@@ -156,7 +157,8 @@ class PettingZooEnv(gym.Env[str, str]):
         **settings: Any,
     ) -> None:
         need_package(_PACKAGE)
-        game, drawn = _make(module, dict(env_kwargs or {}))
+        with untouched():
+            game, drawn = _make(module, dict(env_kwargs or {}))
         agents = list(game.possible_agents)
         by_number = isinstance(seat, int) and 0 <= seat < len(agents)
         name = str(agents[int(seat)] if by_number else seat)

@@ -61,11 +61,11 @@ class ScienceWorldEnv(ForeignEnv):
         common.setdefault("action_format", "plain")
         common.setdefault("max_turns", 100)
         super().__init__(**common)
+        self.simplifications = simplifications
         with self._foreign:
             self._world = _start(suite)
-        self.task = choose("task", task, self._world.get_task_names())
-        self.simplifications = simplifications
-        self.variations: Sequence[int] = range(self._world.get_max_variations(task))
+            self.task = choose("task", task, self._world.get_task_names())
+            self.variations: Sequence[int] = range(self._world.get_max_variations(task))
         self._variation = 0
         self._gold: list[str] | None = None
 
@@ -98,13 +98,14 @@ class ScienceWorldEnv(ForeignEnv):
     ) -> tuple[str, dict[str, Any]]:
         """Begin an episode; the splits are ScienceWorld's own."""
         split = (options or {}).get("split")
-        if split is not None:
-            check_split(split)
-            self._world.load(self.task, 0, self.simplifications)
-            of_split = getattr(self._world, f"get_variations_{split}")
-            self.variations, options = list(of_split()), None
-        else:
-            self.variations = range(self._world.get_max_variations(self.task))
+        with self._foreign:
+            if split is not None:
+                check_split(split)
+                self._world.load(self.task, 0, self.simplifications)
+                of_split = getattr(self._world, f"get_variations_{split}")
+                self.variations, options = list(of_split()), None
+            else:
+                self.variations = range(self._world.get_max_variations(self.task))
         return super().reset(seed=seed, options=options)
 
     def example_moves(self) -> Sequence[str]:
@@ -113,7 +114,8 @@ class ScienceWorldEnv(ForeignEnv):
 
     def random_move(self, rng: np.random.Generator) -> str:
         """Return a command that the world takes now."""
-        commands = sorted(self._world.get_valid_action_object_combinations())
+        with self._foreign:
+            commands = sorted(self._world.get_valid_action_object_combinations())
         return str(commands[int(rng.integers(len(commands)))]) if commands else "look around"
 
     def oracle_move(self) -> str:
@@ -128,7 +130,8 @@ class ScienceWorldEnv(ForeignEnv):
 
     def close(self) -> None:
         """End the Java process."""
-        self._world.close()
+        with self._foreign:
+            self._world.close()
 
 
 def _start(suite: Any) -> Any:

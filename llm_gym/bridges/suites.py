@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from llm_gym.bridges.foreign import untouched
 from llm_gym.errors import ConfigError
 from llm_gym.registry.bridges import install_line
 
@@ -22,12 +23,13 @@ _WORD_LIST = 1000
 def need_package(package: str, module: str = "") -> ModuleType:
     """Return a module of a suite, or raise a sentence with the line that installs the suite."""
     try:
-        return importlib.import_module(module or package)
+        with untouched():
+            return importlib.import_module(module or package)
     except ImportError as error:
-        missing = (error.name or "").split(".")[0]
-        why = "" if missing == package else f" in working order ({error})"
+        suite, missing = package.split(".")[0], (error.name or "").split(".")[0]
+        why = "" if missing == suite else f" in working order ({error})"
         raise ConfigError(
-            f"this bridge needs {package}{why}. Install it with: {install_line(package)}"
+            f"this bridge needs {suite}{why}. Install it with: {install_line(package)}"
         ) from error
 
 

@@ -7,23 +7,23 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.commands import clean_command, find_games
+from llm_gym.bridges.base import CommonArgs, Played
+from llm_gym.bridges.commands import FileGames
 from llm_gym.bridges.suites import need_package
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 _PACKAGE = "textworld"
-_SUFFIXES = (".z8", ".ulx", ".tw-pddl")
-_ADMIN = ("restart", "restore", "save", "quit", "q", "undo", "script", "transcript", "verify")
+_ASKED = (
+    *("admissible_commands", "policy_commands", "won", "lost", "score", "max_score"),
+    *("feedback", "objective"),
+)
 
 
-class TextWorldEnv(ForeignEnv):
+class TextWorldEnv(FileGames):
     """A game of TextWorld.
 
     Description:
-        Games that ``tw-make`` has compiled, or ALFWorld's (``game.tw-pddl``); the seed chooses
-        the file.
+        Games that ``tw-make`` has compiled; the seed chooses the file.
 
     Actions:
         A command, such as ``go east``.
@@ -48,40 +48,37 @@ class TextWorldEnv(ForeignEnv):
         v0: First release.
     """
 
-    has_splits = False
-    move_name = "command"
+    suffixes: tuple[str, ...] = (".z8", ".ulx", ".tw-pddl")
+    made_by = "files that tw-make has compiled"
 
     def __init__(self, *, games: str | list[str] = "", **common: Unpack[CommonArgs]) -> None:
-        suite = need_package(_PACKAGE)
-        if not games:
-            raise ConfigError("games must name files that tw-make has compiled, got nothing")
-        self.games = find_games(games, _SUFFIXES)
-        common.setdefault("action_format", "plain")
-        super().__init__(**common)
-        names = ("admissible_commands", "policy_commands", "won", "lost", "score", "max_score")
-        asked = dict.fromkeys((*names, "feedback", "objective"), True)
-        self._suite, self._asked = suite, suite.EnvInfos(**asked)
-        self._open: dict[str, Any] = {}
+        self._suite = need_package(_PACKAGE)
+        super().__init__(games, **common)
+        self._running: Any = None
+        self._loaded = ""
         self._now: Any = {}
         self._score = 0.0
-        self.game = ""
 
-    def begin(self, seed: int) -> str:
-        """Begin the game that ``seed`` chooses."""
-        self.game = self.games[seed % len(self.games)]
-        if self.game not in self._open:
-            self._close_games()
-            self._open[self.game] = self._suite.start(self.game, self._asked)
-        self._now, self._score = self._open[self.game].reset(), 0.0
+    def asked(self) -> Any:
+        """Return what TextWorld is to say beside the text."""
+        return self._suite.EnvInfos(**dict.fromkeys(_ASKED, True))
+
+    def load(self) -> Any:
+        """Return ``self.game`` as TextWorld runs it."""
+        return self._suite.start(self.game, self.asked())
+
+    def open(self, seed: int) -> str:
+        """Begin the game; the one that was played last is not loaded again."""
+        if self._loaded != self.game:
+            self.close()
+            self._running, self._loaded = self.load(), self.game
+        self._now, self._score = self._running.reset(), 0.0
         objective, shown = str(self._now.get("objective") or ""), _tidy(self._now["feedback"])
         return shown if not objective or objective[:40] in shown else f"{objective}\n\n{shown}"
 
-    def play(self, text: str) -> Played:
+    def command(self, command: str) -> Played:
         """Play a command."""
-        command = clean_command(text)
-        if not command or command.lower() in _ADMIN:
-            return Played("That is no command of the game.", valid=False)
-        self._now, _, done = self._open[self.game].step(command)
+        self._now, _, done = self._running.step(command)
         most = float(self._now.get("max_score") or 1) or 1.0
         score = float(self._now.get("score") or 0)
         reward, self._score = (score - self._score) / most, score
@@ -114,18 +111,11 @@ class TextWorldEnv(ForeignEnv):
             raise NotImplementedError(f"{self.game} knows no solution from here")
         return str(commands[0])
 
-    def instance(self) -> object:
-        """Return the file of the game."""
-        return self.game
-
     def close(self) -> None:
         """Close the game."""
-        self._close_games()
-
-    def _close_games(self) -> None:
-        for game in self._open.values():
-            game.close()
-        self._open.clear()
+        running, self._running, self._loaded = self._running, None, ""
+        if running is not None:
+            running.close()
 
 
 def _tidy(feedback: object) -> str:

@@ -81,7 +81,8 @@ def _tell_bridges(rows: list[BridgeRow]) -> None:
     sys.stdout.write(f"{'bridges to other suites':<{width}}needs\n")
     for row in rows:
         how = f"--set {row.example}" if installed(row) else install_line(row.package)
-        sys.stdout.write(f"{row.id:<{width}}{row.package:<15}{how}\n")
+        suite = row.package.partition(".")[0]
+        sys.stdout.write(f"{row.id:<{width}}{suite:<15}{how}\n")
 
 
 def _others() -> list[str]:

@@ -21,6 +21,8 @@ class BridgeRow(NamedTuple):
     """The extra of llm-gym that brings it."""
     example: str
     """A setting that the suite's environments are chosen by, as ``--set`` takes it."""
+    install: str = ""
+    """The line that brings it where an extra cannot, because it is not on PyPI."""
 
 
 BRIDGES: tuple[BridgeRow, ...] = (
@@ -74,6 +76,13 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "games=zork1.z5",
     ),
     BridgeRow(
+        "llm_gym/ALFWorld-v0",
+        "llm_gym.bridges.alfworld:ALFWorldEnv",
+        "alfworld",
+        "alfworld",
+        "games=alfworld_data/",
+    ),
+    BridgeRow(
         "llm_gym/ScienceWorld-v0",
         "llm_gym.bridges.scienceworld:ScienceWorldEnv",
         "scienceworld",
@@ -87,12 +96,23 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "openenv",
         "url=http://127.0.0.1:8000",
     ),
+    BridgeRow(
+        "llm_gym/BALROG-v0",
+        "llm_gym.bridges.balrog:BALROGEnv",
+        "balrog.environments",  # what is called balrog on PyPI is something else
+        "",
+        "env_name=babyai",
+        'pip install "git+https://github.com/balrog-ai/BALROG"',
+    ),
 )
 
 
 def installed(row: BridgeRow) -> bool:
     """Return whether the suite of a bridge is there; it is not imported."""
-    return find_spec(row.package) is not None
+    try:
+        return find_spec(row.package) is not None
+    except ImportError:  # of the package that a module should be in
+        return False
 
 
 def install_line(package: str) -> str:
@@ -101,5 +121,5 @@ def install_line(package: str) -> str:
     >>> install_line("textarena")
     'pip install "llm-gym[textarena]"'
     """
-    extra = next(row.extra for row in BRIDGES if row.package == package)
-    return f'pip install "llm-gym[{extra}]"'
+    row = next(row for row in BRIDGES if row.package == package)
+    return row.install or f'pip install "llm-gym[{row.extra}]"'

@@ -1,12 +1,18 @@
-"""A served model that says what a test wants it to say."""
+"""What bridges play on: a served model that says what it is told, games, and a server."""
 
 import json
+import shutil
+import subprocess
+import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-collect_ignore_glob = ["verifiers_envs/*"]  # packages, which the suite imports
+# Packages, which the suites import.
+collect_ignore_glob = ["verifiers_envs/*", "balrog_stand_in/*", "openenv_game.py"]
 
 
 class _Server(ThreadingHTTPServer):
@@ -48,3 +54,68 @@ def chat_server():
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="session")
+def tw_game(tmp_path_factory):
+    """A game that TextWorld makes and Inform compiles, which takes a while."""
+    pytest.importorskip("textworld")
+    tool = Path(sys.executable).parent / "tw-make"
+    if not tool.exists():
+        pytest.skip("tw-make is not installed")
+    path = tmp_path_factory.mktemp("textworld") / "game.z8"
+    made = ["custom", "--world-size", "2", "--nb-objects", "3", "--quest-length", "2"]
+    line = [sys.executable, str(tool), *made, "--seed", "7", "--output", str(path)]
+    subprocess.run(line, check=True, capture_output=True)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def alfworld_games(tmp_path_factory):
+    """A folder of games in ALFWorld's layout."""
+    pytest.importorskip("alfworld")
+    from tests.bridges.alfworld_games import write_games
+
+    return write_games(tmp_path_factory.mktemp("alfworld"))
+
+
+@pytest.fixture(scope="session")
+def openenv_server():
+    """OpenEnv's own server, with a game that draws from a generator of its own."""
+    pytest.importorskip("openenv.core.env_server")
+    uvicorn = pytest.importorskip("uvicorn")
+    from tests.bridges.openenv_game import app
+
+    served = uvicorn.Server(uvicorn.Config(app(), port=0, log_level="critical"))
+    thread = threading.Thread(target=served.run, daemon=True)
+    thread.start()
+    while not served.started:
+        time.sleep(0.01)
+    port = served.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    served.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture
+def verifiers_envs(monkeypatch):
+    """Environments of verifiers, where it finds them."""
+    pytest.importorskip("verifiers")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "verifiers_envs"))
+
+
+@pytest.fixture
+def balrog(monkeypatch):
+    """A stand-in for BALROG, in place of whatever else has that name."""
+    pytest.importorskip("omegaconf")
+    for name in [name for name in sys.modules if name.split(".")[0] == "balrog"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "balrog_stand_in"))
+
+
+@pytest.fixture(scope="session")
+def java():
+    """ScienceWorld runs in Java."""
+    pytest.importorskip("scienceworld")
+    if shutil.which("java") is None:
+        pytest.skip("ScienceWorld needs a Java runtime")

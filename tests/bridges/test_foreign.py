@@ -10,6 +10,7 @@ import pytest
 
 from llm_gym.bridges import foreign
 from llm_gym.bridges.foreign import Foreign
+from llm_gym.bridges.suites import need_package
 
 
 def draw():
@@ -118,6 +119,22 @@ def test_what_they_print_goes_nowhere(capsys):
         sys.stdout.write("Generated puzzle in 1 attempts\n")
         sys.stdout.flush()
     assert capsys.readouterr().out == ""
+
+
+def test_what_a_suite_draws_and_prints_while_it_is_imported_is_not_noticed(
+    places, tmp_path, monkeypatch, capsys
+):
+    lines = ["import random", "import numpy as np", "random.seed(4)", "np.random.seed(4)"]
+    lines += ["np.random.randn()", "print('Welcome!')"]
+    (tmp_path / "a_drawing_suite.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seed_all(6)
+    expected = draw()
+    seed_all(6)
+    need_package("gem", "a_drawing_suite")
+    assert draw() == expected
+    assert capsys.readouterr().out == ""
+    del sys.modules["a_drawing_suite"]
 
 
 def test_a_new_bit_generator_of_numpys_is_found():

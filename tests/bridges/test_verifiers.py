@@ -1,7 +1,6 @@
 """Environments of verifiers through the bridge, with the real package: ``make test-bridges``."""
 
 import asyncio
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
@@ -14,12 +13,7 @@ from llm_gym.evaluate.checker import check_text_env
 from tests.bridges.playing import check_steps
 
 pytest.importorskip("verifiers")
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "verifiers_envs"))
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("verifiers_envs")]
 
 
 def make(env_id, **settings):

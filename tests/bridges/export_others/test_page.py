@@ -18,10 +18,26 @@ def test_the_page_has_a_block_for_each():
     assert len(BLOCKS) == 3
 
 
-@pytest.mark.parametrize("package", ["verifiers", "skyrl_gym"])
-def test_a_block_runs_as_printed(package):
-    pytest.importorskip(package)
-    exec(compile(block(f"import {package}"), "exports.md", "exec"), {})
+def run(text, names=None):
+    """Run a block; return the names that it leaves."""
+    left = dict(names or {})
+    exec(compile(text, "exports.md", "exec"), left)
+    return left
+
+
+def test_the_block_of_verifiers_makes_an_environment_of_verifiers():
+    vf = pytest.importorskip("verifiers")
+    env = run(block("import verifiers"))["env"]
+    assert isinstance(env, vf.MultiTurnEnv)
+    assert (len(env.get_dataset()), len(env.get_eval_dataset())) == (10, 2)
+
+
+def test_the_block_of_skyrl_plays_a_turn():
+    pytest.importorskip("skyrl_gym")
+    names = run(block("import skyrl_gym"))
+    assert names["messages"][-1]["role"] == "user"
+    assert names["step"]["observations"][0]["content"]
+    assert names["env"].get_metrics()["turns"] == 1
 
 
 def test_the_block_of_trl_trains(tmp_path):
@@ -38,8 +54,7 @@ def test_the_block_of_trl_trains(tmp_path):
             "max_completion_length": 24, "save_strategy": "no",
         },
     }  # fmt: skip
-    exec(compile(block("GRPOTrainer"), "exports.md", "exec"), names)
-    assert names["trainer"].state.global_step == 1
+    assert run(block("GRPOTrainer"), names)["trainer"].state.global_step == 1
 
 
 def test_the_block_of_openenv_runs_as_printed(capsys):
