@@ -65,11 +65,10 @@ class BALROGEnv(ForeignEnv):
         self._suite = need_package(_PACKAGE)
         self.env_name, self.task = env_name, task
         self._config = _read_config(config)
-        self._game: Any = None
         self._names: list[str] = []
         self._instance: object = None
         with Foreign():
-            self._make_game()
+            self._game: Any = self._make()
         common.setdefault("action_format", "plain")
         common.setdefault("max_turns", int(self._game.max_steps))
         super().__init__(**common)
@@ -77,7 +76,9 @@ class BALROGEnv(ForeignEnv):
     def begin(self, seed: int) -> str:
         """Make a game and begin it, with the seed in every place that BALROG looks for one."""
         self._config.envs.env_kwargs.seed = seed
-        self._make_game()
+        if self._game is not None:
+            self._game.close()
+        self._game = self._make()
         seen, _ = self._game.reset(seed=seed)
         told = self._game.get_instruction_prompt(instructions=seen.get("mission"))
         shown = _text(seen)
@@ -117,19 +118,18 @@ class BALROGEnv(ForeignEnv):
             with self._foreign:
                 game.close()
 
-    def _make_game(self) -> None:
-        if self._game is not None:
-            self._game.close()
+    def _make(self) -> Any:
         try:
-            self._game = self._suite.make_env(self.env_name, self.task, self._config)
+            game = self._suite.make_env(self.env_name, self.task, self._config)
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
                 f"BALROG cannot make {self.task} of {self.env_name} here: {why:.200}"
             ) from error
-        space = self._game.env.get_wrapper_attr("language_action_space")
+        space = game.env.get_wrapper_attr("language_action_space")
         # TextWorld's takes whatever it is asked about, and cannot be counted.
         self._names = [str(name) for name in space] if isinstance(space, Iterable) else []
+        return game
 
 
 def _read_config(changes: Mapping[str, Any] | None) -> Any:

@@ -145,7 +145,8 @@ class App:
             return await send({"type": "websocket.close", "code": 1008})
         await send({"type": "websocket.accept"})
         with suppress(OSError):  # the other end is gone
-            await openenv.Talk(self._work, send).run(receive)
+            answering = scope.get("extensions", {}).get(openenv.ANSWERING)
+            await openenv.Talk(self._work, send).run(receive, answering)
 
     # --- from the beginning to the end -----------------------------------------------------
 

@@ -19,6 +19,7 @@ from llm_gym.serve.guard import Guard
 from llm_gym.serve.limits import Limits
 from llm_gym.serve.rows import about
 from llm_gym.serve.sessions import OPTIONS, Sessions
+from llm_gym.serve.websocket import answering
 from llm_gym.serve.work import Work
 
 THREADS = 32
@@ -164,6 +165,7 @@ def _uvicorn(app: Any, limits: Limits, tls: tuple[str, str] | None) -> Any:
         raise ConfigError(f"cannot read the certificate or its key: {error}") from error
     protocol: Any = config.http_protocol_class
     config.http_protocol_class = _bounded(protocol, limits)
+    config.ws_protocol_class = answering(config.ws_protocol_class)
     return uvicorn.Server(config)
 
 
