@@ -88,8 +88,9 @@ class ALFWorldEnv(TextWorldEnv):
 
     def load(self) -> Any:
         """Return ``self.game`` as TextWorld runs it, with the names that ALFWorld gives."""
-        named = self._alfworld.AlfredDemangler()
-        return self._suite.start(self.game, self.asked(), [named])
+        asked = self.asked()
+        asked.policy_commands = False  # a search at every step; the oracle asks for it
+        return self._suite.start(self.game, asked, [self._alfworld.AlfredDemangler()])
 
     def command(self, command: str) -> Played:
         """Play a command; what the game does not admit here is no move."""
@@ -105,6 +106,15 @@ class ALFWorldEnv(TextWorldEnv):
         if split is not None and self.has_splits:
             self.games, options = self._splits[check_split(split)], None
         return super().reset(seed=seed, options=options)
+
+    def oracle_move(self) -> str:
+        """Return the next command of the plan that ALFWorld's planner finds from here."""
+        game = self._running.unwrapped
+        with self._foreign:
+            plan = game._pddl_state.replan(game._entity_infos)
+        if not plan:
+            raise NotImplementedError(f"there is no plan from here in {self.game}")
+        return str(plan[0])
 
     def example_moves(self) -> Sequence[str]:
         """Return a few commands."""

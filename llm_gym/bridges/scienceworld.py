@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -16,6 +17,10 @@ from llm_gym.errors import ConfigError
 
 _PACKAGE = "scienceworld"
 _FULL = 100.0
+_OPTIONS = "JAVA_TOOL_OPTIONS"
+# What is in a room is a set, told in the order of hashes, which Java draws anew for every object.
+# With one hash for all of them the order is that of their making, and an episode can be repeated.
+_ONE_HASH = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
 
 
 class ScienceWorldEnv(ForeignEnv):
@@ -67,14 +72,16 @@ class ScienceWorldEnv(ForeignEnv):
             self.task = choose("task", task, self._world.get_task_names())
             self.variations: Sequence[int] = range(self._world.get_max_variations(task))
         self._variation = 0
+        self._valid: list[str] = []
+        self._played: list[str] = []
         self._gold: list[str] | None = None
 
     def begin(self, seed: int) -> str:
         """Begin the variation that ``seed`` chooses."""
         self._variation = int(self.variations[seed % len(self.variations)])
-        self._world.load(self.task, self._variation, self.simplifications, generateGoldPath=True)
-        room, _ = self._world.reset()
-        self._gold = list(self._world.get_gold_action_sequence())
+        self._world.load(self.task, self._variation, self.simplifications)
+        room, info = self._world.reset()
+        self._valid, self._played, self._gold = list(info["valid"]), [], None
         return f"{self._world.get_task_description()}\n\n{room}"
 
     def play(self, text: str) -> Played:
@@ -83,8 +90,10 @@ class ScienceWorldEnv(ForeignEnv):
         if not command:
             return Played("That is no command.", valid=False)
         if self._gold is not None:
-            self._gold = self._gold[1:] if self._gold[:1] == [command] else None
+            self._gold = self._gold[1:] if self._gold[:1] == [command] else []
         told, gained, done, info = self._world.step(command)
+        self._played.append(command)
+        self._valid = list(info["valid"])
         score = float(info.get("score", 0.0))
         valid = "No known action matches" not in told
         stop = StopReason.PLAYING
@@ -112,17 +121,37 @@ class ScienceWorldEnv(ForeignEnv):
         """Return a few commands."""
         return ["look around", "inventory", "open door to kitchen", "wait1"]
 
+    def legal_actions(self) -> list[str]:
+        """Return the commands that the world takes now."""
+        return [self.format.render(command) for command in self._valid]
+
     def random_move(self, rng: np.random.Generator) -> str:
         """Return a command that the world takes now."""
-        with self._foreign:
-            commands = sorted(self._world.get_valid_action_object_combinations())
-        return str(commands[int(rng.integers(len(commands)))]) if commands else "look around"
+        commands = sorted(self._valid)
+        return commands[int(rng.integers(len(commands)))] if commands else "look around"
 
     def oracle_move(self) -> str:
         """Return the next command of the gold path, for who has followed it so far."""
+        if self._gold is None:
+            with self._foreign:
+                self._gold = self._find_gold()
         if not self._gold:
             raise NotImplementedError(f"{self.task} has no gold path from here")
         return str(self._gold[0])
+
+    def _find_gold(self) -> list[str]:
+        """Return what is left of the gold path.
+
+        To find it takes longer than all the rest of a reset, so it is found when it is asked for:
+        the world begins again, and what was played is played again.
+        """
+        self._world.load(self.task, self._variation, self.simplifications, generateGoldPath=True)
+        self._world.reset()
+        gold = list(self._world.get_gold_action_sequence())
+        for command in self._played:
+            self._world.step(command)
+        done = len(self._played)
+        return gold[done:] if gold[:done] == self._played else []
 
     def instance(self) -> object:
         """Return task and variation."""
@@ -135,7 +164,13 @@ class ScienceWorldEnv(ForeignEnv):
 
 
 def _start(suite: Any) -> Any:
+    given = os.environ.get(_OPTIONS)
+    os.environ[_OPTIONS] = f"{given or ''} {_ONE_HASH}".strip()
     try:
         return suite.ScienceWorldEnv("", envStepLimit=10**9)  # the limit is max_turns
     except Exception as error:
         raise ConfigError(f"ScienceWorld needs a Java runtime (java): {error!s:.200}") from error
+    finally:
+        del os.environ[_OPTIONS]
+        if given is not None:
+            os.environ[_OPTIONS] = given

@@ -11,7 +11,6 @@ from pathlib import Path
 PROBLEM = """
 (define (problem plan_trial)
  (:domain alfred)
- (:metric minimize (total-cost))
  (:objects
   agent1 - agent
   {things} - object
@@ -26,7 +25,8 @@ PROBLEM = """
   {facts}
  )
  (:goal (and (exists (?r - receptacle) (exists (?o - object) (and
-  (receptacleType ?r {to}Type) (objectType ?o {what}Type) (inReceptacle ?o ?r) {state}))))))
+  (receptacleType ?r {to}Type) (objectType ?o {what}Type) (inReceptacle ?o ?r) {state})))))
+ (:metric minimize (total-cost)))
 """
 PLACES = {"CounterTop": False, "Fridge": True, "Cabinet": True, "SinkBasin": False}
 TASKS = {

@@ -26,11 +26,9 @@ def play(env, seed=0, steps=STEPS, between=lambda: None):
 
 
 def check_steps(make, steps=STEPS):
-    """A hundred random steps: the same again, in another environment, and with one in between."""
-    env = make()
+    """A hundred random steps: the same again with others in between, and in another environment."""
+    env, other = make(), make()
     alone = play(env, seed=3, steps=steps)
-    assert play(env, seed=3, steps=steps) == alone
-    other = make()
     state = {"over": True}
 
     def disturb():
@@ -39,5 +37,8 @@ def check_steps(make, steps=STEPS):
         _, _, terminated, truncated, _ = other.step(other.random_action())
         state["over"] = terminated or truncated
 
-    assert play(make(), seed=3, steps=steps, between=disturb) == alone
+    assert play(env, seed=3, steps=steps, between=disturb) == alone
+    assert play(other, seed=3, steps=steps) == alone
+    env.close()
+    other.close()
     return alone

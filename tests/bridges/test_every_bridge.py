@@ -57,7 +57,7 @@ def test_nothing_that_is_asked_of_it_touches_the_programs_randomness(bridge, req
     env = make()
     assert states() == before, "making it"
     over = True
-    for turn in range(40):
+    for turn in range(20):
         if over:
             options = {"split": "train"} if env.has_splits and turn % 2 else None
             env.reset(seed=int(rng.integers(1000)), options=options)

@@ -83,6 +83,17 @@ class TestScienceWorld:
         assert info["stop_reason"] is StopReason.WON
         assert info["foreign"]["score"] == 100
 
+    def test_asking_for_the_gold_path_changes_nothing(self, world):
+        def play(ask):
+            world.reset(seed=2)
+            said = [world.step(text) for text in ("open door to kitchen", "look around")]
+            if ask:
+                with pytest.raises(NotImplementedError, match="no gold path from here"):
+                    world.oracle_action()
+            return [*said, world.step("go to kitchen"), world.legal_actions()]
+
+        assert play(ask=True) == play(ask=False)
+
     def test_the_splits_are_its_own(self, world):
         seen = {}
         for split in ("train", "dev", "test"):
@@ -92,6 +103,8 @@ class TestScienceWorld:
         assert not seen["dev"] & seen["test"]
 
     def test_no_text_raises(self, world):
+        world.max_invalid = len(HOSTILE) + 1
+        world.reset(seed=0)
         for text in HOSTILE.values():
-            world.reset(seed=0)
-            world.step(text)
+            *_, info = world.step(text)
+            assert not info["success"]
