@@ -60,7 +60,8 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
 
 def import_modules(options: argparse.Namespace) -> None:
     """Import what ``--import`` names, and load the plugins; a broken one is reported."""
-    named = [*options.modules, getattr(options, "env", "") or ""]
+    given = vars(options)
+    named = [*options.modules, given.get("env") or given.get("target") or ""]
     if any(":" in name or name in options.modules for name in named):
         # Like ``python -m``: modules beside the user are found, when the user names some.
         sys.path.insert(0, "")

@@ -87,7 +87,7 @@ def _cells(result: Evaluation) -> dict[str, str]:
         "environment": str(result.env_id),
         "success": f"{result.success:.1%}",
         "95 %": f"{low:.0%}-{high:.0%}",
-        "scale": "-" if result.normalised is None else f"{result.normalised:.2f}",
+        "scale": "-" if result.normalised is None else f"{round(result.normalised, 2) + 0.0:.2f}",
         "return": f"{result.mean_return:.3g}",
         "turns": f"{result.mean_turns:.1f}",
         "unusable": f"{result.invalid:.1%}",

@@ -26,7 +26,9 @@ def main(argv: list[str]) -> int:
     path, config = find_model(options.model)
     env_id = options.env or config.environment.env_id
     if env_id is None:
-        raise ConfigError(f"{options.model} does not say what it plays; name an environment")
+        is_there = Path(options.model).exists()
+        why = "does not say what it plays; name an environment" if is_there else "is not there"
+        raise ConfigError(f"{options.model} {why}")
     kwargs: dict[str, Any] = {"rules": "system", **config.environment.env_kwargs}
     inference = config.inference
     policy = LLMPolicy.from_pretrained(

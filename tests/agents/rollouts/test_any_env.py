@@ -156,6 +156,12 @@ def test_a_run_on_an_imported_id_is_resumed_without_importing_it_again(here, cap
     assert "iteration 2/2" in capsys.readouterr().out
 
 
+def test_train_finds_the_module_of_an_id_beside_the_user(here, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(here)])
+    assert cli.main(["train", "our_poles:OurPole-v0", "--dry-run"]) == 0
+    assert "our_poles:OurPole-v0, at most 4 turns" in capsys.readouterr().out
+
+
 def test_sft_data_takes_any_id_that_has_the_player(here):
     command = ["sft-data", "CartPole-v1", "--episodes", "2", "--player"]
     assert cli.main([*command, "random"]) == 0
