@@ -78,7 +78,8 @@ def real_model() -> str:
         command = "python benchmarks/real_model.py --model FOLDER"
         return f"Not measured yet: `{command}` writes `benchmarks/results/real_model.json`."
     found = json.loads(REAL.read_text())
-    return f"{real_model_runs(found)}\n\n{_real_model_phases(found)}"
+    figure = "![success of each game's seeds against seconds](images/real_model.png)"
+    return f"{figure}\n\n{real_model_runs(found)}\n\n{_real_model_phases(found)}"
 
 
 def real_model_runs(found: dict[str, Any]) -> str:

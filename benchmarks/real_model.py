@@ -7,7 +7,7 @@ share of each phase; memory. The model of ``TAUGHT`` is kept in ``--work``, for
 
     python benchmarks/real_model.py --model FOLDER --lanes 5 --minutes 11
     python benchmarks/real_model.py --model FOLDER --games text-game-easy --seeds 0 --lanes 1
-    python benchmarks/readme.py                             # write the tables of the docs again
+    python benchmarks/curves/one_card.py; python benchmarks/readme.py     # figure and tables again
 
 Runs share the card in lanes. A lane is a process that starts vLLM once and takes run after run from
 the queue, first one seed of every game. A run that fails, or hangs, is a row that says so, and its

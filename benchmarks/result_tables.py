@@ -122,6 +122,8 @@ def trl_gpu() -> str:
 def _trl_gpu(result: Any) -> str:
     told = result["summary"]
     lines = [
+        "![success of both sides against seconds and episodes](images/trl_gpu.png)",
+        "",
         "| side | engine | updates | first batch | last five | best five | seconds of an update "
         "| seconds to the same success | episodes to it |",
         f"| --- | --- |{' ---: |' * 7}",

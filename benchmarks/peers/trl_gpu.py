@@ -8,7 +8,8 @@ and reports the success of every batch. A run that is slower to learn is given m
     python benchmarks/peers/trl_gpu.py --model FOLDER --sides trl --trl-backend transformers
 
 Needs TRL 1.16 and vLLM beside this package. Each run is a process of its own with a limit; what it
-had measured by then counts. Writes ``benchmarks/results/trl_gpu.json``.
+had measured by then counts. Writes ``benchmarks/results/trl_gpu.json``, of which
+``curves/one_card.py`` draws the figure.
 """
 
 from __future__ import annotations
