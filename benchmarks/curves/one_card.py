@@ -41,6 +41,8 @@ def draw_beside(result: dict[str, Any], path: Path = IMAGES / "trl_gpu.png") -> 
     seen: dict[str, int] = defaultdict(int)
     panels = figure.subplots(1, 2, sharey=True)
     for name, run in result["sides"].items():
+        if not run["rows"]:
+            continue
         style = STYLES[seen[run["side"]] % len(STYLES)]
         seen[run["side"]] += 1
         success = even([row["success"] for row in run["rows"]])

@@ -19,6 +19,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -57,8 +58,10 @@ class Run:
         command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
         command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
         command += ["--seconds", str(self.seconds), "--backend", self.backend]
-        # Engines that start at the same moment would compile into the same folder.
+        # Engines that start at the same moment would compile into the same folder, and meet at the
+        # same port.
         own = {"VLLM_CACHE_ROOT": str(place / f"vllm-{self.name}".replace(" ", ""))}
+        own |= {"MASTER_PORT": str(free_port())}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | own
@@ -84,6 +87,14 @@ class Run:
         lines = self.rows.read_text().splitlines() if self.rows.exists() else []
         made = {"side": self.side, "rate": self.rate, "backend": self.backend, "error": wrong}
         return made | {"rows": [json.loads(line) for line in lines]}
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port: int = found.getsockname()[1]
+        return port
 
 
 def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
@@ -168,6 +179,8 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
                     runs.append(Run(side, rate, begin, place, args))
             if not all_ready(runs, begun, args.starting):
                 sys.exit("no start: see above")
+            while args.after is not None and not args.after.exists():
+                sleep(0.2)
             for run in runs:
                 made["sides"][run.name] = run.result()
                 made["summary"] = summary(made["sides"])
@@ -186,6 +199,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=("ours", "trl"), default=["ours", "trl"])
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
     parser.add_argument("--warm-steps", type=int, default=60)
+    parser.add_argument("--after", type=Path, help="wait for this file: others have the card")
     parser.add_argument("--starting", type=float, default=STARTING, help="most seconds of it")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
     parser.add_argument("--trl-backend", choices=("vllm", "transformers"), help="if not the same")

@@ -66,7 +66,7 @@ WRONG = {
 
 @pytest.mark.parametrize("kernel", WRONG)
 def test_of_a_kernel_that_nobody_asked_for_no_one_is_warned(doors, caplog, kernel):
-    doors(liger=exact, cut=kernel)
+    doors(cut=kernel, liger=exact)
     assert set(measured(SHAPE)[1]) == {"chunked", "liger"}
     (said,) = caplog.records
     assert said.levelno == logging.INFO
@@ -84,8 +84,18 @@ def test_who_asked_for_a_kernel_is_warned_of_it_once(doors, caplog, kernel):
     assert said.getMessage().startswith(start + WRONG[kernel])
 
 
-def test_of_exact_kernels_nothing_is_said_and_the_fastest_is_used(doors, caplog):
+def test_of_exact_kernels_nothing_is_said_and_the_first_that_is_faster_is_used(doors, caplog):
     doors(liger=exact, cut=exact)
-    assert kernel_for("auto", SHAPE) == ("cut", exact)
+    assert kernel_for("auto", SHAPE) == ("liger", exact)
+    assert set(measured(SHAPE)[1]) == {"chunked", "liger"}, "the next is not even compiled"
+    assert measured(SHAPE, every=True)[0] == "cut"
     assert kernel_for("liger", SHAPE) == ("liger", exact)
     assert caplog.records == []
+
+
+def test_a_kernel_that_is_slower_than_plain_torch_leaves_the_next_its_chance(doors, monkeypatch):
+    doors(liger=exact, cut=exact)
+    spent = iter([5.0, 7.0, 3.0])
+    monkeypatch.setattr(choice, "_milliseconds", lambda *_: next(spent))
+    assert kernel_for("auto", SHAPE) == ("cut", exact)
+    assert measured(SHAPE)[1] == {"chunked": 5.0, "liger": 7.0, "cut": 3.0}

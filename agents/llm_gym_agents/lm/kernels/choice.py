@@ -1,8 +1,8 @@
 """Which kernel computes log-probs: measured once for a shape, on the card that will run it.
 
 A kernel is a candidate if it is installed, takes the shape and gives the gradient of the plain
-computation; the fastest candidate is used. What is slow at one width is fast at another, and what
-was built for another card may not run at all, so neither is guessed.
+computation; the first one that is faster than that is used. What is slow at one width is fast at
+another, and what was built for another card may not run at all, so neither is guessed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ and twice as many bytes are twice as much memory."""
 WORST = 2.0
 """How many times farther from the truth than the plain computation a gradient may be."""
 _DOORS: dict[str, Any] = {"liger": liger, "cut": cut}
+"""In the order in which they are tried: each takes seconds to compile and to tune, and Liger's was
+the fastest for every shape that was measured (``benchmarks/train_gpu.py head``)."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,27 +70,31 @@ def kernel_for(name: KernelName, shape: Shape) -> tuple[str, Kernel | None]:
 
 
 @functools.lru_cache(None)
-def measured(shape: Shape) -> tuple[KernelName, dict[str, float]]:
-    """Return the fastest kernel for a shape, and the milliseconds of each that gave the truth."""
+def measured(shape: Shape, every: bool = False) -> tuple[KernelName, dict[str, float]]:
+    """Return the kernel for a shape, and the milliseconds of each that was tried and is right.
+
+    ``every`` one is tried even if an earlier one is faster than the plain computation.
+    """
     # Whoever asks first may be scoring without gradients, under autocast.
     with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
-        return _measured(shape)
+        return _measured(shape, every)
 
 
-def _measured(shape: Shape) -> tuple[KernelName, dict[str, float]]:
+def _measured(shape: Shape, every: bool) -> tuple[KernelName, dict[str, float]]:
     given = _example(shape)
     plain = functools.partial(_in_chunks, *given, shape.cap)
     times: dict[str, float] = {"chunked": _milliseconds(plain, given)}
-    wrong = _faults(shape, given, list(_DOORS))
     for name, door in _DOORS.items():
         if not (door.is_here() and door.takes(shape.dtype, shape.bias)):
             continue
         # Nobody asked for this one, and another does its work: nothing to be warned of.
-        if name in wrong:
+        if wrong := _faults(shape, given, [name]):
             _log.info("the head kernel %s is not used: %s", name, wrong[name])
             continue
         kernel = functools.partial(door.negative_log_probs, *given, shape.cap)
         times[name] = _milliseconds(kernel, given)
+        if times[name] < times["chunked"] and not every:
+            break
     best: Any = min(times, key=times.__getitem__)
     return best, times
 
