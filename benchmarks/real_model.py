@@ -85,7 +85,7 @@ class Lane(threading.Thread):
 
     def run(self) -> None:
         """Work until the queue is empty or the time is up."""
-        while (left := self.args.until - monotonic()) > 30:
+        while (left := self.args.until - monotonic()) > self.args.least:
             try:
                 job = self.jobs.get_nowait()
             except queue.Empty:
@@ -142,13 +142,15 @@ class Lane(threading.Thread):
 
 
 def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
-    """Return what is to be done: one seed of every game first."""
+    """Return what is to be done: one seed of every game first, or game by game."""
     jobs: queue.Queue[Job] = queue.Queue()
-    for seed in args.seeds:
-        for game in args.games:
-            job = {"game": game, "seed": seed, "keep": (game, seed) == TAUGHT}
-            if not results.knows(job):
-                jobs.put(job)
+    order = [(game, seed) for seed in args.seeds for game in args.games]
+    if args.by_game:
+        order = [(game, seed) for game in args.games for seed in args.seeds]
+    for game, seed in order:
+        job = {"game": game, "seed": seed, "keep": (game, seed) == TAUGHT}
+        if not results.knows(job):
+            jobs.put(job)
     return jobs
 
 
@@ -159,6 +161,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--lanes", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than this in all")
+    parser.add_argument("--least", type=float, default=30.0, help="seconds that a run must have")
+    parser.add_argument("--by-game", action="store_true", help="all seeds of the first game first")
     parser.add_argument("--rl-seconds", type=float, default=120.0)
     parser.add_argument("--episodes", type=int, default=200, help="held out, each time")
     parser.add_argument("--backend", default="vllm")

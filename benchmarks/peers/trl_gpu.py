@@ -58,6 +58,7 @@ class Run:
         command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
         command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
         command += ["--seconds", str(self.seconds), "--backend", self.backend]
+        command += ["--cache-gb", str(args.cache_gb)]
         # Engines that start at the same moment would compile into the same folder, and meet at the
         # same port.
         own = {"VLLM_CACHE_ROOT": str(place / f"vllm-{self.name}".replace(" ", ""))}
@@ -199,6 +200,7 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=("ours", "trl"), default=["ours", "trl"])
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
     parser.add_argument("--warm-steps", type=int, default=60)
+    parser.add_argument("--cache-gb", type=int, default=8, help="of each vLLM")
     parser.add_argument("--after", type=Path, help="wait for this file: others have the card")
     parser.add_argument("--starting", type=float, default=STARTING, help="most seconds of it")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")

@@ -32,10 +32,11 @@ def real_model(monkeypatch, tmp_path):
     return module
 
 
-def played(module, tmp_path, games, seeds, lanes=1):
+def played(module, tmp_path, games, seeds, lanes=1, **more):
     args = argparse.Namespace(
         model="folder", backend="vllm", work=tmp_path / "work", episodes=2, cache_gb=1, tiny=True,
         games=games, seeds=seeds, rl_seconds=1.0, until=monotonic() + 120,
+        **({"least": 30.0, "by_game": False} | more),
     )  # fmt: skip
     results = module.Results(tmp_path / "found.json", ("torch",))
     jobs = module.queued(args, results)
@@ -56,6 +57,14 @@ def test_one_seed_of_every_game_comes_first_and_a_lane_keeps_its_process(real_mo
     assert len({row["pid"] for row in rows}) == 1
     assert not any(row["keep"] for row in rows)
     assert "50.0% (40% to 60%)" in real_model.real_model_runs({"runs": rows})
+
+
+def test_runs_come_game_by_game_if_asked_and_none_begins_too_late(real_model, tmp_path):
+    games = ["text-game-easy", "search-qa-easy"]
+    rows = played(real_model, tmp_path, games, [0, 1], by_game=True)
+    assert [row["game"] for row in rows] == [games[0], games[0], games[1], games[1]]
+    (tmp_path / "found.json").write_text(json.dumps({"runs": []}))
+    assert played(real_model, tmp_path, games, [0], least=130.0) == []
 
 
 def test_a_run_that_fails_or_takes_its_lane_along_is_a_row_and_the_next_has_a_new_process(

@@ -73,7 +73,7 @@ GAMES = {
         mini_batch=16, gentle=True,
     ),
     # It allows 100 turns; who has not crossed in 40 walks in circles.
-    "frozen-lake": Game("llm_gym/FrozenLake-v0", 4, max_turns=40),
+    "frozen-lake": Game("llm_gym/FrozenLake-v0", 4, max_turns=40, epochs=10),
     "guess-the-number-easy": Game("llm_gym/GuessTheNumberEasy-v0", 4, "history", rate=5e-5),
     # Chance never finds the way out, and its map has to be read: a solver shows how.
     "maze-easy": Game(
