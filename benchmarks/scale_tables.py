@@ -197,6 +197,12 @@ def _fsdp_gpu(result: Any) -> str:
             f"| {name} | {row['world']} | {row['update_s']:.2f} s | {row['peak_gib']:.1f} GiB "
             f"| {row['between_gib']:.1f} GiB | {row['largest_weight_gap']:.1g} |"
         )
+    machine = result["machine"]
+    lines += [
+        "",
+        "With one card there is nothing to spread: this is what talking to oneself costs, on "
+        f"{machine['cpus']} cores with a load of {machine['load_average']:g}.",
+    ]
     return "\n".join(lines)
 
 
