@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A run on Slurm: Ray on every node of the allocation, the learner on the first.
+# A run on Slurm: the learner over the four cards of the first node, a player on each card of the
+# others, which Ray has.
 #   sbatch docs/examples/slurm.sh
 #SBATCH --job-name=llm-gym
 #SBATCH --nodes=5
 #SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=1
-#SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-node=4
+#SBATCH --cpus-per-task=32
 #SBATCH --time=12:00:00
 #SBATCH --signal=TERM@120
 set -euo pipefail
@@ -15,7 +16,7 @@ nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
 head=${nodes[0]}
 port=6379
 
-# The first node's card is the learner's, so Ray is not told of it.
+# The first node's cards are the learner's, so Ray is not told of them.
 srun --overlap --nodes=1 --ntasks=1 -w "$head" \
     ray start --head --node-ip-address="$head" --port=$port --num-gpus=0 --disable-usage-stats --block &
 sleep 20
@@ -25,7 +26,8 @@ sleep 20
 
 # Sent again by `scontrol requeue`, it goes on from its newest checkpoint.
 srun --overlap --nodes=1 --ntasks=1 -w "$head" \
-    llm-gym train llm_gym/GuessTheNumber-v0 \
+    torchrun --nproc-per-node 4 -m llm_gym.cli train llm_gym/GuessTheNumber-v0 \
     --model.model-name HuggingFaceTB/SmolLM2-135M-Instruct --inference.backend vllm \
-    --ray.use-ray --ray.address "$head:$port" --ray.num-actors $((SLURM_JOB_NUM_NODES - 1)) \
-    --ray.staleness 1 --checkpoint.output-dir "$HOME/runs/guess" --checkpoint.resume
+    --parallel.mode fsdp --ray.use-ray --ray.address "$head:$port" \
+    --ray.num-actors $((4 * (SLURM_JOB_NUM_NODES - 1))) --ray.staleness 1 \
+    --checkpoint.output-dir "$HOME/runs/guess" --checkpoint.resume

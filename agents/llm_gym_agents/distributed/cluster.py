@@ -13,27 +13,26 @@ Inside each actor TorchRL's ``Collector`` collects, as it does in one process.
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 import re
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.distributed.last_words import last_words
 from llm_gym_agents.engines.base import EngineError, MissingExtraError
 from llm_gym_agents.run.environ import environment
 
 OBJECT_STORE_BUCKETS = 4
 """Buckets that the object store of a cluster on this machine has room for, and as much for
 episodes."""
-LAST_LINES = 8
+WORDS_S = 15.0
+"""Seconds that another machine gets to bring the log of an actor that died there."""
 PLAY, WEIGHTS = "play", "weights"
 """Threads of an actor: one plays, the other does the rest."""
 _QUIET = {
@@ -211,15 +210,19 @@ class RayCluster(Calls):
         with suppress(self._ray.exceptions.RayError, RuntimeError):
             self._ray.kill(actor)
 
-    def last_words(self, pid: int) -> str:
-        """Return the last lines that an actor of this machine wrote."""
-        with suppress(AttributeError):
-            logs = Path(self._ray._private.worker.global_worker.node.get_logs_dir_path())
-            lines: list[str] = []
-            for path in sorted(glob.glob(str(logs / f"worker-*-{pid}.*")), reverse=True):
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    lines += [line for line in deque(file, LAST_LINES) if not line.startswith(":")]
-            return "".join(lines[-LAST_LINES:]).strip()
+    def last_words(self, actor: Any, pid: int) -> str:
+        """Return the last lines that an actor wrote, if its machine can still be asked."""
+        lost = (self._ray.exceptions.RayError, AttributeError, KeyError, OSError)
+        with suppress(*lost):
+            home = self._ray._private.state.actors(actor._actor_id.hex())["Address"]["NodeID"]
+            if home == self._ray.get_runtime_context().get_node_id():
+                return _words_here(pid)
+            there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                home, soft=False
+            )
+            task = self._ray.remote(num_cpus=0, scheduling_strategy=there)(_words_here)
+            words: str = self._ray.get(task.remote(pid), timeout=WORDS_S)
+            return words
         return ""
 
     def address(self) -> str:
@@ -245,9 +248,16 @@ def _import() -> Any:
             'ray.use_ray needs ray. Install it with: pip install "llm-gym[ray]", or set '
             "ray.in_process"
         ) from error
+    import ray.util.scheduling_strategies
+
     with suppress(AttributeError):  # who was lost, and what became of its episodes, we tell
         ray._private.ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died or was")
     return ray
+
+
+def _words_here(pid: int) -> str:
+    logs = _import()._private.worker.global_worker.node.get_logs_dir_path()
+    return last_words(logs, pid)
 
 
 def _memory() -> int:

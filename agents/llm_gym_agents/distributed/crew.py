@@ -115,16 +115,16 @@ class Crew:
     def replace(self, member: Member, why: str) -> None:
         """Put another actor in the place of one that is lost, and give it the same lots."""
         while True:
-            words = self.cluster.last_words(member.facts.pid) if member.facts else ""
+            facts = member.facts
+            words = self.cluster.last_words(member.actor, facts.pid) if facts else ""
             self.cluster.kill(member.actor)
             member.deaths += 1
             if member.deaths > self.config.ray.max_restarts:
                 raise EngineError(
                     f"{member.name} was lost {member.deaths} times in a row, and ray.max_restarts "
-                    f"is {self.config.ray.max_restarts}: {why}"
-                    + (f"; its last lines:\n{words}" if words else "")
+                    f"is {self.config.ray.max_restarts}: {_with_words(why, words)}"
                 )
-            self.watch.lost(member, why)
+            self.watch.lost(member, _with_words(why, words))
             try:
                 self._start([member])
                 if lost := self.broadcast.to([member], self.version, self.config.ray.timeout):
@@ -147,3 +147,7 @@ class Crew:
             with suppress(EngineError):
                 self.cluster.kill(actor)
         self.cluster.close()
+
+
+def _with_words(why: str, words: str) -> str:
+    return f"{why}; its last lines:\n{words}" if words else why

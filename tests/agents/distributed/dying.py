@@ -1,7 +1,8 @@
 """A run for ``torchrun``, one of whose processes is killed once, in the middle of an update.
 
-``python dying.py FOLDER MODE RANK ITERATION``. The kill is a real SIGKILL, sent when that rank is
-about to take the optimizer step of that iteration; the file ``killed`` in FOLDER keeps it to one.
+``python dying.py FOLDER MODE RANK ITERATION [FLAGS]``. The kill is a real SIGKILL, sent when that
+rank is about to take the optimizer step of that iteration; the file ``killed`` in FOLDER keeps it
+to one.
 """
 
 import os
@@ -51,6 +52,6 @@ def arguments(folder, mode):
 
 
 if __name__ == "__main__":
-    place, how, who, when = sys.argv[1:]
+    place, how, who, when, *more = sys.argv[1:]
     die_once(place, int(who), int(when))
-    sys.exit(main(arguments(place, how)))
+    sys.exit(main([*arguments(place, how), *more]))

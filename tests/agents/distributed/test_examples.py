@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 
 def config_of(command):
     """Return the config that the settings of an ``llm-gym train`` command give."""
-    words = shlex.split(re.sub(r"\$\(\(.*?\)\)", "4", command.replace("\\\n", " ")))
+    words = shlex.split(re.sub(r"\$\(\(.*?\)\)+", "4", command.replace("\\\n", " ")))
     at = words.index("train")
     config = parse_args(words[at + 2 :], ConfigStore())
     config.environment.env_id = words[at + 1]
@@ -38,6 +38,7 @@ def test_the_slurm_script_is_a_script_and_its_command_runs():
     script = EXAMPLES / "slurm.sh"
     subprocess.run(["bash", "-n", str(script)], check=True)
     text = script.read_text()
-    config = config_of(text[text.index("    llm-gym train") :])
+    config = config_of(text[text.index("    torchrun") :])
     assert config.ray.use_ray
+    assert config.parallel.mode == "fsdp"
     assert config.checkpoint.resume

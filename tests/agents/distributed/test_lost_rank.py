@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[3]
 LOST = "is gone, and nothing of this iteration was kept"
 
 
-def torchrun(folder, *, restarts, mode="fsdp", rank=1, iteration=3):
+def torchrun(folder, *, restarts, mode="fsdp", rank=1, iteration=3, flags=()):
     path = os.pathsep.join(map(str, (ROOT / "agents", ROOT)))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += [f"--max-restarts={restarts}", dying.__file__, str(folder), mode]
     return subprocess.run(
-        [*command, str(rank), str(iteration)],
+        [*command, str(rank), str(iteration), *flags],
         env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

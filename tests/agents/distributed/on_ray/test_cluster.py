@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,7 +83,11 @@ class Speaker:
         raise KeyError("not this one")
 
     def die(self):
+        os.write(1, b"farewell\n")
         os._exit(3)
+
+    def generate(self):
+        return os.getpid()
 
 
 def test_calls_return_raise_or_lose_the_actor(cluster):
@@ -95,3 +100,18 @@ def test_calls_return_raise_or_lose_the_actor(cluster):
         quiet.result(quiet.call(actor, "die"))
     with pytest.raises(ActorLostError):
         quiet.result(quiet.call(actor, "play"))
+
+
+def test_the_last_lines_of_a_dead_actor_come_from_its_machine(cluster, monkeypatch):
+    import ray
+
+    quiet = RayCluster(RayConfig())
+    actor = quiet.start(Speaker, None, "speaker")
+    pid = quiet.result(quiet.call(actor, "generate"))
+    with pytest.raises(ActorLostError):
+        quiet.result(quiet.call(actor, "die"))
+    assert quiet.last_words(actor, pid) == "farewell"
+    elsewhere = SimpleNamespace(get_node_id=lambda: "another machine")
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: elsewhere)
+    assert quiet.last_words(actor, pid) == "farewell"  # a task has read it there
+    assert quiet.last_words(object(), pid) == ""
