@@ -30,7 +30,7 @@ ORDER = {
         *("serve", "view", "cli"),
     ),
     "llm_gym_agents": (
-        *("llm_gym", "text", "export", "lm", "engines", "run", "rollouts", "algo", "batch"),
+        *("llm_gym", "text", "export", "lm", "run", "engines", "rollouts", "algo", "batch"),
         *("checkpoint", "config", "learn", "build", "distributed", "run_folder", "trainer"),
         *("recipes", "commands", "compat"),
     ),
