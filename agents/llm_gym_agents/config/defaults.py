@@ -207,6 +207,8 @@ RULES: tuple[Rule, ...] = (
     Rule("training.gamma", _discount, _always,
          "any", "credit has to find its turn: half an episode is as far as it looks"),
     Rule("training.lam", 0.9, _always, "any", "beyond ten turns the critic says what is to come"),
+    Rule("training.entropy_coef", 0.002, lambda s: _embedded(s) and s.groups,
+         "embedded model, an estimator that compares episodes", "its advantages are not whitened"),
     Rule("training.entropy_coef", 0.01, _embedded, "embedded model", "it must not settle early"),
     Rule("training.normalise_values", True, lambda s: s.env == "as_text",
          "an environment in words", "it may pay in hundreds, and its critic shares the trunk"),
