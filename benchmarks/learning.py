@@ -33,10 +33,10 @@ EPISODES = {
     "Echo": 6144,
     "Count": 5120,
     "Memory": 5120,
-    "GuessTheNumberEasy": 8192,
+    "GuessTheNumberEasy": 12288,
     "FrozenLake": 2560,
     "TextGameEasy": 3072,
-    "TextGameMedium": 640,
+    "TextGameMedium": 320,
 }
 """Game → most episodes of training, chosen for about a minute each; the cheap ones first."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")

@@ -42,6 +42,7 @@ def draw(rows: Mapping[str, Row], what: str, path: Path) -> None:
             if runs := estimators.get(name):
                 _line(axes, name, runs, what)
         _references(axes, f"llm_gym/{game}-v0")
+        _cut_control(axes, estimators, what)
         axes.set_title(game, loc="left", fontsize=10, color=INK)
         axes.set_xlabel(AXES[what], fontsize=8)
     for axes in panels[: len(found) : columns]:
@@ -68,6 +69,18 @@ def _line(axes: Axes, name: str, runs: Sequence[Row], what: str) -> None:
     how: dict[str, Any] = {"color": COLOURS[name], "linewidth": 1.6, "label": NAMES[name]}
     axes.plot(at, success.mean(0), linestyle="--" if name == "shuffled" else "-", **how)
     axes.fill_between(at, success.min(0), success.max(0), color=COLOURS[name], alpha=0.13, lw=0)
+
+
+def _cut_control(axes: Axes, estimators: Mapping[str, Sequence[Row]], what: str) -> None:
+    """Let the runs that learn decide how far the axis goes: a player who never wins plays long."""
+    ends = [
+        run["curve"][-1][what]
+        for name, runs in estimators.items()
+        if name in NAMES and name != "shuffled"
+        for run in runs
+    ]
+    if ends:
+        axes.set_xlim(right=1.05 * max(ends) * SCALE[what])
 
 
 def _references(axes: Axes, env_id: str) -> None:

@@ -5,12 +5,12 @@ to 0 over an episode: who compares scores does not see it. Here each turn is com
 turn of the group's other episodes, by what it and the turns after it brought. It is what the
 authors of GRPO call process supervision.
 
-Shapes: T sampled tokens, E episodes, K turns of all episodes.
+Shapes: T sampled tokens, E episodes, K turns of all episodes, I items that are compared.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -24,29 +24,38 @@ from llm_gym_agents.algo.stream import TokenStream
 Credit = Literal["episode", "turn"]
 
 
-def compared(stream: TokenStream, credit: Credit, gamma: float) -> tuple[TokenStream, Tensor]:
-    """Return the stream whose scores are compared, and the group of each of them.
+class Compared(NamedTuple):
+    """What is compared with what. An item is an episode, or a turn of one."""
 
-    With ``turn`` each turn is an episode of its own there: its score is the discounted reward-to-go
-    and its ``group_E`` the turns of the same number in its group.
+    stream: TokenStream
+    """Each item as an episode, whose score is compared within ``group_E``."""
+    group_I: Tensor
+    """The episodes' group that each item is of."""
+    size_I: Tensor
+    """Episodes of that group. One that is over by some turn has nothing more to come: 0."""
+
+
+def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:
+    """Return what to compare.
+
+    With ``turn`` the score of an item is the discounted reward-to-go, and it is compared with the
+    turns of the same number in its group.
     """
     if credit not in get_args(Credit):
         raise ConfigError(f"credit must be one of {', '.join(get_args(Credit))}, got {credit!r}")
     check_fraction("gamma", gamma)
     assert stream.group_E is not None
+    _, group_E = torch.unique(stream.group_E, return_inverse=True)
+    size_E = torch.bincount(group_E[stream.lengths_E > 0], minlength=len(group_E))[group_E]
     if credit == "episode":
-        return stream, stream.group_E
+        return Compared(stream, group_E, size_E)
     to_go_T = rewards_to_go(stream, step_factor(stream, gamma, "turn"))
-    whole_K = spread(stream.group_E, stream.turns_E)
-    number_K = torch.arange(len(whole_K), device=whole_K.device)
-    number_K = number_K - spread(segment_starts(stream.turns_E), stream.turns_E)
-    _, group_K = torch.unique(torch.stack([whole_K, number_K]), dim=1, return_inverse=True)
     # At a turn's first token: none of its own rewards has come by then.
     reward_T = torch.zeros_like(to_go_T)
     reward_T[stream.turn_ends_T] = to_go_T[stream.turn_starts_K]
-    turns = TokenStream(
-        reward_T=reward_T,
-        lengths_E=stream.turn_lengths_K,
-        group_E=group_K,
-    )
-    return turns, whole_K
+    group_K, size_K = (spread(each_E, stream.turns_E) for each_E in (group_E, size_E))
+    number_K = torch.arange(len(group_K), device=group_K.device)
+    number_K = number_K - spread(segment_starts(stream.turns_E), stream.turns_E)
+    _, same_K = torch.unique(torch.stack([group_K, number_K]), dim=1, return_inverse=True)
+    turns = TokenStream(reward_T=reward_T, lengths_E=stream.turn_lengths_K, group_E=same_K)
+    return Compared(turns, group_K, size_K)

@@ -45,12 +45,13 @@ def grpo(
         gamma: Discount from one turn to the next, where turns are compared.
     """
     _need_groups(stream)
-    one, whole_E = compared(stream, credit, gamma)
-    centred_E = one.scores_E - _Groups(one).baseline(one.scores_E)
+    one, group_I, size_I = compared(stream, credit, gamma)
+    mean_I = _Groups(one).sum(one.scores_E) / size_I.clamp(min=1)
+    centred_I = torch.where(size_I > 1, one.scores_E - mean_I, 0.0)
     if norm_by_std:
         # Of the whole group: that of a single turn, where little differs, would be noise.
-        centred_E = centred_E / (_Groups(one, whole_E).std(centred_E) + epsilon)
-    return _on_tokens(one, centred_E, result_dtype(stream.reward_T))
+        centred_I = centred_I / (_Groups(one, group_I).std(centred_I) + epsilon)
+    return _on_tokens(one, centred_I, result_dtype(stream.reward_T))
 
 
 @register_advantage("dr_grpo", needs_groups=True)
@@ -75,12 +76,11 @@ def rloo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0)
         gamma: Discount from one turn to the next, where turns are compared.
     """
     _need_groups(stream)
-    one, _ = compared(stream, credit, gamma)
-    groups = _Groups(one)
-    others_E = groups.sum(one.scores_E) - one.scores_E
-    left_out_E = others_E / (groups.size_E - 1).clamp(min=1)
-    led_E = torch.where(groups.size_E > 1, one.scores_E - left_out_E, 0.0)
-    return _on_tokens(one, led_E, result_dtype(stream.reward_T))
+    one, _, size_I = compared(stream, credit, gamma)
+    others_I = _Groups(one).sum(one.scores_E) - one.scores_E
+    left_out_I = others_I / (size_I - 1).clamp(min=1)
+    led_I = torch.where(size_I > 1, one.scores_E - left_out_I, 0.0)
+    return _on_tokens(one, led_I, result_dtype(stream.reward_T))
 
 
 @register_advantage("opo", needs_groups=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 import torch
@@ -41,13 +41,19 @@ def test_a_turn_is_compared_with_the_same_turn_of_the_others() -> None:
     )
 
 
-def test_a_turn_that_nobody_else_has_teaches_nothing() -> None:
-    stream = one_token_turns([0.0, 0.0, 5.0], [0.0, 1.0], [7.0], groups=[0, 0, 1])
+def test_an_episode_that_is_over_has_nothing_more_to_come() -> None:
+    stream = one_token_turns([0.0, 0.0, 6.0], [0.0, 1.0], [0.0], groups=[0, 0, 0])
+    led_T = get_advantage("rloo")(stream, credit="turn").advantages_T
+    # To come: 6 each, 1 each, 0; in the third turn the others are over.
+    assert led_T.tolist() == [5.5, 5.5, 6.0, -2.0, -2.0, -3.5]
+
+
+def test_one_that_is_left_alone_in_its_group_teaches_nothing() -> None:
+    stream = one_token_turns([0.0, 5.0], [1.0], [2.0], groups=[0, 1, 1])
     for name in ("grpo", "dr_grpo", "rloo"):
         advantages_T = get_advantage(name)(stream, credit="turn").advantages_T
-        assert advantages_T[2] == 0.0, name
-        assert advantages_T[5] == 0.0, name
-        assert advantages_T[0] > 0, name
+        assert advantages_T[:2].tolist() == [0.0, 0.0], name
+        assert advantages_T[3] > 0 > advantages_T[2], name
 
 
 def test_all_rewards_of_a_turn_count_for_all_of_its_tokens() -> None:
@@ -94,10 +100,12 @@ def test_matches_a_loop_over_groups_and_turns(stream: TokenStream, gamma: float,
             peers[group, number].append(value)
             expected.append((value, (group, number), size))
     advantages = []
+    played = Counter(
+        group for group, length in zip(stream.group_E.tolist(), lengths, strict=True) if length
+    )
     for value, place, size in expected:
-        mean = statistics.fmean(peers[place])
-        count = len(peers[place])
-        led = value - mean
+        count = played[place[0]]
+        led = value - sum(peers[place]) / count if count > 1 else 0.0
         if name == "rloo" and count > 1:
             led *= count / (count - 1)
         advantages += [led] * size
