@@ -36,7 +36,7 @@ SOLVED = ("TextGameMedium",)
 """Games that chance never wins: there the warm start imitates the solver, not random moves."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
-PATIENCE = 120.0
+PATIENCE = 400.0
 """Seconds that a run waits for its warm start, which another lane may still be at."""
 
 

@@ -94,7 +94,8 @@ def main() -> None:
             start(folder, 0)
         peer = [theirs, str(HERE / "train" / "agilerl_side.py"), str(folder)]
         peer += ["--updates", "1000", "--seconds", str(args.seconds)]
-        own = [sys.executable, str(HERE / "train" / "our_side.py"), str(folder), "0", "rate 2e-3"]
+        own = [sys.executable, str(HERE / "train" / "our_side.py"), str(folder), "0"]
+        own += ["4 passes, rate 2e-3"]
         own += ["--updates", str(args.updates), "--every", str(args.updates), "--episodes", "200"]
         commands = {"stock": peer, "patched": [*peer, "--patched"], "ours": own}
         for side in args.sides:

@@ -25,17 +25,17 @@ def curve(*successes, cpu_s=10.0):
 def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
     rows = {
         f"sweep/trl/{name}/9": {"curve": curve(0.3, 0.3, end)}
-        for name, end in zip(script.TRL, (0.4, 0.6, 0.5, 0.4, 0.3, 0.2), strict=True)
+        for name, end in zip(script.TRL, (0.7, 0.6, 0.5, 0.4), strict=True)
     } | {
         f"sweep/ours/{name}/9": {"curve": curve(0.3, 0.3, end)}
-        for name, end in zip(script.OURS, (0.4, 0.5, 0.9, 0.4, 0.3, 0.6), strict=True)
+        for name, end in zip(script.OURS, (0.4, 0.5, 0.9, 0.6), strict=True)
     }
     rows["sweep/trl/rate 1e-3/9"] = {"error": "it collapsed"}
     args = argparse.Namespace(seeds=[0, 1], scale=1.0, episodes=400, python="python")
     jobs = script.Plan(args, tmp_path).finals(rows)
     assert [job.key for job in jobs] == [
         f"final/{name}/{seed}"
-        for name in ("trl/rate 3e-4", "ours/rate 4e-3", "ours/grpo, rate 2e-3")
+        for name in ("trl/rate 2e-3", "ours/4 passes, rate 3e-3", "ours/grpo, 4 passes, rate 2e-3")
         for seed in (0, 1)
     ]
     assert jobs[0].command[-6:] == ["--updates", "450", "--every", "30", "--episodes", "400"]

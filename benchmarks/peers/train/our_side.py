@@ -22,16 +22,17 @@ from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.situation import Situation
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
-ENV_SETTINGS = ("shaping",)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "rate 1e-3": {},
-    "rate 2e-3": {"learning_rate": 2e-3},
-    "rate 4e-3": {"learning_rate": 4e-3},
-    "8 steps": {"mini_batch_size": 16},
-    "grpo": {"adv_estimator": "grpo", "group_size": GROUP},
-    "grpo, rate 2e-3": {"adv_estimator": "grpo", "group_size": GROUP, "learning_rate": 2e-3},
-}
-"""What was tried: differences from the defaults of an embedded model, four steps to a batch."""
+    "4 passes, rate 1e-3": {"learning_rate": 1e-3},
+    "4 passes, rate 2e-3": {"learning_rate": 2e-3},
+    "4 passes, rate 3e-3": {"learning_rate": 3e-3},
+    "grpo, 4 passes, rate 2e-3": {
+        "learning_rate": 2e-3, "adv_estimator": "grpo", "group_size": GROUP, "group_credit": "turn"
+    },
+}  # fmt: skip
+"""What was tried: differences from the defaults of an embedded model. Rewards are shaped, as they
+are by default; the shaping adds up to 0, so the peer, which scores whole episodes, cannot see it.
+"""
 
 
 def settings(seed: int, setting: str, updates: int) -> ConfigStore:
@@ -43,14 +44,12 @@ def settings(seed: int, setting: str, updates: int) -> ConfigStore:
     made.warm_start.player, made.environment.stop_at_success = "none", None
     made.environment.eval_interval = 0
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, updates
-    made.training.mini_batch_size = BATCH // 2
+    made.training.mini_batch_size, made.training.ppo_epochs = BATCH // 2, 4
+    made.environment.env_kwargs = {**made.environment.env_kwargs, "shaping": True}
     if setting not in SETTINGS:
         return parse_args(setting.split(), made)
     for name, value in SETTINGS[setting].items():
-        if name in ENV_SETTINGS:
-            made.environment.env_kwargs = {**made.environment.env_kwargs, name: value}
-        else:
-            setattr(made.training, name, value)
+        setattr(made.training, name, value)
     return made
 
 

@@ -31,16 +31,16 @@ from llm_gym_agents.lm.load import load_model, load_tokenizer
 from llm_gym_agents.text.chat import ChatFormat
 
 SETTINGS = {
-    "rate 1e-4": {"learning_rate": 1e-4},
-    "rate 3e-4": {"learning_rate": 3e-4},
     "rate 1e-3": {"learning_rate": 1e-3},
-    "4 steps, rate 3e-4": {"learning_rate": 3e-4, "steps_per_generation": 4},
+    "rate 2e-3": {"learning_rate": 2e-3},
     "4 steps, rate 1e-3": {"learning_rate": 1e-3, "steps_per_generation": 4},
-    "4 steps twice, rate 3e-4": {
-        "learning_rate": 3e-4, "steps_per_generation": 4, "num_iterations": 2
+    "4 passes, rate 1e-3": {
+        "learning_rate": 1e-3, "steps_per_generation": 2, "num_iterations": 4
     },
 }  # fmt: skip
-"""What was tried: the rate, optimizer steps of a batch, passes over it. Entropy 0.01 throughout."""
+"""What was tried: the rate, optimizer steps of a batch, passes over it. Entropy 0.01 throughout.
+Rates of 3e-4 and below did not move in 240 batches.
+"""
 
 
 class Player:
