@@ -36,7 +36,7 @@ RESULT = HERE.parent / "results" / "trl_train.json"
 VENV = ROOT / ".venv-trl"
 PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
 OURS = (
-    "4 passes, rate 1e-3", "4 passes, rate 2e-3", "4 passes, rate 3e-3",
+    "4 passes, rate 2e-3", "4 passes, rate 3e-3", "4 passes, rate 2e-3, entropy 0.03",
     "grpo, 4 passes, rate 2e-3",
 )  # fmt: skip
 TRL = ("rate 1e-3", "rate 2e-3", "4 steps, rate 1e-3", "4 passes, rate 1e-3")

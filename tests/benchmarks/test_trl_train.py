@@ -35,7 +35,11 @@ def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
     jobs = script.Plan(args, tmp_path).finals(rows)
     assert [job.key for job in jobs] == [
         f"final/{name}/{seed}"
-        for name in ("trl/rate 2e-3", "ours/4 passes, rate 3e-3", "ours/grpo, 4 passes, rate 2e-3")
+        for name in (
+            "trl/rate 2e-3",
+            "ours/4 passes, rate 2e-3, entropy 0.03",
+            "ours/grpo, 4 passes, rate 2e-3",
+        )
         for seed in (0, 1)
     ]
     assert jobs[0].command[-6:] == ["--updates", "450", "--every", "30", "--episodes", "400"]

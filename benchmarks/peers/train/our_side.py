@@ -23,9 +23,9 @@ from llm_gym_agents.config.situation import Situation
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "4 passes, rate 1e-3": {"learning_rate": 1e-3},
     "4 passes, rate 2e-3": {"learning_rate": 2e-3},
     "4 passes, rate 3e-3": {"learning_rate": 3e-3},
+    "4 passes, rate 2e-3, entropy 0.03": {"learning_rate": 2e-3, "entropy_coef": 0.03},
     "grpo, 4 passes, rate 2e-3": {
         "learning_rate": 2e-3, "adv_estimator": "grpo", "group_size": GROUP, "group_credit": "turn"
     },
