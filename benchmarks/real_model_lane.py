@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from llm_gym_agents import ConfigStore, PPOTrainer, build
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.build import players
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
@@ -39,7 +40,7 @@ class KeptEngine:
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
-        self._make, build.build_engine = build.build_engine, self.get
+        self._make, players.build_engine = players.build_engine, self.get
 
     def get(self, config: ConfigStore, lm: Any, tokenizer: Any) -> Engine:
         """Return the engine, under the name of the function that makes one."""

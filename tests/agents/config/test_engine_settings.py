@@ -49,7 +49,9 @@ def test_filters_are_refused_in_training(name, value, tmp_path):
 
 def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(build, "load_engine", lambda path, backend, how: told.append(how) or [None])
+    monkeypatch.setattr(
+        build.players, "load_engine", lambda path, backend, how: told.append(how) or [None]
+    )
     given = settings(
         inference__backend="vllm",
         model__tensor_parallel_size=2,

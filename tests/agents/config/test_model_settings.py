@@ -38,9 +38,9 @@ def test_a_device_that_is_not_there_is_an_error(folder, tmp_path):
 
 def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
     folder, told = save_tiny(tmp_path / "model"), []
-    load = build.load_model
+    load = build.model.load_model
     monkeypatch.setattr(
-        build,
+        build.model,
         "load_model",
         lambda path, **how: told.append(how.pop("trust_remote_code")) or load(path, **how),
     )

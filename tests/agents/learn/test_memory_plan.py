@@ -122,8 +122,10 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     path = save_tiny(tmp_path)
     config = ConfigStore()
     config.model.device = "cuda"
-    monkeypatch.setattr(build, "_total_memory", lambda device: GIB)
-    monkeypatch.setattr(build, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded"))
+    monkeypatch.setattr(build.model, "total_memory", lambda device: GIB)
+    monkeypatch.setattr(
+        build.model, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded")
+    )
     with pytest.raises(ConfigError, match=r"needs \d+\.\d GiB on a card with 1\.0"):
         load_lm(config, path)
 
@@ -156,7 +158,7 @@ def test_an_engine_sleeps_only_where_it_is_in_the_way(tmp_path, monkeypatch, tot
     lm = SimpleNamespace(device=torch.device("cuda"), config=own)
     card = ((total - 10) * GIB, total * GIB)  # 10 are held by somebody
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: card)
-    assert build._shared_card(config, lm)["sleeps"] is sleeps
+    assert build.memory.shared_card(config, lm)["sleeps"] is sleeps
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for what a CPU lacks")
@@ -181,7 +183,7 @@ def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row, monkeyp
 
 
 def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
-    monkeypatch.setattr(build, "plan", lambda *_, **asked: asked["optimizer_bytes"])
+    monkeypatch.setattr(build.memory, "plan", lambda *_, **asked: asked["optimizer_bytes"])
     config, own = ConfigStore(), tiny_model().config
     config.training.optimizer = "adamw_paged"
     assert run_plan(config, own) == 0

@@ -1,0 +1,57 @@
+"""What a run takes of a card, before it takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.memory_plan import Plan, Shape, engine_must_sleep, engine_share, plan
+from llm_gym_agents.learn.optimizer import bytes_of_state
+from llm_gym_agents.lm.precision import compute_dtype
+
+MOST_CACHED = 1 << 19
+"""Tokens whose keys and values an engine is given room for, if the model allows as many."""
+
+
+def run_plan(config: ConfigStore, own: Any) -> Plan:
+    """Return what a run takes of a card; ``own`` is the config of its model."""
+    settings, inference = config.model, config.inference
+    served = inference.backend == "vllm"
+    longest = inference.engine.get("max_model_len") or own.max_position_embeddings
+    rows = min(inference.num_envs, config.training.batch_size)
+    device = torch.device("cuda")
+    narrow = compute_dtype(settings.compute_dtype, settings.dtype, device) != torch.float32
+    return plan(
+        Shape.of(own),
+        micro_batch_tokens=config.training.micro_batch_tokens,
+        lora_rank=settings.lora_rank,
+        kept_bytes=4 if settings.dtype == "float32" else 2,
+        optimizer_bytes=bytes_of_state(config.training.optimizer, lora_rank=settings.lora_rank),
+        checkpointing=settings.gradient_checkpointing,
+        narrow=narrow,
+        has_reference=config.training.use_kl_in_reward or config.training.use_kl_in_loss,
+        engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
+        engine_bytes=2 if narrow else 4,
+        engine_sleeps=bool(inference.engine.get("sleeps", True)),
+    )
+
+
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of a card."""
+    found: int = torch.cuda.get_device_properties(device).total_memory
+    return found
+
+
+def shared_card(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
+    """Return how vLLM shares the trainer's card, unless the config says how."""
+    if config.inference.backend != "vllm" or lm.device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(lm.device)
+    made, used = run_plan(config, lm.config), total - free
+    return {
+        "gpu_memory_utilization": engine_share(made, used=used, total=total),
+        "sleeps": engine_must_sleep(made, used=used, total=total),
+    }

@@ -1,0 +1,158 @@
+"""The model that is trained, and its tokenizer: made, loaded or handed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from llm_gym.as_text import make_text
+from llm_gym.core.text_env import TextEnv
+from llm_gym.errors import ConfigError
+from llm_gym.registry.sources import EnvSource
+from llm_gym_agents.build.memory import run_plan, total_memory
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.engines.base import MissingExtraError
+from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.lm.precision import keep_trained_in_float32, without_dropout
+from llm_gym_agents.lm.read_again import read_again
+from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
+from llm_gym_agents.text.tokenizers import (
+    byte_tokenizer,
+    collect_vocabulary,
+    piece_tokenizer,
+    texts_of,
+    word_tokenizer,
+)
+
+TINY = "tiny"
+
+
+def build_lm(
+    config: ConfigStore, env: EnvSource, tokenizer: PreTrainedTokenizerBase | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model that is trained, and its tokenizer."""
+    settings = config.model
+    path = settings.local_path or settings.model_name
+    if path == TINY:
+        tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
+        seed = config.training.seed
+        lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
+        lm.to(device=device_of(settings.device), dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
+    else:
+        lm, own = load_lm(config, path)
+        tokenizer = tokenizer or own
+    return prepare_lm(config, lm), tokenizer
+
+
+def is_embedded(config: ConfigStore) -> bool:
+    """Whether ``config`` names the model that is made on the spot."""
+    return (config.model.local_path or config.model.model_name) == TINY
+
+
+def language_model(
+    config: ConfigStore,
+    env: EnvSource,
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model that is trained and its tokenizer, those passed in where there are any."""
+    if model is None:
+        lm, tokenizer = build_lm(config, env, tokenizer)
+    elif tokenizer is None:
+        raise ConfigError("a model that is passed in needs its tokenizer as well")
+    else:
+        lm = prepare_lm(config, _placed(config, model))
+    check_tokenizer(lm, tokenizer)
+    return lm, tokenizer
+
+
+def _placed(config: ConfigStore, model: PreTrainedModel) -> PreTrainedModel:
+    """Return a model that was passed in, where the config wants it and in its precision.
+
+    ``auto`` and float32 are what nobody has to ask for: they move it to a GPU that is there, and
+    leave its precision alone.
+    """
+    settings = config.model
+    model.to(device=device_of(settings.device))  # type: ignore[call-arg]
+    if settings.dtype != "float32":
+        model.to(dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
+    return model
+
+
+def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
+    settings = config.model
+    trust, device = settings.trust_remote_code, device_of(settings.device)
+    # Weights that will be spread over cards are planned with all of them (``distributed.plan``).
+    alone = config.parallel.mode != "fsdp"
+    if alone and torch.device(device).type == "cuda":
+        own = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        run_plan(config, own).check(total_memory(torch.device(device)))
+    lm = load_model(path, dtype=settings.dtype, device=device, trust_remote_code=trust)
+    return lm, load_tokenizer(path, trust_remote_code=trust)
+
+
+def device_of(wanted: str) -> str:
+    """Return the device that ``wanted`` means on this machine."""
+    if wanted != "auto":
+        return wanted
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
+    """Return ``lm`` with the adapters and the memory savings that the config asks for."""
+    if config.model.lora_rank:
+        lm = _add_lora(lm, config.model.lora_rank, config.model.lora_alpha)
+    if config.model.gradient_checkpointing:
+        lm.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": read_again}
+        )
+        lm.enable_input_require_grads()
+    without_dropout(lm)
+    return lm
+
+
+def check_tokenizer(lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with ids that the model has no embedding for."""
+    rows = len(lm.get_input_embeddings().get_parameter("weight"))
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the tokenizer must have at most the {rows} tokens of the model's embedding, got "
+            f"{len(tokenizer)}; pass the tokenizer that the model was made with"
+        )
+
+
+def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise MissingExtraError(
+            'model.lora_rank needs peft. Install it with: pip install "llm-gym[lora]"'
+        ) from error
+    # To peft's types alpha is an int, and what comes back is any module; it is lm.
+    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")  # type: ignore[arg-type]
+    adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)  # type: ignore[assignment]
+    for name, parameter in adapted.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    keep_trained_in_float32(adapted)
+    return adapted
+
+
+def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedTokenizerBase:
+    """Return a tokenizer of the words that an environment uses, or of bytes where nobody plays."""
+    if not isinstance(env, str):
+        return byte_tokenizer()
+    made = make_text(env, **env_kwargs)
+    try:
+        if isinstance(made.unwrapped, TextEnv):
+            if made.spec is not None:
+                return word_tokenizer(collect_vocabulary([made.spec], rules=True))
+        elif made.has_wrapper_attr("random_action"):
+            return piece_tokenizer(texts_of(made))
+    finally:
+        made.close()
+    return byte_tokenizer()
