@@ -28,7 +28,7 @@ def result(arguments):
 
 @pytest.fixture
 def forked(monkeypatch, tmp_path):
-    (tmp_path / "counted.py").write_text(MODULE.format(log=str(tmp_path / "log")))
+    (tmp_path / "forked_job.py").write_text(MODULE.format(log=str(tmp_path / "log")))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     module = importlib.import_module("forked")
@@ -41,9 +41,10 @@ def forked(monkeypatch, tmp_path):
 
 def test_jobs_are_forks_of_one_import_with_a_thread_and_a_memory_of_their_own(forked, tmp_path):
     before = os.environ.get("PYTHONPATH")
-    lanes, run = importlib.import_module("lanes"), forked.Forks("counted")
+    lanes, run = importlib.import_module("lanes"), forked.Forks("forked_job")
     row = run(lanes.Job("a", ["first"]), 60)
     other = run(lanes.Job("b", ["second"]), 60)
+    assert "error" not in row, row
     assert (row["seen"], other["seen"]) == ([["first"]], [["second"]])
     assert len({row["process"], other["process"], os.getpid()}) == 3
     assert row["threads"] == "1"
