@@ -51,9 +51,9 @@ FOREIGN = (
     "CartPole-v1",
 )
 _ELSEWHERE = re.compile(
-    r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b"
+    r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"
 )
-"""In a command that trains somebody's model, needs a GPU or Ray, or is a pattern and no example."""
+"""In a command that needs somebody's model or module, a GPU or Ray, or that is no example."""
 
 
 def commands() -> list[str]:
