@@ -109,23 +109,7 @@ class PPOTrainer:
             config.environment.curriculum_target, config.environment.curriculum_step
         )
         play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
-        self.iteration = 0
-        """Iterations that are done."""
-        self.elapsed_s = 0.0
-        """Seconds of training so far, over every process that had a part in it."""
-        self.early_stop = EarlyStop(config)
-        """Held-out success of the present weights, and whether it is enough."""
-        self.warm_start: dict[str, float] | None = None
-        """What the warm start brought, empty if there was none to do; None before it."""
-        self.metrics_history: list[dict[str, float]] = []
-        self.stopped = False
-        """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
-        self._stop = self.place.stop()
-        self.advisor = Advisor(len(self.tokenizer))
-        self.on_advice: Callable[[str], None] = _log.warning
-        """Called with a sentence when the run shows a sign that it cannot learn."""
-        self.ended_with_best = False
-        """Whether the weights are not those of the last iteration, but the best."""
+        self._begin()
         self.files = RunFolder(config, self.place, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
         lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
@@ -139,6 +123,26 @@ class PPOTrainer:
             recorder=self.files.recorder,
             folder=self.folder,
         )
+
+    def _begin(self) -> None:
+        """Stand before the first iteration."""
+        self.iteration = 0
+        """Iterations that are done."""
+        self.elapsed_s = 0.0
+        """Seconds of training so far, over every process that had a part in it."""
+        self.early_stop = EarlyStop(self.config)
+        """Held-out success of the present weights, and whether it is enough."""
+        self.warm_start: dict[str, float] | None = None
+        """What the warm start brought, empty if there was none to do; None before it."""
+        self.metrics_history: list[dict[str, float]] = []
+        self.stopped = False
+        """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
+        self._stop = self.place.stop()
+        self.advisor = Advisor(len(self.tokenizer))
+        self.on_advice: Callable[[str], None] = _log.warning
+        """Called with a sentence when the run shows a sign that it cannot learn."""
+        self.ended_with_best = False
+        """Whether the weights are not those of the last iteration, but the best."""
 
     # --- training ------------------------------------------------------------------------
 

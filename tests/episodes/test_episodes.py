@@ -14,26 +14,9 @@ from llm_gym.episodes import SCHEMA, Tokens, Trajectory
 from llm_gym.episodes.record import DERIVED, FIELDS
 from llm_gym.episodes.tokens import TOKEN_FIELDS
 from llm_gym.errors import RecordError
+from tests.episodes.small import reread, small_episode
 
 DOCS = Path(__file__).parents[2] / "docs" / "episodes.md"
-
-
-def reread(episode: Trajectory) -> Trajectory:
-    line = episode.to_json()
-    assert line.isascii()
-    assert "\n" not in line
-    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
-    return Trajectory.from_json(line)
-
-
-def small_episode() -> Trajectory:
-    return Trajectory(
-        states=["a", "b", "c"],
-        actions=["x", "y"],
-        rewards=[0.0, 1.0],
-        dones=[False, True],
-        infos=[{"success": False}, {"success": True, "stop_reason": StopReason.WON}],
-    )
 
 
 # --- the Python form ---------------------------------------------------------------------

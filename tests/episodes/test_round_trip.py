@@ -16,25 +16,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Opaque, Tokens, Trajectory
 from llm_gym.episodes.record import DERIVED, FIELDS
 from llm_gym.errors import RecordError
-
-
-def reread(episode: Trajectory) -> Trajectory:
-    line = episode.to_json()
-    assert line.isascii()
-    assert "\n" not in line
-    json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
-    return Trajectory.from_json(line)
-
-
-def small_episode() -> Trajectory:
-    return Trajectory(
-        states=["a", "b", "c"],
-        actions=["x", "y"],
-        rewards=[0.0, 1.0],
-        dones=[False, True],
-        infos=[{"success": False}, {"success": True, "stop_reason": StopReason.WON}],
-    )
-
+from tests.episodes.small import reread, small_episode
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 texts = st.text(alphabet=st.characters(), max_size=8).filter(lambda text: not _PAIR.search(text))

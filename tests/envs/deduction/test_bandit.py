@@ -5,19 +5,13 @@ import pytest
 
 from llm_gym.envs.deduction.bandit import COLOURS, BanditEnv, parse_button
 from llm_gym.errors import ConfigError
+from tests.envs.playing import finish
 
 
 def start(seed=0, **kwargs):
     env = BanditEnv(**kwargs)
     env.reset(seed=seed)
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        _, reward, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return reward, info
 
 
 def test_the_last_turn_is_the_answer_and_the_best_button_wins():

@@ -17,6 +17,7 @@ from llm_gym.envs.deduction.minesweeper.solver import (
 )
 from llm_gym.envs.shared.bit_grid import each
 from llm_gym.errors import ConfigError
+from tests.envs.playing import finish
 
 #    0 1 2 3
 # 0  . . . .
@@ -38,13 +39,6 @@ def on(mines, rows=4, cols=4, **kwargs):
 def field(observation):
     lines = observation.split("\n\n")[-1].splitlines()
     return [line.partition("|")[2].replace(" ", "") for line in lines if "|" in line]
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        _, _, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 def test_a_number_counts_the_mines_around_it_diagonals_included():
@@ -257,7 +251,7 @@ def test_without_guessing_every_field_can_be_cleared_by_proof_from_any_cell(sett
         assert len(mines) == env.mines
         assert not {first, *neighbours(env.rows, env.cols)[first]} & set(mines)
         assert can_be_proved(env.rows, env.cols, sum(1 << mine for mine in mines), first)
-        assert not env._safe_left or finish(env, "solver")["success"]
+        assert not env._safe_left or finish(env, "solver")[1]["success"]
 
 
 def test_a_field_that_needs_a_guess_is_recognised():
@@ -271,7 +265,7 @@ def test_the_solver_wins_most_fields_from_the_text_alone():
     wins = 0
     for seed in range(60):
         env.reset(seed=seed)
-        wins += finish(env, "solver")["success"]
+        wins += finish(env, "solver")[1]["success"]
     assert wins >= 45
 
 
@@ -280,7 +274,7 @@ def test_the_solver_copes_with_flags_on_the_field():
     env.reset(seed=5)
     for cell in range(8):
         env.step(f"flag {cell} {cell}")
-    assert finish(env, "solver")["success"]
+    assert finish(env, "solver")[1]["success"]
 
 
 def test_the_secret_can_be_swapped_without_a_change_in_any_number_shown():

@@ -15,6 +15,7 @@ from llm_gym.envs.duels.blackjack.odds import (
     worth_of_standing,
 )
 from llm_gym.errors import ConfigError
+from tests.envs.playing import finish
 
 
 def on(player, dealer, next_cards="", **kwargs):
@@ -25,13 +26,6 @@ def on(player, dealer, next_cards="", **kwargs):
     env._cards[: len(names)] = [RANKS.index(name) for name in names]
     env._read_hand()
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        _, reward, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return reward, info
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Count: the rules, one test per rule."""
 
-import numpy as np
 import pytest
 
 from llm_gym.envs.micro.count import CountEnv
 from llm_gym.errors import ConfigError
+from tests.envs.playing import expected_by_random_play
 
 
 def make(start, **kwargs):
@@ -14,17 +14,6 @@ def make(start, **kwargs):
         if env._start == start:
             return env
     raise AssertionError(f"no seed starts at {start}")
-
-
-def expected_by_random_play(env):
-    """Return the exact (return, success) of a random player, by playing every game there is."""
-    saved, legal, totals = env.snapshot(), env.legal_actions(), np.zeros(2)
-    for action in legal:
-        env.restore(saved)
-        _, reward, terminated, _, info = env.step(action)
-        later = (0.0, info["success"]) if terminated else expected_by_random_play(env)
-        totals += (reward + later[0], later[1])
-    return totals / len(legal)
 
 
 @pytest.mark.parametrize(("numbers", "turns"), [(5, 3), (2, 6), (7, 1)])

@@ -5,23 +5,13 @@ import pytest
 
 from llm_gym.envs.micro.echo import WORDS, EchoEnv, parse_word
 from llm_gym.errors import ConfigError
+from tests.envs.playing import expected_by_random_play
 
 
 def make(seed=0, **kwargs):
     env = EchoEnv(**kwargs)
     env.reset(seed=seed)
     return env
-
-
-def expected_by_random_play(env):
-    """Return the exact (return, success) of a random player, by playing every game there is."""
-    saved, legal, totals = env.snapshot(), env.legal_actions(), np.zeros(2)
-    for action in legal:
-        env.restore(saved)
-        _, reward, terminated, _, info = env.step(action)
-        later = (0.0, info["success"]) if terminated else expected_by_random_play(env)
-        totals += (reward + later[0], later[1])
-    return totals / len(legal)
 
 
 @pytest.mark.parametrize(("words", "turns"), [(4, 4), (2, 5), (3, 1)])

@@ -16,6 +16,7 @@ from llm_gym.envs.puzzles.game_2048.planner import (
     transpose,
 )
 from llm_gym.errors import ConfigError
+from tests.envs.playing import finish
 
 
 def grid(board):
@@ -30,13 +31,6 @@ def on(board, **kwargs):
     env.reset(seed=0)
     env._board = env._start = read_board(board)
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        _, _, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 def tiles(board):
@@ -208,7 +202,7 @@ def test_who_knows_what_comes_wins_within_the_turns_required(target):
     env = Game2048Env(target=target, max_turns=turns_needed(target))
     for seed in range(25):
         env.reset(seed=seed)
-        assert finish(env, "oracle")["success"]
+        assert finish(env, "oracle")[1]["success"]
 
 
 def test_a_plan_can_be_followed_to_the_target():
@@ -228,7 +222,7 @@ def test_the_oracle_makes_a_new_plan_when_another_player_interferes():
         env.oracle_action()
         for _ in range(3):
             env.step(env.random_action())
-        assert finish(env, "oracle")["success"]
+        assert finish(env, "oracle")[1]["success"]
 
 
 def test_the_oracle_still_moves_where_nothing_can_be_won():
@@ -261,7 +255,7 @@ def test_the_solver_wins_most_games_and_a_random_player_fewer():
     for player in wins:
         for seed in range(60):
             env.reset(seed=seed)
-            wins[player] += finish(env, player)["success"]
+            wins[player] += finish(env, player)[1]["success"]
     assert wins["solver"] >= 48
     assert wins["random"] <= 36
 

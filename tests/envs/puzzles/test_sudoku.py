@@ -10,6 +10,7 @@ from llm_gym.envs.puzzles.sudoku.env import SudokuEnv, next_placement, parse_pla
 from llm_gym.envs.puzzles.sudoku.puzzles import Guise, bank, bases, draw_puzzle, dress, line_orders
 from llm_gym.envs.puzzles.sudoku.solver import layout, solutions
 from llm_gym.errors import ConfigError
+from tests.envs.playing import finish
 
 SOLVED = "1234341221434321"
 # 1 2 | . .
@@ -37,13 +38,6 @@ def grid(env):
 def shown(observation):
     rows = re.findall(r"^\d\|(.+)$", observation.split("\n\n")[-1], re.M)
     return re.sub(r"[ |]", "", "".join(rows))
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        _, _, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 def is_valid(full):
@@ -231,7 +225,7 @@ def test_oracle_and_solver_repair_what_others_have_spoiled():
         for _ in range(20):
             env.step(env.random_action())
         assert env.solver_action() == env.oracle_action()
-        assert finish(env, "solver" if seed % 2 else "oracle")["success"]
+        assert finish(env, "solver" if seed % 2 else "oracle")[1]["success"]
 
 
 def test_a_mistake_in_the_way_of_another_is_erased():
