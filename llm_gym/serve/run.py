@@ -96,6 +96,9 @@ class EnvServer:
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             self._thread.join(0.005)
+        if not self._server.started:
+            self._socket.close()
+            raise ConfigError(f"the server at {self.url} ended before it began; see above why")
         return self
 
     def __exit__(self, *args: object) -> None:

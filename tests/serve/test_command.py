@@ -11,6 +11,8 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.cli import main
+from llm_gym.errors import ConfigError
+from tests.serve.servers import serving
 
 COMMAND = [sys.executable, "-c", "import sys; from llm_gym.cli import main; sys.exit(main())"]
 
@@ -64,3 +66,11 @@ def test_what_cannot_be_served_is_one_sentence(capsys):
         said = capsys.readouterr().err
         assert why in said, said
         assert said.count("\n") == 1, said
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_server_that_dies_at_once_is_not_entered(monkeypatch):
+    server = serving()
+    monkeypatch.setattr(server._server, "run", lambda sockets: 1 / 0)
+    with pytest.raises(ConfigError, match="ended before it began"), server:
+        pytest.fail("nothing listens")

@@ -135,6 +135,8 @@ def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
     evaluated = [
         f"llm-gym eval {env} --model {model}",
         f"--context {inference.context} --max-tokens {inference.max_tokens}",
+        # As the run itself was reported on: eval is greedy unless told otherwise.
+        *([] if config.environment.eval_greedy else [f"--temperature {inference.temperature:g}"]),
         *([] if inference.max_turns is None else [f"--max-turns {inference.max_turns}"]),
         *([] if inference.system_prompt is None else ["--system-prompt ''"]),
         *(f"--set {shlex.quote(f'{name}={json.dumps(own[name])}')}" for name in own),

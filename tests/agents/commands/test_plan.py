@@ -83,6 +83,7 @@ def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
     kept = SimpleNamespace(latest=lambda: tmp_path / "checkpoints/iteration-000001")
     evaluated = next_commands(config, kept).splitlines()[2]
     assert "--max-turns 30" in evaluated
+    assert "--temperature 1 " in evaluated, "as training played"
     assert evaluated.endswith("--set is_slippery=false")
 
 
