@@ -175,6 +175,7 @@ def test_a_token_that_is_credited_for_another_would_be_noticed(both, discounted)
     )
 
 
+@pytest.mark.slow
 def test_it_learns_to_repeat_words_from_luck_alone(capsys):
     right = rl_loop.main(iterations=16)
     assert right[0] < 0.1, "random weights must not know the game"
