@@ -43,6 +43,11 @@ def built_here():
 
 
 IDS = built_here()
+HEAVY = "CarRacing"
+"""It draws itself at every step: as long as all the others together."""
+SWEPT = [
+    pytest.param(each, marks=pytest.mark.slow if each.startswith(HEAVY) else ()) for each in IDS
+]
 
 
 class Witness(gym.Wrapper):
@@ -69,7 +74,7 @@ def test_there_is_something_to_sweep():
     assert {"CartPole-v1", "Blackjack-v1", "Pendulum-v1", "FrozenLake-v1"} <= set(IDS)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", SWEPT)
 def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
     witness = Witness(gym.make(env_id))
     env = AsText(witness, invalid="feedback", max_invalid=50)
@@ -102,7 +107,7 @@ def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
         assert all(same(own[key], info[key]) for key in own)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", SWEPT)
 @pytest.mark.parametrize("action_format", FORMATS)
 def test_random_actions_are_usable_and_match_the_pattern(env_id, action_format):
     env = AsText(gym.make(env_id), action_format=action_format)
@@ -116,7 +121,7 @@ def test_random_actions_are_usable_and_match_the_pattern(env_id, action_format):
             env.reset()
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", SWEPT)
 def test_the_spec_rebuilds_the_same_game_also_through_json(env_id):
     env = AsText(gym.make(env_id), rules="system", penalty=0.5, invalid="feedback")
     twin = gym.make(EnvSpec.from_json(env.spec.to_json()))
@@ -128,7 +133,7 @@ def test_the_spec_rebuilds_the_same_game_also_through_json(env_id):
         assert same(mine[1:4], theirs[1:4])
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", SWEPT)
 def test_an_episode_goes_on_after_pickling_where_the_environment_can_be_pickled(env_id):
     env = AsText(gym.make(env_id))
     env.reset(seed=4)
@@ -143,7 +148,7 @@ def test_an_episode_goes_on_after_pickling_where_the_environment_can_be_pickled(
     assert twin.step(action)[0] == env.step(action)[0]
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", SWEPT)
 def test_the_same_seed_and_actions_give_the_same_text(env_id):
     def told(env):
         texts = [env.reset(seed=7)[0]]
