@@ -74,7 +74,8 @@ def text_source(
     settings of ``AsText`` among ``settings`` go there.
     """
     source, own, words = _split(env, settings)
-    if _has_own_vector(source) and not (words or own.get("wrappers")):
+    only_wishes = words.keys() <= {"rules"}
+    if _has_own_vector(source) and only_wishes and not own.get("wrappers"):
         return source, own  # many of them move together, which a wrapper around each would part
     speak = functools.partial(ensure_text, **words)
     return source, {**own, "wrappers": [speak, *own.get("wrappers", ())]}
@@ -101,7 +102,8 @@ def split_settings(
     """Return which settings belong to the environment, and which to ``AsText`` around it.
 
     A setting that ``AsText`` has goes there, unless the environment is one of text, or what makes
-    it takes an argument of that name.
+    it takes an argument of that name. A class that takes some of them says so by
+    ``takes_text_settings``: their names, or True for all.
 
     >>> split_settings("CartPole-v1", {"action_format": "tag", "sutton_barto_reward": True})
     ({'sutton_barto_reward': True}, {'action_format': 'tag'})
@@ -123,12 +125,15 @@ def _arguments(source: Any) -> Mapping[str, Any] | None:
     while isinstance(source, functools.partial):
         source = source.func
     is_class = isinstance(source, type)
-    if is_class and (issubclass(source, TextEnv) or getattr(source, "takes_text_settings", False)):
+    named: Any = is_class and getattr(source, "takes_text_settings", False)
+    if named is True or (is_class and issubclass(source, TextEnv)):
         return None
     try:
-        taken = inspect.signature(source).parameters if callable(source) else {}
+        taken = dict(inspect.signature(source).parameters) if callable(source) else {}
     except (TypeError, ValueError):
         return {}
+    if named:  # some of them, by name
+        return {**taken, **dict.fromkeys(named)}
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
     # A function that takes anything passes it on to it knows what; a class passes it to its base.
     return None if takes_all and not is_class else taken

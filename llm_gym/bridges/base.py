@@ -67,7 +67,7 @@ class ForeignEnv(gym.Env[str, str]):
         render_mode: ``ansi`` or None.
     """
 
-    takes_text_settings = True
+    takes_text_settings = frozenset(CommonArgs.__annotations__)
     offers_players = True
     """The checker may ask for ``random_action``, ``instance_id`` and, where there is one, the
     oracle."""

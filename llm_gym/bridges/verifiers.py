@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import io
 import os
 from asyncio import FIRST_COMPLETED
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Unpack
+from weakref import WeakValueDictionary
 
 from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.suites import need_package
+from llm_gym.bridges.suites import need_package, stable
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError, WorkerError
 
@@ -200,18 +203,29 @@ def _run(work: Any) -> None:
         asyncio._set_running_loop(around)
 
 
+_LOADED: WeakValueDictionary[str, Any] = WeakValueDictionary()
+"""An environment of verifiers plays any number of rollouts at once, so those of the same arguments
+share one, and its data are read once, for as long as anybody plays it."""
+
+
 def _load(suite: Any, env_id: str, arguments: dict[str, Any]) -> Any:
+    key = stable((env_id, arguments))
+    if (found := _LOADED.get(key)) is not None:
+        return found
     try:
-        return suite.load_environment(env_id, **arguments)
+        with contextlib.redirect_stderr(io.StringIO()):  # progress bars
+            game = suite.load_environment(env_id, **arguments)
+            game.build_dataset()
+            game.build_eval_dataset()
     except Exception as error:
         why = " ".join(str(error).split())
         raise ConfigError(f"verifiers cannot load {env_id}: {why:.300}") from error
+    _LOADED[key] = game
+    return game
 
 
 def _data(game: Any) -> tuple[Any, Any]:
     """Return the rows, and those for evaluation, None where there are no others."""
-    game.build_dataset()
-    game.build_eval_dataset()
     rows, test = game.dataset, game.eval_dataset
     if rows is None and test is None:
         raise ConfigError("the environment must have rows: it has neither data set")

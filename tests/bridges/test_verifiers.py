@@ -106,6 +106,15 @@ def test_an_episode_that_is_left_leaves_nothing_behind():
     assert len(asyncio.all_tasks(_loop())) == before - 1
 
 
+def test_environments_of_the_same_arguments_share_their_data_and_say_nothing(capfd):
+    first, second = make("tiny-sums", env_args={"size": 150}), make("tiny-sums")
+    third = make("tiny-sums", env_args={"size": 150})
+    assert first._game is third._game
+    assert first._game is not second._game
+    assert (len(first._rows), len(second._rows)) == (150, 200)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_it_plays_inside_a_running_loop():
     async def notebook():
         env = make("tiny-sums")
