@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ class Connection:
         secret = os.environ.get(token_env, "").strip()
         key = Key(secret, token_env) if secret else None
         self._http = JsonHTTP(url, key.headers if key else None, key.hide if key else None)
+        self._token_env = token_env
         self._timeout, self._backoff = timeout, Backoff(tries, first_s=0.1, longest_s=5.0)
         try:
             self.about = self._ask_about()
@@ -94,9 +96,22 @@ class Connection:
             except HTTPError as error:
                 failures += 1
                 if failures >= self._backoff.tries or not passes(error):
-                    raise RemoteError(str(error)) from None
+                    raise RemoteError(self._said(error)) from None
                 wait = self._backoff.wait(failures, jitter(failures))
             threading.Event().wait(wait)
+
+    def _said(self, error: HTTPError) -> str:
+        """Return what went wrong, and what to do about it."""
+        url = self._http.url
+        if error.status is None:
+            return f"no server answers ({error}); does llm-gym serve run at {url}?"
+        if error.status == 401:
+            return f"{url} wants its token: put what it was started with into {self._token_env}"
+        try:
+            told = str(json.loads(error.body)["error"])
+        except (ValueError, TypeError, KeyError):
+            return str(error)
+        return f"{url} refuses it: {told:.500}"
 
 
 def _parts(rows: Sequence[Row], most: int, most_bytes: int) -> Iterator[list[Row]]:

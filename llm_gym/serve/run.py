@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
+import os
 import signal
 import socket
 import threading
@@ -132,7 +134,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         plug = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host} port {port}: {error}") from error
+        why = os.strerror(error.errno) if error.errno else error
+        if error.errno == errno.EADDRINUSE:
+            why = "something else listens there; --port 0 takes a free one"
+        raise ConfigError(f"cannot listen on {host} port {port}: {why}") from error
     # What it accepts inherits this; else each answer waits 40 ms for the player's nod.
     plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return plug

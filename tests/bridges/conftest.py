@@ -23,6 +23,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked = []
         self.reply = lambda text: text
+        self.talk = lambda messages: self.reply(messages[-1]["content"])
 
     @property
     def url(self):
@@ -33,8 +34,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
-        text = self.server.reply(asked["messages"][-1]["content"])
-        body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+        said = {"role": "assistant", "content": self.server.talk(asked["messages"])}
+        answer = {
+            "id": "0", "object": "chat.completion", "created": 0, "model": asked["model"],
+            "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        }  # fmt: skip
+        body = json.dumps(answer).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

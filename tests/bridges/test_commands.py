@@ -1,0 +1,156 @@
+"""The real commands on bridges and on a served environment, as somebody would type them."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from llm_gym.registry.bridges import BRIDGES, installed
+
+pytest.importorskip("torchrl")
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+COMMAND = [sys.executable, "-m", "llm_gym.cli"]
+INSTALLED = {row.id for row in BRIDGES if installed(row)}
+PLAYED = {
+    "llm_gym/TextArena-v0": "env_id=GuessTheNumber-v0",
+    "llm_gym/ReasoningGym-v0": "dataset=chain_sum",
+    "llm_gym/Verifiers-v0": "env_id=tiny-sums",
+}
+TINY = [
+    *("--training.num-epochs", "1", "--training.num-iters-per-epoch", "2"),
+    *("--training.batch-size", "4", "--training.mini-batch-size", "4"),
+    *("--training.ppo-epochs", "1", "--inference.num-envs", "4", "--inference.max-tokens", "3"),
+    *("--inference.max-turns", "2", "--warm-start.steps", "2", "--warm-start.turns", "20"),
+    *("--environment.eval-episodes", "2"),
+]
+VARIABLES = {
+    **os.environ, "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents"), str(HERE / "verifiers_envs")]),
+}  # fmt: skip
+
+
+def run(*arguments, status=0, **variables):
+    """Run ``llm-gym``; return what it says, without a word of the libraries."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+        env={**VARIABLES, **variables}, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr[-3000:]
+    return done.stdout if status == 0 else done.stderr
+
+
+def refused(*arguments, **variables):
+    """Run what cannot be; return the one sentence about it."""
+    said = run(*arguments, status=2, **variables)
+    assert said.startswith("llm-gym: "), said
+    assert said.count("\n") == 1, said
+    return said.removeprefix("llm-gym: ").strip()
+
+
+def trained(folder, env_id, setting):
+    """Train two iterations; return the metrics of each."""
+    said = run(
+        "train", env_id, "--environment.env-kwargs", *setting, *TINY,
+        "--checkpoint.output-dir", folder,
+    )  # fmt: skip
+    assert "iteration 2/2" in said
+    assert f"before: {env_id}: success" in said
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return said, [json.loads(line) for line in lines]
+
+
+def evaluated(*arguments):
+    """Let a model play two episodes; return what the command says of them."""
+    (told,) = json.loads(run(*arguments, "--episodes", "2", "--json"))
+    return told
+
+
+def test_bridges_are_played_trained_on_and_evaluated(tmp_path):
+    here = [env_id for env_id in PLAYED if env_id in INSTALLED]
+    if not here:
+        pytest.skip("none of their suites is installed")
+    for env_id in here:
+        said = run("play", env_id, "--set", PLAYED[env_id], "--player", "random", "--seed", "1")
+        assert re.search(r"\[\w+ after \d+ turns?, return ", said)
+    said, metrics = trained(tmp_path / "run", here[0], [PLAYED[here[0]]])
+    assert [row["iteration"] for row in metrics] == [1, 2]
+    for row in metrics:
+        sys.stdout.write(f"loss {row['loss/policy']:g}, reward {row['reward/mean']:g}\n")
+        assert row["episode/failed"] == 0
+    (line,) = re.findall(r"^  llm-gym (eval .*)$", said, re.M)
+    told = evaluated(*shlex.split(line))  # as it was advised
+    assert (told["env"], told["episodes"]) == (here[0], 2)
+    for env_id in here[1:]:
+        told = evaluated("eval", env_id, "--model", tmp_path / "run/final", "--set", PLAYED[env_id])
+        assert (told["env"], told["episodes"]) == (env_id, 2)
+
+
+@contextmanager
+def serving(*arguments, **variables):
+    process = subprocess.Popen(
+        [*COMMAND, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, env={**VARIABLES, **variables},
+    )  # fmt: skip
+    try:
+        yield re.search(r"http\S+", process.stdout.readline())[0]
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+def test_a_served_environment_is_played_trained_on_and_evaluated(tmp_path):
+    served = ["llm_gym/GuessTheNumber-v0", "--set", "high=5", "--port", "0"]
+    with serving(*served, "--players", "random", "solver") as url:
+        setting = f"url={url}"
+        remote = "llm_gym/Remote-v0"
+        said = run("play", remote, "--set", setting, "--player", "solver", "--seed", "1")
+        assert "[won after" in said
+        said, metrics = trained(tmp_path / "run", remote, [setting])
+        assert [row["iteration"] for row in metrics] == [1, 2]
+        told = evaluated("eval", remote, "--model", tmp_path / "run/final", "--set", setting)
+        assert (told["env"], told["episodes"]) == (remote, 2)
+        port = url.rpartition(":")[2]
+        said = refused("serve", "llm_gym/Echo-v0", "--port", port)
+        assert said == (
+            f"cannot listen on 127.0.0.1 port {port}: something else listens there; --port 0 "
+            "takes a free one"
+        )
+    said = refused("play", remote, "--set", setting, "--set", "tries=1")
+    assert said.startswith("no server answers (")
+    assert said.endswith(f"does llm-gym serve run at {url}?")
+
+
+def test_a_wrong_token_is_one_sentence_that_says_where_to_put_the_right_one():
+    mine, right = "one-token-of-sixteen-signs", "another-token-of-sixteen"
+    with serving("llm_gym/Echo-v0", "--port", "0", LLM_GYM_SERVE_TOKEN=right) as url:
+        for variables in ({}, {"LLM_GYM_SERVE_TOKEN": mine}):
+            said = refused("play", "llm_gym/Remote-v0", "--set", f"url={url}", **variables)
+            assert said == (
+                f"{url} wants its token: put what it was started with into LLM_GYM_SERVE_TOKEN"
+            )
+
+
+def test_what_a_newcomer_gets_wrong_is_one_sentence():
+    if "llm_gym/TextArena-v0" in INSTALLED:
+        said = refused("play", "llm_gym/TextArena-v0", "--set", "env_id=TicTacTo-v0")
+        assert "such as TicTacToe-v0" in said
+        for command in ("play", "serve"):
+            said = refused(command, "llm_gym/TextArena-v0", "--set", "game=TicTacToe-v0")
+            assert "it has no setting 'game'; it has" in said
+        said = refused("train", "llm_gym/TextArena-v0", "--environment.env-kwargs", "game=x")
+        assert "it has no setting 'game'" in said
+    if "llm_gym/Jericho-v0" in INSTALLED:
+        said = refused("play", "llm_gym/Jericho-v0")
+        assert said == "games must name files for the Z-machine, got nothing"
+    if "llm_gym/OpenEnv-v0" in INSTALLED:
+        said = refused("play", "llm_gym/OpenEnv-v0", "--set", "url=http://127.0.0.1:9")
+        assert said.startswith("no episode from http://127.0.0.1:9")
+    assert "there is no environment" in refused("play", "llm_gym/TextArena-v9")
