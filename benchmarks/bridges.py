@@ -21,12 +21,13 @@ import os
 import re
 import signal
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+import bridge_costs
 import gymnasium as gym
+from bridge_costs import seconds
 from machine import ROOT, provenance
 
 import llm_gym  # noqa: F401 - registers the ids
@@ -37,7 +38,7 @@ from llm_gym.registry.bridges import BRIDGES, installed
 RESULT = ROOT / "benchmarks" / "results" / "bridges.json"
 PAGE = ROOT / "docs" / "bridges.md"
 EPISODES, SEEDS, INSTANCES = 4, 20, 15
-SLICES, STEPS, REPLIES = 60, 50, 5
+SLICES, STEPS = 60, 50
 
 
 class TooLong(BaseException):
@@ -92,11 +93,38 @@ def pettingzoo() -> Iterator[dict[str, Any]]:
 
 
 def verifiers() -> Iterator[dict[str, Any]]:
-    sys.path.insert(0, str(ROOT / "tests" / "bridges" / "verifiers_envs"))
     yield from ({"env_id": name} for name in ("tiny-sums", "tiny-guess"))
 
 
-LISTED = {f.__name__: f for f in (textarena, reasoning_gym, gem, pettingzoo, verifiers)}
+def textworld() -> Iterator[dict[str, Any]]:
+    yield {"games": bridge_costs.tw_games(), "max_turns": 20}
+
+
+def jericho() -> Iterator[dict[str, Any]]:
+    yield {"games": bridge_costs.tw_games(), "max_turns": 20}
+
+
+def alfworld() -> Iterator[dict[str, Any]]:
+    yield {"games": f"{bridge_costs.alfworld_games()}/train", "max_turns": 10}
+
+
+def scienceworld() -> Iterator[dict[str, Any]]:
+    yield {"task": "find-living-thing", "max_turns": 5}
+
+
+def openenv() -> Iterator[dict[str, Any]]:
+    yield {"url": bridge_costs.openenv_url(), "observation_field": "message"}
+
+
+LISTED = {
+    f.__name__: f
+    for f in (
+        *(textarena, reasoning_gym, gem, pettingzoo, verifiers),
+        *(textworld, jericho, alfworld, scienceworld, openenv),
+    )
+}
+# No folder and no port of this machine belongs into the result.
+NAMES = {"games": "games of our own", "url": "a server of OpenEnv's"}
 
 
 def check(env_id: str, settings: dict[str, Any], seconds: int) -> str:
@@ -120,33 +148,6 @@ def check(env_id: str, settings: dict[str, Any], seconds: int) -> str:
 # --- what a step costs ---------------------------------------------------------------------------
 
 
-def bare_textarena() -> Callable[[], None]:
-    import textarena
-
-    env = textarena.make("Bandit-v0-raw")
-    env.reset(num_players=1, seed=1)
-
-    def episode() -> None:
-        for _ in range(REPLIES):
-            env.step("[red]")
-            env.get_observation()
-
-    return episode
-
-
-def bare_gem() -> Callable[[], None]:
-    import gem as suite
-
-    env = suite.make("game:GuessTheNumber-v0-hard")
-    env.reset(seed=1)
-
-    def episode() -> None:
-        for _ in range(REPLIES):
-            env.step(r"\boxed{99}")
-
-    return episode
-
-
 class Nothing(ForeignEnv):
     """A foreign game that does nothing, so that only the bridge is measured."""
 
@@ -159,13 +160,6 @@ class Nothing(ForeignEnv):
         return self.played
 
 
-def seconds(work: Callable[[], None]) -> float:
-    """Return the processor time that ``work`` takes."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def own_time() -> float:
     """Return what a step of a bridge takes when the game behind it takes nothing."""
     env = Nothing()
@@ -175,49 +169,27 @@ def own_time() -> float:
         for _ in range(STEPS):
             env.step("[4]")
 
-    return round(min(seconds(steps) for _ in range(SLICES)) / STEPS * 1e6, 2)
-
-
-def side_by_side(begin: Callable[[], Callable[[], None]], env: Any, reply: str) -> dict[str, float]:
-    """Return what a step takes, bare and through the bridge, in slices that take turns."""
-
-    def through() -> None:
-        for _ in range(REPLIES):
-            env.step(reply)
-
-    bare, bridge = [], []
-    for _ in range(SLICES):
-        bare.append(seconds(begin()))
-        env.reset(seed=1)
-        bridge.append(seconds(through))
-    return {
-        "bare_us": round(min(bare) / REPLIES * 1e6, 2),
-        "bridge_us": round(min(bridge) / REPLIES * 1e6, 2),
-    }
-
-
-def costs(suite: str) -> dict[str, float]:
-    if suite == "textarena":
-        env = gym.make("llm_gym/TextArena-v0", env_id="Bandit-v0").unwrapped
-        return side_by_side(bare_textarena, env, "[red]")
-    if suite == "gem":
-        env = gym.make("llm_gym/GEM-v0", env_id="game:GuessTheNumber-v0-hard").unwrapped
-        return side_by_side(bare_gem, env, r"\boxed{99}")
-    return {}
+    return round(min(seconds(steps, 1) for _ in range(SLICES)) / STEPS * 1e6, 2)
 
 
 # --- the result ----------------------------------------------------------------------------------
 
 
-def measure(suite: str, env_id: str, limit: int) -> Iterator[dict[str, Any]]:
+def measure(
+    suite: str, env_id: str, limit: int, costs_only: bool, old: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Yield the row of a suite again and again, with one environment more each time."""
     checker.EPISODES, fairness._SEEDS, fairness._SPLIT_INSTANCES = EPISODES, SEEDS, INSTANCES
     found: dict[str, str] = {}
-    times = costs(suite)
+    times = bridge_costs.side_by_side(bridge_costs.PAIRS[suite]())
+    if costs_only and suite in old["suites"]:
+        yield {**old["suites"][suite], **times}
+        return
     with contextlib.suppress(Exception):  # importing a suite is not the first one's time
         gym.make(env_id, **next(LISTED[suite]())).reset(seed=0)
     for settings in LISTED[suite]():
-        name = str(next(iter(settings.values())))
+        setting, value = next(iter(settings.items()))
+        name = NAMES.get(setting, str(value))
         found[name] = check(env_id, settings, limit)
         print(f"  {name}: {found[name] or 'passes'}", file=sys.stderr, flush=True)
         made = {name: why for name, why in found.items() if not why.startswith("not made")}
@@ -226,6 +198,7 @@ def measure(suite: str, env_id: str, limit: int) -> Iterator[dict[str, Any]]:
             "made": len(made),
             "pass": sum(not why for why in made.values()),
             "not_passing": {name: why for name, why in sorted(found.items()) if why},
+            "seconds_each": limit,
             **times,
         }
 
@@ -266,29 +239,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--suites", nargs="*", default=[row.package for row in here])
     parser.add_argument("--seconds", type=int, default=10, help="for each environment")
+    parser.add_argument("--costs-only", action="store_true", help="keep what was checked before")
     options = parser.parse_args()
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     old = json.loads(RESULT.read_text()) if RESULT.exists() else {"suites": {}}
     suites, own = old["suites"], own_time()
-    for row in here:
-        if row.package in options.suites:
-            print(row.package, file=sys.stderr)
-            for found in measure(row.package, row.id, options.seconds):
-                suites[row.package] = found
-                write(suites, own, options.seconds)
-    write(suites, own, options.seconds)
+    sys.path.insert(0, str(ROOT / "tests" / "bridges" / "verifiers_envs"))
+    with bridge_costs.servers():
+        for row in here:
+            if row.package in options.suites:
+                print(row.package, file=sys.stderr)
+                for found in measure(row.package, row.id, options.seconds, options.costs_only, old):
+                    suites[row.package] = found
+                    write(suites, own)
+    write(suites, own)
     print(json.dumps({"own_us": own, **{k: v["pass"] for k, v in suites.items()}}))
 
 
-def write(suites: dict[str, Any], own: float, seconds: int) -> None:
+def write(suites: dict[str, Any], own: float) -> None:
     """Write the result file and the table of the page."""
     result = {
         **provenance(__file__),
         "joined": "each suite by a run of this command where it was installed",
         "episodes": EPISODES,
-        "seconds_each": seconds,
         "own_us": own,
         "suites": suites,
     }

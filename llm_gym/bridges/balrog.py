@@ -113,6 +113,7 @@ class BALROGEnv(ForeignEnv):
 
     def close(self) -> None:
         """Close the game."""
+        super().close()
         game, self._game = self._game, None
         if game is not None:
             with self._foreign:

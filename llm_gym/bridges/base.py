@@ -181,6 +181,10 @@ class ForeignEnv(gym.Env[str, str]):
         truncated = not terminated and stop is not _PLAYING
         return text, reward, terminated, truncated, self._info(valid, {"reward": reward}, said)
 
+    def close(self) -> None:
+        """End the episode; ``reset`` begins another one, with whatever that needs."""
+        self._stop = None
+
     def render(self) -> str | None:
         """Return the last observation."""
         return self._screen if self.render_mode == "ansi" else None

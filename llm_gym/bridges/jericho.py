@@ -55,7 +55,7 @@ class JerichoEnv(FileGames):
 
     def open(self, seed: int) -> str:
         """Begin the game, with a seed of its own."""
-        self.close()
+        self._unload()
         self._frotz = self._suite.FrotzEnv(self.game, seed=seed % 2**15)
         known = self._frotz.is_fully_supported
         self._walkthrough = list(self._frotz.get_walkthrough()) if known else None
@@ -89,6 +89,10 @@ class JerichoEnv(FileGames):
 
     def close(self) -> None:
         """Close the game."""
+        super().close()
+        self._unload()
+
+    def _unload(self) -> None:
         if self._frotz is not None:
             self._frotz.close()
             self._frotz = None

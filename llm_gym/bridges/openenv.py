@@ -106,6 +106,7 @@ class OpenEnvEnv(ForeignEnv):
 
     def close(self) -> None:
         """End the session."""
+        super().close()
         self._client.close()
 
     def _ask_if_alive(self, error: Exception) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.error import ResetNeeded
 
 from llm_gym.as_text import AsText
 from llm_gym.bridges.foreign import Foreign, untouched
@@ -174,7 +175,7 @@ class PettingZooEnv(gym.Env[str, str]):
         if drawn or _is_board(self.seat.observation_space):
             settings.setdefault("describe", self._draw_text if drawn else self._draw_board)
         self.text = AsText(self.seat, **settings)
-        self.render_mode = render_mode
+        self.render_mode, self._closed = render_mode, False
         self.observation_space = self.text.observation_space
         self.action_space = self.text.action_space
 
@@ -184,10 +185,13 @@ class PettingZooEnv(gym.Env[str, str]):
         """Begin an episode."""
         super().reset(seed=seed)
         text, info = self.text.reset(seed=seed, options=options)
+        self._closed = False
         return text, _plain(info)
 
     def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
         """Play the action that the move in ``action`` means."""
+        if self._closed:
+            raise ResetNeeded("the episode has not begun; call reset() before step()")
         text, reward, terminated, truncated, info = self.text.step(action)
         return text, reward, terminated, truncated, _plain(info)
 
@@ -197,6 +201,7 @@ class PettingZooEnv(gym.Env[str, str]):
 
     def close(self) -> None:
         """Close the game."""
+        self._closed = True
         self.text.close()
 
     def __getattr__(self, name: str) -> Any:

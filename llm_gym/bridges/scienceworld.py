@@ -67,8 +67,9 @@ class ScienceWorldEnv(ForeignEnv):
         common.setdefault("max_turns", 100)
         super().__init__(**common)
         self.simplifications = simplifications
+        self._suite = suite
         with self._foreign:
-            self._world = _start(suite)
+            self._world: Any = _start(suite)
             self.task = choose("task", task, self._world.get_task_names())
             self.variations: Sequence[int] = range(self._world.get_max_variations(task))
         self._variation = 0
@@ -108,6 +109,8 @@ class ScienceWorldEnv(ForeignEnv):
         """Begin an episode; the splits are ScienceWorld's own."""
         split = (options or {}).get("split")
         with self._foreign:
+            if self._world is None:  # closed
+                self._world = _start(self._suite)
             if split is not None:
                 check_split(split)
                 self._world.load(self.task, 0, self.simplifications)
@@ -159,8 +162,11 @@ class ScienceWorldEnv(ForeignEnv):
 
     def close(self) -> None:
         """End the Java process."""
-        with self._foreign:
-            self._world.close()
+        super().close()
+        world, self._world = self._world, None
+        if world is not None:
+            with self._foreign:
+                world.close()
 
 
 def _start(suite: Any) -> Any:

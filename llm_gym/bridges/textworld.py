@@ -70,7 +70,7 @@ class TextWorldEnv(FileGames):
     def open(self, seed: int) -> str:
         """Begin the game; the one that was played last is not loaded again."""
         if self._loaded != self.game:
-            self.close()
+            self._unload()
             self._running, self._loaded = self.load(), self.game
         self._now, self._score = self._running.reset(), 0.0
         objective, shown = str(self._now.get("objective") or ""), _tidy(self._now["feedback"])
@@ -113,6 +113,10 @@ class TextWorldEnv(FileGames):
 
     def close(self) -> None:
         """Close the game."""
+        super().close()
+        self._unload()
+
+    def _unload(self) -> None:
         running, self._running, self._loaded = self._running, None, ""
         if running is not None:
             running.close()

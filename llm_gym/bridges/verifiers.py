@@ -149,6 +149,7 @@ class VerifiersEnv(ForeignEnv):
 
     def close(self) -> None:
         """End the rollout."""
+        super().close()
         with self._foreign:
             self._drop_rollout()
 

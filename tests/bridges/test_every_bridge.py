@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 
 import llm_gym  # noqa: F401 - registers the ids
 from tests.bridges.each import ROWS, SETTINGS, each_bridge, maker
@@ -71,3 +72,17 @@ def test_nothing_that_is_asked_of_it_touches_the_programs_randomness(bridge, req
         over = terminated or truncated
     env.close()
     assert states() == before, "close"
+
+
+@each_bridge
+def test_a_closed_environment_says_so_and_begins_again(bridge, request):
+    env = maker(bridge, request)()
+    with pytest.raises(ResetNeeded, match=r"has not begun; call reset\(\)"):
+        env.step("look")
+    first = env.reset(seed=4)
+    env.close()
+    env.close()
+    with pytest.raises(ResetNeeded, match=r"has not begun; call reset\(\)"):
+        env.step("look")
+    assert env.reset(seed=4) == first
+    env.close()

@@ -1,5 +1,7 @@
 """TextWorld, Jericho and ScienceWorld through the bridge, with the real packages."""
 
+import warnings
+
 import gymnasium as gym
 import pytest
 
@@ -55,9 +57,11 @@ class TestJericho:
         with pytest.raises(NotImplementedError):
             env.oracle_action()
 
-    def test_a_game_answers(self, tw_game):
+    def test_a_game_that_jericho_does_not_know_is_played_without_a_warning(self, tw_game):
         env = make("Jericho", games=tw_game)
-        env.reset(seed=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            env.reset(seed=0)
         text, reward, terminated, _, info = env.step("I look first.\nlook")
         assert "-=" in text
         assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
