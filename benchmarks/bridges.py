@@ -22,6 +22,7 @@ import re
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -123,6 +124,28 @@ LISTED = {
         *(textworld, jericho, alfworld, scienceworld, openenv),
     )
 }
+HAS = {
+    "textarena": "games of words and boards, for one or against others",
+    "reasoning_gym": "questions that are generated, with scorers",
+    "gem": "games, and questions from data sets",
+    "pettingzoo": "board and card games for several",
+    "verifiers": "whatever its hub has, scored by rubrics",
+    "textworld": "adventures that are generated",
+    "jericho": "interactive fiction",
+    "alfworld": "households",
+    "scienceworld": "experiments",
+    "openenv": "whatever a server has",
+}
+UNMADE = {
+    "needs words": "its words have to be downloaded",
+    "****": "its words have to be downloaded",
+    "Could not import": "needs a further package",
+    "unmatched": "written for Python 3.12",
+    "invalid syntax": "written for Python 3.12",
+    "API key": "needs an API key",
+    "too slow": "takes too long to begin",
+}
+OTHERS = "fails as it was published"
 # No folder and no port of this machine belongs into the result.
 NAMES = {"games": "games of our own", "url": "a server of OpenEnv's"}
 
@@ -206,21 +229,31 @@ def measure(
 def table(suites: dict[str, Any], own: float) -> str:
     lines = [
         "<!-- results: bridges.json -->",
-        "| suite | tried | made here | keep our contract | a step, bare | through the bridge |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| suite | what it has | tried | made here | keep our contract | a step, bare | bridged |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, row in suites.items():
-        bare, through = row.get("bare_us"), row.get("bridge_us")
-        cells = [f"{bare:.0f} µs" if bare else "-", f"{through:.0f} µs" if through else "-"]
-        numbers = f"{row['environments']} | {row['made']} | {row['pass']}"
-        lines.append(f"| {name} | {numbers} | {cells[0]} | {cells[1]} |")
+    for name, has in HAS.items():
+        if row := suites.get(name):
+            numbers = f"{row['environments']} | {row['made']} | {row['pass']}"
+            times = " | ".join(f"{row[key]:,.0f} µs" for key in ("bare_us", "bridge_us"))
+            lines.append(f"| {name} | {has} | {numbers} | {times} |")
     lines.append(
         f"\nThe bridge itself, around a game that does nothing: {own:.1f} µs a step.\n"
         "<!-- results: bridges.json -->"
     )
     lines += ["", "What does not keep it, and which rule it breaks:", ""]
     lines += [f"- {name}: {told}" for name, row in suites.items() if (told := broken(row))]
+    lines += ["", "What was not made here:", ""]
+    lines += [f"- {name}: {told}" for name, row in suites.items() if (told := unmade(row))]
     return "\n".join(lines)
+
+
+def unmade(row: dict[str, Any]) -> str:
+    """Return why environments of a suite could not be made, and how many of them."""
+    why = [text for text in row["not_passing"].values() if text.startswith("not made")]
+    said = [next((short for part, short in UNMADE.items() if part in text), OTHERS) for text in why]
+    counted = Counter(said).most_common()
+    return "; ".join(f"{text} ({count})" for text, count in counted)
 
 
 def broken(row: dict[str, Any]) -> str:

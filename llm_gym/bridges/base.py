@@ -22,7 +22,7 @@ from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text_env import MAX_ACTION_CHARS
-from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError
+from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
 
 _PLAYING = StopReason.PLAYING
 _SEEDS = 2**31
@@ -231,7 +231,13 @@ class ForeignEnv(gym.Env[str, str]):
         seed = int(self.np_random.integers(_SEEDS))
         self._foreign.seed(seed)
         with self._foreign:
-            return self.begin(seed)
+            try:
+                return self.begin(seed)
+            except LLMGymError:
+                raise
+            except Exception as error:
+                why = f"{type(error).__name__}: {error!s:.300}"
+                raise WorkerError(f"{type(self).__name__} could not begin: {why}") from error
 
     def _draw_from(self, split: object) -> str:
         wanted = splits.check_split(split)
