@@ -110,7 +110,7 @@ def alfworld() -> Iterator[dict[str, Any]]:
 
 
 def scienceworld() -> Iterator[dict[str, Any]]:
-    yield {"task": "find-living-thing", "max_turns": 5}
+    yield {"task": "find-living-thing", "max_turns": 40}
 
 
 def openenv() -> Iterator[dict[str, Any]]:
