@@ -106,6 +106,7 @@ def serving(*arguments, **variables):
         process.stdout.close()
 
 
+@pytest.mark.slow  # outside of make test-bridges, which runs it as well
 def test_a_served_environment_is_played_trained_on_and_evaluated(tmp_path):
     served = ["llm_gym/GuessTheNumber-v0", "--set", "high=5", "--port", "0"]
     with serving(*served, "--players", "random", "solver") as url:
