@@ -1,6 +1,7 @@
 """Two iterations of the trainer on environments of other suites: ``make test-bridges``."""
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,5 +37,9 @@ def test_the_trainer_trains_two_iterations(env_id, tmp_path, monkeypatch):
     assert len(trainer.metrics_history) == 2
     assert moved
     for metrics in trainer.metrics_history:
+        names = ("loss/policy", "loss/value", "train/grad_norm", "reward/mean")
+        said = ", ".join(f"{name} {metrics[name]:.3g}" for name in names)
+        sys.stdout.write(f"{env_id}: {said}\n")
+        assert metrics["train/grad_norm"] > 0.0
         assert math.isfinite(metrics["loss/policy"])
         assert metrics["reward/mean"] > 0.0
