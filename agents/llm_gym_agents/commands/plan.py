@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+import gymnasium as gym
 from safetensors import safe_open
 
+from llm_gym.as_text import make_text
+from llm_gym.registry.plugins import cannot_build
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
@@ -34,6 +37,17 @@ def flags(argv: Sequence[str]) -> set[str]:
     """
     named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
     return {name.replace(".no_", ".") for name in named if "." in name}
+
+
+def try_env(config: ConfigStore) -> None:
+    """Build the environment once: a setting that it does not know is a sentence, and no trace."""
+    settings = config.environment
+    if settings.env_id is None:
+        return
+    try:
+        make_text(settings.env_id, **settings.env_kwargs).close()
+    except (gym.error.Error, ImportError, TypeError) as error:
+        raise cannot_build(settings.env_id, error) from error
 
 
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:

@@ -31,6 +31,7 @@ from llm_gym_agents.commands.plan import (
     list_recipes,
     next_commands,
     show_plan,
+    try_env,
 )
 from llm_gym_agents.config import ConfigStore, parse_args
 from llm_gym_agents.config.defaults import DEFAULT, Choice, named
@@ -68,6 +69,7 @@ def main(argv: list[str]) -> int:
         name = f"{recipe.name}-smoke" if options.smoke else recipe.name
         config.checkpoint.output_dir = str(_unused(Path("runs") / name))
     config = parse_args(["--help"] if options.help_settings else rest, config)
+    try_env(config)
     if not options.dry_run:
         agree(config)
     choices = [] if chosen is None else choose(config, chosen | flags(rest))
