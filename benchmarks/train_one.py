@@ -17,7 +17,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -37,25 +36,15 @@ from llm_gym_agents.run.metrics import read_metrics
 CPU_SECONDS = 300
 GRACE = 25
 """Seconds before a limit at which a run is told to stop, so that it can say how it went."""
-YEAR = 3e7
 SOLVED = 20
 """Episodes of the solver, where nobody has published its score."""
-START = """
-import os, signal
-from llm_gym.cli import main
-def stop(*_):
-    signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # it comes again every second
-    os.kill(os.getpid(), signal.SIGTERM)
-signal.signal(signal.SIGXCPU, stop)
-raise SystemExit(main())
-"""
 
 
 def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
     """Run a command in a process of its own, ``seconds`` at most; return its row."""
     with tempfile.TemporaryDirectory(prefix="train-all-") as place:
         run, log = Path(place) / "run", Path(place) / "log"
-        program = [sys.executable, "-c", START, *shlex.split(command)[1:]]
+        program = [sys.executable, "-m", "llm_gym.cli", *shlex.split(command)[1:]]
         with log.open("w") as out:
             child = subprocess.Popen(
                 [*program, "--checkpoint.output-dir", str(run)],
@@ -65,11 +54,7 @@ def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        if seconds < YEAR:
-            ending = threading.Timer(max(1.0, seconds - GRACE), child.terminate)
-            ending.daemon = True
-            ending.start()
-        _, status, used = os.wait4(child.pid, 0)
+        status, used = _end_of(child, time.monotonic() + seconds - GRACE)
         child.returncode = os.waitstatus_to_exitcode(status)
         said = log.read_text("utf-8", errors="replace")
         row = {
@@ -84,9 +69,34 @@ def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
         return row | summary(run, rows, said)
 
 
+def _end_of(child: subprocess.Popen[bytes], until: float) -> tuple[int, resource.struct_rusage]:
+    """Wait for a run, which is told to stop in time; return its status and what it used."""
+    told = False
+    while True:
+        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            return status, used
+        if not told and (time.monotonic() > until or _cpu_s(child.pid) > CPU_SECONDS - GRACE):
+            child.terminate()
+            told = True
+        time.sleep(0.5)
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of all that it has started."""
+    place = Path("/proc", str(pid))
+    try:
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        children = (place / "task" / str(pid) / "children").read_text().split()
+    except OSError:  # it has ended meanwhile
+        return 0.0
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_cpu_s(int(child)) for child in children)
+
+
 def _limit() -> None:
     """End the process at its limit; what it had measured by then is in its folder."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS - GRACE, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
 
 def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any]:

@@ -343,6 +343,7 @@ def _shrink(config: ConfigStore) -> None:
     config.training.batch_size = config.training.group_size * 2
     config.training.mini_batch_size = config.training.batch_size
     config.warm_start.turns, config.warm_start.steps = min(config.warm_start.turns, 200), 2
+    config.warm_start.rounds = 1
     config.training.warmup_iters = config.training.critic_warmup_iters = 0
     config.environment.eval_interval, config.environment.eval_episodes = 1, 4
     config.inference.num_envs = 4

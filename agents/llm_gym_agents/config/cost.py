@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from llm_gym_agents.config.situation import LOOKED_AT, Situation
 
-EPISODE_S, TURN_S, WORD_S = 1.4e-3, 5e-4, 1e-4
+EPISODE_S, TURN_S, WORD_S = 7e-4, 2.5e-4, 5e-5
 """CPU seconds of an episode that is played and learned from, of a turn of it, of a word read."""
 PLAYED = 0.4
 """Share of that for what is only played, as in an evaluation."""

@@ -21,7 +21,7 @@ MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
 DECISIONS = 1600
 """Turns of a batch, about."""
-SECONDS = 200
+SECONDS = 180
 """CPU seconds of a run of the embedded model, about, after its warm start."""
 ITERATIONS, EVALUATED = 5, 100
 """Iterations of an epoch, and episodes of the evaluation after it."""
@@ -128,7 +128,7 @@ def _discount(situation: Situation) -> float:
 
 
 def _epochs(situation: Situation) -> int:
-    """About 200 CPU seconds, 6 to 72 epochs."""
+    """About 180 CPU seconds, 6 to 72 epochs."""
     took = iteration_seconds(situation, _batch(situation), EVALUATED / ITERATIONS)
     return min(72, max(6, round(SECONDS / (ITERATIONS * took))))
 
@@ -169,7 +169,9 @@ RULES: tuple[Rule, ...] = (
     Rule("warm_start.player", "auto", _always,
          "any", "what writes no legal move never sees a reward that differs"),
     Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),
-    Rule("warm_start.steps", 250, _embedded, "embedded model", "until it writes legal moves"),
+    Rule("warm_start.steps", 250, _embedded, "embedded model", "enough for most games"),
+    Rule("warm_start.rounds", 4, _embedded,
+         "embedded model", "where a legal move depends on much, until most are legal"),
     Rule("warm_start.rate", 3e-3, _embedded, "embedded model", "random weights"),
     Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
     Rule("warm_start.rate", 5e-5, _full, "a full model", "what it knows must stay"),

@@ -20,6 +20,9 @@ class WarmStartConfig(Section, section="warm_start"):
     """Moves to collect."""
     steps: Count = 200
     """Optimizer steps."""
+    rounds: Count = 1
+    """Most times that so many moves are collected and so many steps taken: once more as long as
+    more than a tenth of the replies cannot be used."""
     batch_size: Count = 96
     """Moves of an optimizer step."""
     rate: Positive = 3e-3

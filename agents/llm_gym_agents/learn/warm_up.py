@@ -31,6 +31,10 @@ PROBED = 16
 """Episodes that a probe plays."""
 PROBED_TURNS = 4
 """Turns of each that are looked at: a model that cannot write moves shows it at once."""
+UNUSABLE = 0.1
+"""Share of replies that cannot be used above which there is another round, if there is one left."""
+ROUNDS_APART = 1_000_003
+"""Keeps the episodes of later rounds away from those of other seeds."""
 MEASURED = 64
 """Most episodes that success before and after is measured on."""
 
@@ -80,27 +84,18 @@ class WarmUp:
         self.say(str(decision))
         if decision.player == "none":
             return {}
-        settings, training = self.config.warm_start, self.config.training
         start = time.perf_counter()
         episodes = min(MEASURED, self.config.environment.eval_episodes)
         before = self.evaluate(episodes)
-        data = self.collect(decision.player)
-        self.losses = imitate(
-            self.learner.model,
-            data,
-            steps=settings.steps,
-            batch_size=settings.batch_size,
-            learning_rate=settings.rate,
-            seed=training.seed,
-            micro_batch_tokens=training.micro_batch_tokens,
-        )
+        turns = 0
+        for at in range(self.config.warm_start.rounds):
+            turns += self._teach(decision.player, at)
+            after = self.evaluate(episodes)
+            if after.invalid <= UNUSABLE:
+                break
         write_losses(Path(self.config.checkpoint.output_dir), self.losses)
-        self._copies_follow()
-        self.publish()
-        after = self.evaluate(episodes)
-        turns = sum(map(len, data))
         self.say(
-            f"warm start: {turns:,} moves, {settings.steps} steps, loss {self.losses[0]:.2f} to "
+            f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "
             f"{self.losses[-1]:.2f}; unusable replies {before.invalid:.0%} to {after.invalid:.0%}, "
             f"success {before.success:.1%} to {after.success:.1%} "
             f"({time.perf_counter() - start:.0f} s)"
@@ -108,7 +103,7 @@ class WarmUp:
         return {
             FROM_SOLVER: float(decision.player == "solver"),
             "warm_start/turns": turns,
-            "warm_start/steps": settings.steps,
+            "warm_start/steps": len(self.losses),
             "warm_start/loss_first": self.losses[0],
             "warm_start/loss": self.losses[-1],
             "warm_start/success_before": before.success,
@@ -118,6 +113,23 @@ class WarmUp:
             "warm_start/invalid_before": before.invalid,
             "warm_start/invalid": after.invalid,
         }
+
+    def _teach(self, player: str, at: int) -> int:
+        """Imitate for a round, of moves of its own; return how many there were."""
+        settings, training = self.config.warm_start, self.config.training
+        data = self.collect(player, at)
+        self.losses += imitate(
+            self.learner.model,
+            data,
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            learning_rate=settings.rate,
+            seed=training.seed + at,
+            micro_batch_tokens=training.micro_batch_tokens,
+        )
+        self._copies_follow()
+        self.publish()
+        return sum(map(len, data))
 
     # --- whether -------------------------------------------------------------------------
 
@@ -171,8 +183,8 @@ class WarmUp:
 
     # --- what ----------------------------------------------------------------------------
 
-    def collect(self, player: str) -> list[Dialogue]:
-        """Return what is imitated."""
+    def collect(self, player: str, at: int = 0) -> list[Dialogue]:
+        """Return what is imitated in a round."""
         policy, settings = self.sampler.policy, self.config.warm_start
         scene = Scene(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
@@ -186,7 +198,7 @@ class WarmUp:
                 player,
                 scene,
                 settings.turns,
-                seed=self.config.training.seed * settings.turns,
+                seed=(self.config.training.seed + at * ROUNDS_APART) * settings.turns,
                 split=self.config.environment.train_split,
             )
         finally:

@@ -111,8 +111,9 @@ def signs(vocabulary: int | None = None) -> tuple[Sign, ...]:
              "take an easier environment, or shape the reward (--environment.env-kwargs "
              "shaping=true)"),
         Sign("unusable", _above("episode/invalid", UNUSABLE),
-             "{:.0%} of the replies cannot be used: warm-start the model (--warm-start.player "
-             "random), or tell it the format (--environment.env-kwargs action_format=tag)"),
+             "{:.0%} of the replies cannot be used: let it imitate legal moves "
+             "(--warm-start.player random), or for longer (--warm-start.rounds), or tell it the "
+             "format (--environment.env-kwargs action_format=tag)"),
         Sign("cut", _above("episode/cut_replies", CUT),
              "{:.0%} of the replies were cut at inference.max_tokens: raise it"),
         Sign("certain", _certain,
