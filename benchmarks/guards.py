@@ -36,6 +36,8 @@ EPISODES, FRESH = 25_000, 1000
 WHOLE = {"environment.stop_at_success": None, "environment.stop_when_sure": False}
 """To its full length, so that curves can be compared."""
 GROUPS = {"training.adv_estimator": "grpo", "training.group_size": 8}
+COMPARED = ("default", "before")
+"""The two that matter most: does a good player fall back now, and did it before?"""
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "before": WHOLE | {"training.lr_schedule": "constant", "checkpoint.end_with_best": False},
@@ -104,13 +106,13 @@ def fresh(trainer: Any) -> float:
 
 
 def jobs(options: argparse.Namespace, place: Path) -> Iterator[Job]:
-    """Yield every run, the first seed of all variants first."""
-    for seed in options.seeds:
-        for variant in options.only:
-            key = f"{variant}/{seed}"
-            own = ["--one", variant, str(seed), str(place / key.replace(" ", "-"))]
-            command = [sys.executable, __file__, *own, "--episodes", str(options.episodes)]
-            yield Job(key, command, timeout=options.seconds)
+    """Yield every run: whether the defaults hold first, then a seed of every variant, and so on."""
+    runs = [(seed, variant) for seed in options.seeds for variant in options.only]
+    for seed, variant in sorted(runs, key=lambda run: run[1] not in COMPARED):
+        key = f"{variant}/{seed}"
+        own = ["--one", variant, str(seed), str(place / key.replace(" ", "-"))]
+        command = [sys.executable, __file__, *own, "--episodes", str(options.episodes)]
+        yield Job(key, command, timeout=options.seconds)
 
 
 def table(rows: Mapping[str, dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.evaluate.scores import Score, published
 from llm_gym.registry.suite import ENVS
-from llm_gym_agents.run.metrics import EVAL_SUCCESS, FROM_SOLVER
+from llm_gym_agents.run.metrics import EVAL_SUCCESS, FROM_SOLVER, TRAIN_SUCCESS
 
 GAINED, GOOD = 0.2, 0.9
 """A gain in success, and a success, about which there is nothing to be said."""
@@ -17,6 +17,9 @@ NEAR = 0.05
 """How near a solver's success is as good as it."""
 EASIER = 0.01
 """How much more a random player wins at a level that is easier."""
+APART, FEW = 0.1, 5
+"""How far success in training is above held-out success where it is learned by heart, and over how
+many iterations it is looked at."""
 RISING = 0.03
 """How much higher the last third of a curve is than the one before, where it still rises."""
 
@@ -50,7 +53,16 @@ def verdict(
     if not any(episode.success for each in (before, after) for episode in each.episodes):
         found = f"none of {len(after.episodes)} held-out episodes is won, before or after"
     best = "" if solver is None else f" (a solver wins {solver.success:.0%})"
+    if (trained := _by_heart(after, rows)) is not None:
+        best += f", but {trained:.0%} of what it trains on is won, so it learns that by heart"
     return f"{found}{best}: {', or '.join(_ways(after.env_id, known, rows, embedded))}"
+
+
+def _by_heart(after: Evaluation, rows: Sequence[Mapping[str, float]]) -> float | None:
+    """Return the success in training where it is far above that on held-out episodes."""
+    last = [row[TRAIN_SUCCESS] for row in rows[-FEW:] if TRAIN_SUCCESS in row]
+    trained = fmean(last) if last else 0.0
+    return trained if trained - after.success >= APART else None
 
 
 def _earns_more(before: Evaluation, after: Evaluation) -> bool:

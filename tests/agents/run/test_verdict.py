@@ -45,6 +45,15 @@ def test_who_has_imitated_the_solver_is_not_sent_to_it_again():
     assert "--warm-start.player" not in sentence
 
 
+def test_what_is_learned_by_heart_is_told_apart_from_what_is_learned():
+    sums = "llm_gym/ChainSumEasy-v0"
+    rows = [{"episode/success": 0.02}] * 30 + [{"episode/success": 0.22}] * 5
+    sentence = verdict(played(sums, 8), played(sums, 10), rows)
+    assert "10% (a solver wins 100%), but 22% of what it trains on is won, so it learns" in sentence
+    assert "heart" not in verdict(played(sums, 8), played(sums, 15), rows)
+    assert "heart" not in verdict(played(sums, 8), played(sums, 10), [])
+
+
 def test_an_easier_level_is_named_where_there_is_one():
     assert "llm_gym/SokobanEasy-v0" in said("llm_gym/SokobanHard-v0", 0, 1)
     assert "level" not in said("llm_gym/SokobanEasy-v0", 2, 3)
