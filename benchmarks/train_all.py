@@ -53,7 +53,7 @@ FOREIGN = (
 _ELSEWHERE = re.compile(
     r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"
 )
-"""In a command that needs somebody's model or module, a GPU or Ray, or that is no example."""
+"""In a command that needs a model or a module of one's own, a GPU or Ray, or is a pattern."""
 
 
 def commands() -> list[str]:

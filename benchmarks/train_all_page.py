@@ -215,7 +215,7 @@ def _examples(rows: dict[str, Any]) -> str:
     """Say how each example of README and docs fared at its full length."""
     head = (
         "\n## The examples of README and docs\n\nEvery training command in them that needs no "
-        "model of yours, at full length.\n\n"
+        "model and no module of yours, at full length.\n\n"
         "| command | before | after | CPU s |\n|---|--:|--:|--:|\n"
     )
     lines = []

@@ -40,7 +40,7 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     text = capsys.readouterr().out
     assert "0.09M weights" in text
     assert "at most 192 sampled in an iteration" in text  # 16 episodes, 4 turns, 3 tokens
-    assert "135 iterations, 2,160 episodes" in text
+    assert "245 iterations, 3,920 episodes" in text
     assert "1.4 MiB to train them all" in text
     assert "training.batch_size" in text
     assert "chosen by you" in text
