@@ -16,7 +16,6 @@ from llm_gym_agents.config.situation import Situation
 
 When = Callable[[Situation], bool]
 ENV_KWARGS = "environment.env_kwargs"
-SHAPING_GAMMA = f"{ENV_KWARGS}.shaping_gamma"
 MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
 DECISIONS = 1600
@@ -162,9 +161,6 @@ RULES: tuple[Rule, ...] = (
          "our environments and those in words", "nonsense must not be safer than a move"),
     Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
          "the game knows how near the goal is", "it adds up to 0, and every turn teaches"),
-    Rule(SHAPING_GAMMA, _discount, lambda s: s.has_potential,
-         "the game knows how near the goal is", "as the trainer discounts: a step forth and back "
-         "must not pay"),
     # --- the warm start -------------------------------------------------------------------
     Rule("warm_start.player", "auto", _always,
          "any", "what writes no legal move never sees a reward that differs"),
@@ -258,10 +254,7 @@ def apply_defaults(
 
 
 def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
-    """Let what nobody chose follow what somebody did: sizes the batch, shaping the discount."""
-    if SHAPING_GAMMA in made and SHAPING_GAMMA not in chosen:
-        _set(config, SHAPING_GAMMA, config.training.gamma)
-        made[SHAPING_GAMMA] = made[SHAPING_GAMMA]._replace(value=config.training.gamma)
+    """Let what nobody chose follow what somebody did: sizes and groups, the batch."""
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
         if name not in chosen and _get(config, name) > batch:

@@ -149,17 +149,6 @@ def test_short_episodes_come_in_larger_batches_and_every_run_takes_about_as_long
         assert echo.training.num_epochs == 6 or took <= 200
 
 
-def test_shaping_is_discounted_as_the_trainer_discounts():
-    game = defaults_of("llm_gym/Game2048Easy-v0")
-    assert game.environment.env_kwargs["shaping_gamma"] == game.training.gamma == 0.962
-    config = ConfigStore()
-    config.training.gamma = 0.5
-    made = apply_defaults(config, dataclasses.replace(ECHO, has_potential=True), {"training.gamma"})
-    assert config.environment.env_kwargs["shaping_gamma"] == 0.5
-    assert "shaping_gamma = 0.5 (by default" in "\n".join(map(str, made))
-    assert "shaping_gamma" not in defaults_of("llm_gym/Echo-v0").environment.env_kwargs
-
-
 def test_an_environment_of_others_that_goes_on_is_cut_and_bootstrapped():
     cart = defaults_of("CartPole-v1").inference
     assert (cart.max_turns, cart.turn_limit_is_cut) == (100, True)
