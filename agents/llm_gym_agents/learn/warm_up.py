@@ -93,6 +93,10 @@ class WarmUp:
             after = self.evaluate(episodes)
             if after.invalid <= UNUSABLE:
                 break
+            if at + 1 < self.config.warm_start.rounds:
+                self.say(
+                    f"warm start: {after.invalid:.0%} of the replies cannot be used yet, once more"
+                )
         write_losses(Path(self.config.checkpoint.output_dir), self.losses)
         self.say(
             f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "
