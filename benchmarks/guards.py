@@ -129,6 +129,31 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def markdown(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Return the same for a page, from the lowest to the highest of the runs."""
+    lines = [
+        "| | runs | highest evaluation | best weights | last weights | fell back |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for variant in VARIANTS:
+        of = [row for row in rows.values() if row.get("variant") == variant]
+        if of:
+            spans = [_span([row[name] for row in of]) for name in ("peak", "best", "last")]
+            fell = sum(row["fell"] for row in of)
+            lines.append(f"| {variant} | {len(of)} | {' | '.join(spans)} | {fell} |")
+    return "\n".join(lines)
+
+
+def _span(values: Sequence[float]) -> str:
+    """Return the least and the most of shares, in percent.
+
+    >>> _span([0.5, 0.25]), _span([0.5])
+    ('25 to 50 %', '50 %')
+    """
+    ends = [f"{100 * value:.0f}" for value in (min(values), max(values))]
+    return f"{' to '.join(dict.fromkeys(ends))} %"
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))

@@ -19,6 +19,7 @@ from typing import Any
 
 import docs_replies
 import gpu_tables
+import guards
 import gymnasium as gym
 import leaderboard
 import result_tables
@@ -205,6 +206,7 @@ TABLES = {
     "replies": lambda: docs_replies.write_table(_result("replies")),
     "leaderboard": lambda: leaderboard.table(leaderboard.read()),
     "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
+    "guards": lambda: guards.markdown(_result("guards")["rows"]),
     "learning": result_tables.learning,
     "trl-train": result_tables.trl_train,
     "trl-gpu": result_tables.trl_gpu,
