@@ -164,10 +164,17 @@ def run(
     trainer = PPOTrainer(config, **made)
     if trainer.place.leads:
         keep_choices(choices, trainer.folder)
-    return _train(trainer, console, recipe.name, strict=strict)
+    return _train(trainer, console, recipe.name, strict=strict, judged=not hurry)
 
 
-def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = False) -> int:
+def _train(
+    trainer: PPOTrainer,
+    console: Console,
+    title: str,
+    *,
+    strict: bool = False,
+    judged: bool = True,
+) -> int:
     progress = TrainingProgress(console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     advice: list[str] = []
@@ -212,7 +219,8 @@ def _train(trainer: PPOTrainer, console: Console, title: str, *, strict: bool = 
     _compare(console, before, after)
     picture = draw_curve(trainer.folder, title=title, references=_references(before))
     _say(console, f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
-    _advise(trainer, console, before, after, advice)
+    if judged:  # one tiny iteration of everything shows nothing
+        _advise(trainer, console, before, after, advice)
     _say(console, next_commands(trainer.config, trainer.checkpoints))
     return 0
 

@@ -22,7 +22,7 @@ class WarmStartConfig(Section, section="warm_start"):
     """Optimizer steps."""
     rounds: Count = 1
     """Most times that so many moves are collected and so many steps taken: once more as long as
-    more than a tenth of the replies cannot be used."""
+    more than a tenth of the replies cannot be used, and a round makes a quarter of them usable."""
     batch_size: Count = 96
     """Moves of an optimizer step."""
     rate: Positive = 3e-3

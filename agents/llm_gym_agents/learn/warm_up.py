@@ -33,6 +33,8 @@ PROBED_TURNS = 4
 """Turns of each that are looked at: a model that cannot write moves shows it at once."""
 UNUSABLE = 0.1
 """Share of replies that cannot be used above which there is another round, if there is one left."""
+HELPED = 0.75
+"""Share of the unusable replies that a round may leave, or it is the last."""
 ROUNDS_APART = 1_000_003
 """Keeps the episodes of later rounds away from those of other seeds."""
 MEASURED = 64
@@ -87,16 +89,16 @@ class WarmUp:
         start = time.perf_counter()
         episodes = min(MEASURED, self.config.environment.eval_episodes)
         before = self.evaluate(episodes)
-        turns = 0
-        for at in range(self.config.warm_start.rounds):
-            turns += self._teach(decision.player, at)
-            after = self.evaluate(episodes)
+        turns, after = self._teach(decision.player, 0), self.evaluate(episodes)
+        for at in range(1, self.config.warm_start.rounds):
             if after.invalid <= UNUSABLE:
                 break
-            if at + 1 < self.config.warm_start.rounds:
-                self.say(
-                    f"warm start: {after.invalid:.0%} of the replies cannot be used yet, once more"
-                )
+            self.say(f"warm start: {after.invalid:.0%} of the replies cannot be used, once more")
+            last = after.invalid
+            turns += self._teach(decision.player, at)
+            after = self.evaluate(episodes)
+            if after.invalid > HELPED * last:
+                break
         write_losses(Path(self.config.checkpoint.output_dir), self.losses)
         self.say(
             f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "

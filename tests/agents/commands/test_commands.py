@@ -112,11 +112,11 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
         (["train", "llm_gym/Echo-v0", "--training.group-size", "3"], "multiple of"),
         (
             ["train", "FrozenLake-v1", "--environment.env-kwargs", "is_slipery=false"],
-            "cannot build FrozenLake-v1: FrozenLakeEnv.__init__() got an unexpected keyword",
+            "is_slipery",
         ),
         (
             ["train", "text-game-easy", "--environment.env-kwargs", "romes=4"],
-            "cannot build llm_gym/TextGameEasy-v0: ",
+            "romes",
         ),
         (["train", "llm_gym/Echo-v0", "--model.local-path", "./no"], "no model folder './no'"),
         (["resume", "nowhere"], "nowhere has no checkpoint to go on from"),

@@ -10,7 +10,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym_agents import build
-from llm_gym_agents.learn.warm_up import UNUSABLE
+from llm_gym_agents.learn import warm_up
 from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
@@ -105,11 +105,16 @@ def test_a_threshold_decides_whether_a_given_model_is_taught(threshold, taught, 
     assert ("warm_start/loss" in play(given, tmp_path).metrics[0]) == taught
 
 
-@pytest.mark.parametrize(("temperature", "rounds"), [(20.0, 3), (0.01, 1)])
-def test_who_writes_nonsense_is_taught_for_more_rounds(temperature, rounds, tmp_path):
+@pytest.mark.parametrize(
+    ("temperature", "helped", "rounds"), [(20.0, 9.9, 3), (20.0, 0.0, 2), (0.01, 0.75, 1)]
+)
+def test_who_writes_nonsense_is_taught_for_more_rounds(
+    temperature, helped, rounds, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(warm_up, "HELPED", helped)  # hot as it is, two steps hardly help
     given = WARM | settings(warm_start__rounds=3, inference__temperature=temperature)
     row = play(given, tmp_path).metrics[0]
-    assert (row["warm_start/invalid"] > UNUSABLE) == (rounds == 3)
+    assert (row["warm_start/invalid"] > warm_up.UNUSABLE) == (rounds > 1)
     assert row["warm_start/steps"] == 2 * rounds
     assert row["warm_start/turns"] == 16 * rounds
 
