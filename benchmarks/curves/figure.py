@@ -80,7 +80,8 @@ def _cut_control(axes: Axes, estimators: Mapping[str, Sequence[Row]], what: str)
         for run in runs
     ]
     if ends:
-        axes.set_xlim(right=1.05 * max(ends) * SCALE[what])
+        end = max(ends) * SCALE[what]
+        axes.set_xlim(-0.03 * end, 1.05 * end)
 
 
 def _references(axes: Axes, env_id: str) -> None:
