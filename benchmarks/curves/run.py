@@ -32,8 +32,8 @@ from llm_gym_agents.rollouts.evaluation import evaluate
 
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
-SOLVED = ("TextGameMedium",)
-"""Games that chance never wins: there the warm start imitates the solver, not random moves."""
+SOLVED = {"TextGameMedium": 800}
+"""Games that chance never wins → steps for which the warm start imitates the solver there."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
 PATIENCE = 400.0
@@ -66,7 +66,7 @@ def warm(game: str, seed: int, folder: Path) -> dict[str, Any]:
     """Teach the embedded model to write moves of ``game``; leave it in ``folder``."""
     config = settings(game, seed)
     if game in SOLVED:
-        config.warm_start.player = "solver"
+        config.warm_start.player, config.warm_start.steps = "solver", SOLVED[game]
     with tempfile.TemporaryDirectory() as place:
         config.checkpoint.output_dir = place
         trainer = PPOTrainer(config)
