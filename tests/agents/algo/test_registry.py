@@ -78,8 +78,8 @@ def test_an_unknown_name_suggests_the_closest() -> None:
 def test_a_setting_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"no setting 'gama' \(did you mean 'gamma'\?\)"):
         get_advantage("reinforce_plus_plus")(STREAM, gama=0.9)
-    with pytest.raises(ConfigError, match="'rloo' has no setting 'lam'; it takes none"):
-        get_advantage("rloo")(STREAM, lam=0.9)
+    with pytest.raises(ConfigError, match="'opo' has no setting 'lam'; it takes none"):
+        get_advantage("opo")(STREAM, lam=0.9)
 
 
 def test_the_trainer_can_ask_for_settings_and_defaults() -> None:
