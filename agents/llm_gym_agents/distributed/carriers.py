@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from llm_gym_agents.distributed.calls import ClusterLostError
 from llm_gym_agents.distributed.members import Cluster, Member
 from llm_gym_agents.distributed.parcels import wrapped
 from llm_gym_agents.distributed.push import Push
@@ -43,6 +44,8 @@ class ByHandle:
         if self.works and members:
             try:
                 push.ask("take_weights", handle_of(flat), members=members)
+            except ClusterLostError:
+                raise
             except RuntimeError as error:  # some containers keep processes out of each other's
                 _log.warning("weights go through the host: no access to the card's: %s", error)
                 self.works = False

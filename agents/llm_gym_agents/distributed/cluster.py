@@ -1,8 +1,6 @@
-"""The one door to Ray: start or find a cluster, start actors, call them, end them.
+"""``RayCluster``: start or find a cluster, start actors on it, end them.
 
-Everything that depends on Ray's version or on its internals is in this file. Failures come out in
-two kinds: ``ActorLostError``, after which another actor can be started, and ``ClusterLostError``,
-after which the run can only go on from its checkpoint.
+With ``calls`` all that depends on Ray's version or on its internals.
 
 TorchRL's ``RayCollector`` is not used to play. It collects frames, not named episodes: nobody can
 say which tasks an actor plays, a batch is whatever came first, weights have no version that a
@@ -15,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +21,15 @@ from typing import Any
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.distributed.calls import (
+    PLAY,
+    WEIGHTS,
+    Calls,
+    as_cluster_error,
+    import_ray,
+    lost_cluster,
+)
 from llm_gym_agents.distributed.last_words import last_words
-from llm_gym_agents.engines.base import EngineError, MissingExtraError
 from llm_gym_agents.run.environ import environment
 
 OBJECT_STORE_BUCKETS = 4
@@ -33,73 +37,11 @@ OBJECT_STORE_BUCKETS = 4
 episodes."""
 WORDS_S = 15.0
 """Seconds that another machine gets to bring the log of an actor that died there."""
-PLAY, WEIGHTS = "play", "weights"
-"""Threads of an actor: one plays, the other does the rest."""
-_QUIET = {
-    "RAY_DEDUP_LOGS": "1",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # How long a driver waits for a head that does not answer before it ends by itself.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
-}
 _TORCHRUN = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK"),
     *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"),
 )
 """What a process of a spread learner is told about itself, and actors must not take for theirs."""
-
-
-class ActorLostError(EngineError):
-    """An actor is gone: it was killed, ran out of memory, or its machine is gone."""
-
-
-class ClusterLostError(EngineError):
-    """The cluster is gone."""
-
-
-class Calls:
-    """Calls to actors, from any process of a cluster."""
-
-    def __init__(self) -> None:
-        self._ray = _import()
-
-    def put(self, value: Any) -> Any:
-        """Put ``value`` where every actor can read it; it is dropped with what is returned."""
-        with _as_cluster_error("is gone"):
-            return self._ray.put(value)
-
-    def call(self, actor: Any, method: str, *args: Any) -> Any:
-        """Have an actor do something; the result is asked for with ``result``."""
-        group = PLAY if method == "play" else WEIGHTS
-        with _as_cluster_error("is gone"):
-            return getattr(actor, method).options(concurrency_group=group).remote(*args)
-
-    def ready(self, calls: Sequence[Any], timeout: float | None) -> list[Any]:
-        """Return the calls that are done, waiting so many seconds for one of them."""
-        with _as_cluster_error("is gone"):
-            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout)
-            if done:
-                done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
-        return list(done)
-
-    def result(self, call: Any) -> Any:
-        """Return what a call returned, or raise what it raised; a lost actor is told by name."""
-        errors = self._ray.exceptions
-        try:
-            return self._ray.get(call)
-        except errors.RayTaskError as error:
-            raise (error.cause or error) from None
-        except (
-            errors.RayActorError,
-            errors.OutOfMemoryError,
-            errors.NodeDiedError,
-            errors.ObjectLostError,
-            errors.WorkerCrashedError,
-        ) as error:
-            raise ActorLostError(_first_line(error)) from error
-        except errors.RayError as error:
-            raise _lost("is gone", error) from error
 
 
 class RayCluster(Calls):
@@ -145,7 +87,7 @@ class RayCluster(Calls):
                 ",".join(self._cards),
             )
         # What a cluster on this machine is started with, its actors have too.
-        with _quietly(), environment(hidden), _as_cluster_error("cannot be reached"):
+        with _quietly(), environment(hidden), as_cluster_error("cannot be reached"):
             self._ray.init(
                 address=self._settings.address or "local",
                 log_to_driver=False,
@@ -162,7 +104,7 @@ class RayCluster(Calls):
         """Say what to do when the cluster of this machine dies: Ray then ends this process."""
         raylet.wait()
         if self._mine:
-            sentence = str(_lost("is gone", RuntimeError("its raylet ended")))
+            sentence = str(lost_cluster("is gone", RuntimeError("its raylet ended")))
             os.write(sys.stderr.fileno(), f"llm-gym: {sentence}\n".encode())
 
     def _check_room(self) -> None:
@@ -195,14 +137,14 @@ class RayCluster(Calls):
         """Return an actor that holds ``make(argument)``; it is being started."""
         groups = {PLAY: 1, WEIGHTS: 1}
         remote = self._ray.remote(max_restarts=0, concurrency_groups=groups, **self._takes())(make)
-        with _as_cluster_error("is gone"):
+        with as_cluster_error("is gone"):
             return remote.remote(argument)
 
     def start_hosts(self, make: Callable[..., Any]) -> list[Any]:
         """Return the actors that hold environments; Ray starts them again if they are lost."""
         groups = {PLAY: 1, WEIGHTS: 2 * self._settings.num_actors}
         remote = self._ray.remote(max_restarts=-1, concurrency_groups=groups, num_cpus=1)(make)
-        with _as_cluster_error("is gone"):
+        with as_cluster_error("is gone"):
             return [remote.remote() for _ in range(self._settings.env_actors)]
 
     def kill(self, actor: Any) -> None:
@@ -237,56 +179,13 @@ class RayCluster(Calls):
                 self._ray.shutdown()
 
 
-def _import() -> Any:
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # 2.60 asks for a token otherwise
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            'ray.use_ray needs ray. Install it with: pip install "llm-gym[ray]", or set '
-            "ray.in_process"
-        ) from error
-    import ray.util.scheduling_strategies
-
-    with suppress(AttributeError):  # who was lost, and what became of its episodes, we tell
-        ray._private.ray_logging.stdout_deduplicator.skip_re = re.compile("A worker died or was")
-    return ray
-
-
 def _words_here(pid: int) -> str:
-    logs = _import()._private.worker.global_worker.node.get_logs_dir_path()
+    logs = import_ray()._private.worker.global_worker.node.get_logs_dir_path()
     return last_words(logs, pid)
 
 
 def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _first_line(error: BaseException) -> str:
-    """Return the first line of what Ray says, without colours, and what was raised behind it."""
-    text = re.sub(r"\x1b\[\d+m", "", str(error))
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    if "creation task" in lines[0]:  # the module of an actor could not be imported
-        return f"The actor could not be made: {lines[-1]}"
-    return lines[0]
-
-
-def _lost(how: str, error: BaseException) -> ClusterLostError:
-    return ClusterLostError(
-        f"the Ray cluster {how} ({_first_line(error)}); what was learned is in the last "
-        "checkpoint: start a cluster and go on with checkpoint.resume or llm-gym resume"
-    )
-
-
-@contextmanager
-def _as_cluster_error(how: str) -> Iterator[None]:
-    ray = _import()
-    try:
-        yield
-    except (ray.exceptions.RayError, ConnectionError) as error:
-        raise _lost(how, error) from error
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.calls import ActorLostError
 from llm_gym_agents.distributed.cards import players_cards
-from llm_gym_agents.distributed.cluster import ActorLostError, RayCluster
+from llm_gym_agents.distributed.cluster import RayCluster
 from llm_gym_agents.distributed.envs import EnvHost
 from llm_gym_agents.distributed.host import Facts, SamplerHost, setup_of
 from llm_gym_agents.distributed.in_process import InProcess

@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from llm_gym.vector.local_rows import Factory, Failure, Job, Rows, rows_error
-from llm_gym_agents.distributed.cluster import ActorLostError, Calls
+from llm_gym_agents.distributed.calls import ActorLostError, Calls
 
 START_S = 90.0
 """Seconds that a host gets to be started, on top of what its environments may take."""

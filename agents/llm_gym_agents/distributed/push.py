@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.distributed.calls import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.members import Cluster, Member
 from llm_gym_agents.engines.base import EngineError
 

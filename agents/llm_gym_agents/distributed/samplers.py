@@ -23,7 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build import build_policy
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.distributed.calls import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.crew import Crew
 from llm_gym_agents.distributed.engine import MemberEngine
 from llm_gym_agents.distributed.host import Played

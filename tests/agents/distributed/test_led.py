@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym_agents.distributed.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.distributed.calls import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.in_process import InProcess
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.lm.sharded import whole

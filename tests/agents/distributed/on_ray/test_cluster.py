@@ -9,7 +9,8 @@ import pytest
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.ray import RayConfig
-from llm_gym_agents.distributed.cluster import ActorLostError, RayCluster
+from llm_gym_agents.distributed.calls import ActorLostError
+from llm_gym_agents.distributed.cluster import RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CONNECT = """
