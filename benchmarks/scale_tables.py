@@ -165,9 +165,8 @@ def _ray_gpu(result: Any) -> str:
     for stage, name in STAGES.items():
         row = result["stages"].get(stage, {})
         if "iteration_s" not in row:
-            lines.append(
-                f"| {name} | not measured: {row.get('ended', 'not run')[:120]} |" + "|" * 6
-            )
+            why = row.get("ended", "not run").replace("|", "/")[:120]
+            lines.append(f"| {name} | {' | '.join(['-'] * 6)} | not measured: {why} |")
             continue
         found = row["median"]
         parts = [found.get(f"time/{part}_s") for part in ("collect", "update", "publish")]
