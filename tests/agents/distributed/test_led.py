@@ -1,13 +1,17 @@
 """Players on actors for a learner over processes: one drives, and all learn from the same batch."""
 
 import pytest
+import torch
 
 from llm_gym_agents.distributed.calls import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.in_process import InProcess
+from llm_gym_agents.distributed.lead import BEAT_S, Lead
+from llm_gym_agents.distributed.ranks import Ranks
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.lm.sharded import whole
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
+from tests.agents.tiny import tiny_model
 
 PLAYERS = {"in_process": True, "num_actors": 2}
 SLOWLY = {"training.learning_rate": 1e-3}
@@ -134,16 +138,30 @@ def test_what_fails_where_players_are_driven_fails_everywhere(group, tmp_path, h
 
 def break_work(rank):
     """Have the leading process meet with a bug of somebody's; return what this one says."""
-    import torch
-
-    from llm_gym_agents.distributed.lead import Lead
-    from llm_gym_agents.distributed.ranks import Ranks
-    from tests.agents.tiny import tiny_model
-
     lead = Lead(Ranks("ddp", torch.device("cpu")), tiny_model())
     with pytest.raises(KeyError if rank == 0 else EngineError, match="no such key"):
         lead.do(lambda: {}["no such key"])
     return lead.do(lambda: "well")
+
+
+def wait_for_work(rank, beats):
+    """Have the leading process work for so many beats; return how often this one was told."""
+    ranks = Ranks("ddp", torch.device("cpu"))
+    lead, told, tell = Lead(ranks, tiny_model()), [], ranks.leading
+    ranks.leading = lambda value: told.append(tell(value)) or told[-1]
+
+    def work():
+        for _ in range(beats):
+            lead._beat -= 2 * BEAT_S  # as if it had taken that long
+            lead.still_at_work()
+            lead.still_at_work()  # said just now
+        return "done"
+
+    return lead.do(work), len(told)
+
+
+def test_those_who_wait_are_told_that_somebody_is_at_work(group):
+    assert group(2).run(wait_for_work, 3) == [("done", 4), ("done", 4)]
 
 
 def test_a_bug_is_raised_as_it_is_and_the_others_are_told(group):
