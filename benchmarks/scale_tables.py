@@ -158,8 +158,8 @@ def ray_gpu() -> str:
 
 def _ray_gpu(result: Any) -> str:
     lines = [
-        "| who plays | start | an iteration | playing | learning | publishing | tokens/s "
-        "| tokens are old by |",
+        "| who plays | start | an iteration | waiting for episodes | learning | publishing "
+        "| episodes/s | tokens are old by |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for stage, name in STAGES.items():
@@ -174,8 +174,17 @@ def _ray_gpu(result: Any) -> str:
         old = found.get("ray/staleness_mean")
         lines.append(
             f"| {name} | {row['start_s']:.0f} s | {row['iteration_s']:.2f} s | {cells} "
-            f"| {row['tokens_per_s']:,.0f} | {'-' if old is None else f'{old:.2f}'} |"
+            f"| {row['episodes_per_s']:.1f} | {'-' if old is None else f'{old:.2f}'} |"
         )
+    made, asked = result["made_by"], result["settings"]
+    lines += [
+        "",
+        f"{asked['iterations']} iterations of {asked['episodes']} episodes each, the first of each "
+        "stage left out, on cores with a load of "
+        f"{made['machine']['load_average']:g}; engines without CUDA graphs."
+        if "--eager" in made["command"]
+        else "The first iteration of each stage is left out.",
+    ]
     return "\n".join(lines)
 
 
