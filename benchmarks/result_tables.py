@@ -101,11 +101,12 @@ def trl_headline() -> str:
     if not path.exists():
         return ""
     told = _trl_summary(json.loads(path.read_text()))
-    theirs = next((row for name, row in told.items() if name.startswith("trl")), None)
+    peers = [row for name, row in told.items() if name.startswith("trl")]
+    theirs = max(peers, key=lambda row: row["final"], default=None)
     ours = [row for name, row in told.items() if name.startswith("ours")]
     best = max(ours, key=lambda row: row.get("times_faster") or 0.0, default=None)
-    if theirs is None or best is None or not best.get("times_faster"):
-        return ""
+    if theirs is None or best is None or not best.get("times_faster") or best["seeds"] < 3:
+        return ""  # one seed is no headline
     return (
         "On the same tiny model, game and batch it reaches the "
         f"{theirs['final']:.0%} that TRL 1.16 ends with in "

@@ -139,11 +139,18 @@ def best(rows: Mapping[str, Row], side: str, settings: Any) -> str:
     return max(settings, key=score)
 
 
+def stage(rows: Mapping[str, Row]) -> str:
+    """Return which runs there are to tell of: the finals, or the sweep where they were cut."""
+    finals = [row for key, row in rows.items() if key.startswith("final/") and "curve" in row]
+    ended = {row["side"] for row in finals}
+    return "final" if ended == {"ours", "trl"} else "sweep"
+
+
 def summary(rows: Mapping[str, Row]) -> dict[str, Any]:
     """Return what the table says: by side and setting, and how many times faster we got there."""
     found: dict[str, Any] = {}
     for key, row in rows.items():
-        if key.startswith("final/") and "curve" in row:
+        if key.startswith(f"{stage(rows)}/") and "curve" in row:
             found.setdefault(f"{row['side']}, {row['setting']}", []).append(row["curve"])
     told = {name: _told(curves) for name, curves in found.items()}
     for name, curves in found.items():
@@ -151,8 +158,9 @@ def summary(rows: Mapping[str, Row]) -> dict[str, Any]:
     peers = [name for name in told if name.startswith("trl")]
     if not peers:
         return told
-    goal = told[peers[0]]["final"]
-    theirs = _way(found[peers[0]], goal)
+    peer = max(peers, key=lambda name: told[name]["final"])
+    goal = told[peer]["final"]
+    theirs = _way(found[peer], goal)
     for name, curves in found.items():
         told[name]["cpu_s_to_trl_final"] = ours = _way(curves, goal)
         told[name]["times_faster"] = None if None in (ours, theirs) else theirs / ours
@@ -206,7 +214,8 @@ def main() -> None:
     if args.show:
         from curves.beside import draw
 
-        return draw(json.loads(args.out.read_text())["rows"])
+        rows = json.loads(args.out.read_text())["rows"]
+        return draw(rows, stage(rows))
     results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:

@@ -44,11 +44,14 @@ def test_the_headline_tells_cpu_seconds_to_the_success_that_trl_ends_with(tables
         "final/ours/b/0": final("ours", "b", (0.0, 0.3), (10.0, 0.6), (20.0, 0.8)),
     }
     (tmp_path / "trl_train.json").write_text(json.dumps({"rows": rows}))
+    assert tables.trl_headline() == "", "one seed is no headline"
+    rows |= {f"final/ours/b/{seed}": rows["final/ours/b/0"] for seed in (1, 2)}
+    (tmp_path / "trl_train.json").write_text(json.dumps({"rows": rows}))
     assert tables.trl_headline() == (
         "On the same tiny model, game and batch it reaches the 60% that TRL 1.16 ends with in 10 "
         "CPU seconds instead of 120, and goes on to 80% ([results](docs/results.md))."
     )
-    assert "| ours, b | 1 | 30.0% | 80.0% | 80.0% to 80.0% | 80.0% |" in tables.trl_train()
+    assert "| ours, b | 3 | 30.0% | 80.0% | 80.0% to 80.0% | 80.0% |" in tables.trl_train()
     assert tables.trl_train().splitlines()[-1].endswith("| 10 | 12.0x |")
 
 

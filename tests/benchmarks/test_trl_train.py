@@ -63,5 +63,18 @@ def test_the_summary_compares_cpu_seconds_to_the_success_that_trl_ends_with(scri
     assert told["ours, rate 1e-3"]["cpu_s_per_update"] == pytest.approx(1.0)
 
 
+def test_where_the_finals_of_a_side_were_cut_the_sweep_is_told(script):
+    rows = {
+        "sweep/trl/a/9": {"side": "trl", "setting": "a", "curve": curve(0.3, 0.3, cpu_s=60.0)},
+        "sweep/trl/b/9": {"side": "trl", "setting": "b", "curve": curve(0.3, 0.5, cpu_s=60.0)},
+        "sweep/ours/c/9": {"side": "ours", "setting": "c", "curve": curve(0.3, 0.5, cpu_s=10.0)},
+        "final/ours/c/0": {"side": "ours", "setting": "c", "curve": curve(0.3, 0.9)},
+        "final/trl/b/0": {"error": "stopped after 9 s"},
+    }
+    told = script.summary(rows)
+    assert set(told) == {"trl, a", "trl, b", "ours, c"}
+    assert told["ours, c"]["times_faster"] == pytest.approx(6.0), "beside the better of TRL's"
+
+
 def test_both_sides_try_as_many_settings(script):
     assert len(script.OURS) == len(script.TRL)
