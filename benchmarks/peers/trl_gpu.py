@@ -41,6 +41,8 @@ STARTING = 200.0
 """Seconds that engines may take to start, unless told otherwise."""
 LATE = 40.0
 """Seconds that a run may go on after its time, to end its update."""
+TOLD = "told to stop"
+"""What is wrong with a run that was cut from outside; what it had measured counts."""
 SMOOTH = 5
 """Batches whose success is averaged before it is compared: one has 64 episodes."""
 
@@ -81,8 +83,10 @@ class Run:
         try:
             if code := self.process.wait(self.seconds + LATE):
                 wrong = f"exit code {code}: {self.log.read_text()[-1500:]}"
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, SystemExit) as error:
             wrong = f"stopped {LATE:.0f} s after its time: {self.log.read_text()[-1500:]}"
+            if isinstance(error, SystemExit):
+                wrong = TOLD
             self.process.kill()
             self.process.wait()
         lines = self.rows.read_text().splitlines() if self.rows.exists() else []
@@ -186,6 +190,8 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
                 made["sides"][run.name] = run.result()
                 made["summary"] = summary(made["sides"])
                 args.out.write_text(json.dumps(made, indent=1, default=str) + "\n")
+                if made["sides"][run.name]["error"] == TOLD:
+                    break
         finally:
             for each in [run.process for run in runs] + ([begun] if begun else []):
                 each.kill()
@@ -208,7 +214,7 @@ def main() -> None:
     parser.add_argument("--started", type=Path, help="a warm-started folder, instead of making one")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # which ends the runs, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TOLD))  # which ends the runs, too
     known = json.loads(args.out.read_text()) if args.out.exists() else {}
     made = provenance(__file__, ("torch", "transformers")) | {"args": vars(args), "sides": {}}
     made["sides"] |= known.get("sides", {})

@@ -37,8 +37,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "training": {
         "num_iters_per_epoch": 5,
         "batch_size": 128,
+        "mini_batch_size": 32,
         "ppo_epochs": 1,  # a second pass drifts off policy
-        "lr_schedule": "linear",  # at a constant rate a good player falls back
         "value_learning_rate": 1e-4,
         "gamma": 0.9,
         "lam": 0.9,
@@ -56,36 +56,35 @@ class Game(NamedTuple):
     turns: int = 4000
     steps: int = 120
     max_turns: int | None = None
-    epochs: int = 12
-    """Of five iterations, over which the rate falls to 0."""
-    rate: float = 3e-5
-    mini_batch: int = 32
-    gentle: bool = False
-    """Whether it is good already: beside a critic that knows nothing, and with the first steps of
-    Adam, which are as long as any, such a player is taught noise."""
+    epochs: int = 20
+    """Of five iterations."""
+    rate: float = 2e-5
+    falls: bool = False
+    """Whether the rate falls to 0: at a constant one some good players fall back."""
+    critic_first: int = 0
+    """Iterations in which only the critic learns: beside one that knows nothing, a player that is
+    good already is taught noise."""
 
 
 GAMES = {
-    "text-game-easy": Game("llm_gym/TextGameEasy-v0", 8, epochs=5),
-    # Playing its long episodes takes most of the time, so more is learned from each.
-    "text-game-medium": Game(
-        "llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60, epochs=5, rate=2e-5,
-        mini_batch=16, gentle=True,
-    ),
+    "text-game-easy": Game("llm_gym/TextGameEasy-v0", 8),
+    "text-game-medium": Game("llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60),
     # It allows 100 turns; who has not crossed in 40 walks in circles.
-    "frozen-lake": Game("llm_gym/FrozenLake-v0", 4, max_turns=40, epochs=10),
-    "guess-the-number-easy": Game("llm_gym/GuessTheNumberEasy-v0", 4, "history", rate=5e-5),
+    "frozen-lake": Game(
+        "llm_gym/FrozenLake-v0", 4, max_turns=40, epochs=10, rate=3e-5, falls=True
+    ),
+    "guess-the-number-easy": Game(
+        "llm_gym/GuessTheNumberEasy-v0", 4, "history", epochs=12, rate=5e-5, falls=True
+    ),
     # Chance never finds the way out, and its map has to be read: a solver shows how.
     "maze-easy": Game(
-        "llm_gym/MazeEasy-v0", 4, player="solver", turns=6000, steps=180, epochs=6, gentle=True
+        "llm_gym/MazeEasy-v0", 4, player="solver", epochs=8, falls=True, critic_first=1
     ),
     "sokoban-easy": Game(
-        "llm_gym/SokobanEasy-v0", 4, player="solver", turns=8000, steps=240, epochs=7, gentle=True
+        "llm_gym/SokobanEasy-v0", 4, player="solver", turns=8000, steps=240, epochs=12, falls=True,
+        critic_first=1,
     ),
-    "search-qa-easy": Game(
-        "llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 12, epochs=4, rate=1e-5,
-        gentle=True,
-    ),
+    "search-qa-easy": Game("llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40),
 }  # fmt: skip
 """By the name of the recipe, without what all of them begin with."""
 PREFIX = "smollm2-"
@@ -105,9 +104,9 @@ def smollm2(name: str) -> Recipe:
                 "player": game.player, "turns": game.turns, "steps": game.steps, "rate": 5e-5,
             },
             "training": {
-                "num_epochs": game.epochs, "mini_batch_size": game.mini_batch,
-                "learning_rate": game.rate, "warmup_iters": 5 if game.gentle else 0,
-                "critic_warmup_iters": 2 if game.gentle else 0,
+                "num_epochs": game.epochs, "learning_rate": game.rate,
+                "lr_schedule": "linear" if game.falls else "constant",
+                "critic_warmup_iters": game.critic_first,
             },
         }
     )  # fmt: skip
