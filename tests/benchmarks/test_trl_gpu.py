@@ -77,3 +77,29 @@ def test_a_batch_is_written_when_it_is_noted_and_the_last_ends_the_process(
     assert [(row["episodes"], row["success"]) for row in rows] == [(64, 0.25), (128, 0.5)]
     assert rows[0]["speed"] == 2.0
     assert codes == [0]
+
+
+class Endless:
+    """A process that is still at it when somebody ends the script."""
+
+    killed = False
+
+    def wait(self, limit=None):
+        if not self.killed:
+            raise SystemExit(0)
+
+    def kill(self):
+        self.killed = True
+
+
+def test_a_run_that_is_cut_from_outside_keeps_what_it_had_measured(script, tmp_path):
+    cut = object.__new__(script.Run)
+    cut.name, cut.side, cut.rate, cut.backend, cut.seconds = "trl, a", "trl", 1e-5, "vllm", 9.0
+    cut.process, cut.turn, cut.log = Endless(), tmp_path / "turn", tmp_path / "log"
+    cut.rows = tmp_path / "rows"
+    cut.log.touch()
+    cut.rows.write_text(json.dumps({"success": 0.5}) + "\n")
+    found = cut.result()
+    assert found["rows"] == [{"success": 0.5}]
+    assert found["error"] == script.TOLD
+    assert cut.process.killed
