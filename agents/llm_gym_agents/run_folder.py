@@ -12,6 +12,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from llm_gym_agents.checkpoint.keep import rank, standing
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.place import Place
 from llm_gym_agents.learn.early_stop import HeldOut
@@ -85,10 +86,16 @@ class RunFolder:
         wanted = self._config.checkpoint.save_best and now is not None
         return bool(wanted and now and self.checkpoints.is_best(now.success, now.low))
 
-    def put_model_apart(self) -> Path | None:
-        """Make ``final`` the model that the run ends with; return its checkpoint, if any."""
+    def put_model_apart(self, start: HeldOut | None) -> Path | None:
+        """Make ``final`` the model that the run ends with; return its checkpoint, if any.
+
+        ``start`` is the success that the warm start had: a run that lost it goes back there.
+        """
         wanted = self._config.checkpoint.end_with_best
         best = (self.checkpoints.best() if wanted else None) or self.checkpoints.latest()
+        held = standing(best) if wanted and best is not None else None
+        if start is not None and held is not None and rank(start.success, start.low) > held:
+            best = self.path / WARM_START
         if best is not None:
             self.checkpoints.put_apart(best, self.path / FINAL)
         return best

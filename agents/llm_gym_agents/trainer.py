@@ -42,7 +42,7 @@ from llm_gym_agents.learn.iteration import Iterate
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
-from llm_gym_agents.learn.warm_up import WarmUp
+from llm_gym_agents.learn.warm_up import WarmUp, success_after
 from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, Which, evaluate
 from llm_gym_agents.run import metrics
@@ -190,8 +190,8 @@ class PPOTrainer:
 
     def _end(self) -> None:
         """Put the model of the run apart, and go back to its weights if they are not the last."""
-        best = self.files.put_model_apart()
-        if best is not None and number(best) != self.iteration:
+        best = self.files.put_model_apart(success_after(self.warm_start))
+        if best is not None and (best.name == WARM_START or number(best) != self.iteration):
             self.load_checkpoint(best)
             self.ended_with_best = True
 

@@ -66,7 +66,7 @@ class Checkpoints:
         was put apart.
         """
         places = [*self._places("best"), *self._places("iteration")]
-        known = [(place, found) for place in places if (found := _success(place)) is not None]
+        known = [(place, found) for place in places if (found := standing(place)) is not None]
         if not known:
             return None
         return max(known, key=lambda each: (each[1], -number(each[0])))[0]
@@ -74,8 +74,8 @@ class Checkpoints:
     def is_best(self, success: float | None, low: float | None = None) -> bool:
         """Whether ``success``, of that lower end, is above that of every model that was saved."""
         best = self.best()
-        held = None if best is None else _success(best)
-        return success is not None and (held is None or _rank(success, low) > held)
+        held = None if best is None else standing(best)
+        return success is not None and (held is None or rank(success, low) > held)
 
     def put_apart(self, source: Path, place: Path) -> None:
         """Make ``place`` the model of the checkpoint ``source``, a folder that anything loads."""
@@ -103,15 +103,16 @@ def number(place: Path) -> int:
     return int(place.name.rpartition("-")[2])
 
 
-def _success(place: Path) -> tuple[float, float] | None:
+def standing(place: Path) -> tuple[float, float] | None:
     """Return what a checkpoint's success is ranked by; None if its model was not evaluated."""
     values = json.loads((place / VALUES).read_text("utf-8"))
     if values["success"] is None:
         return None
-    return _rank(values["success"], values.get("success_low"))
+    return rank(values["success"], values.get("success_low"))
 
 
-def _rank(success: float, low: float | None) -> tuple[float, float]:
+def rank(success: float, low: float | None) -> tuple[float, float]:
+    """Return what models are compared by: the lower end of the interval, and then the success."""
     return (success if low is None else low, success)
 
 

@@ -230,7 +230,8 @@ def _say_why_it_ended(trainer: PPOTrainer, console: Console) -> None:
     if done < trainer.schedule.iterations and trainer.early_stop.ended is not None:
         _say(console, f"enough after iteration {done}: {trainer.early_stop.ended}")
     if trainer.ended_with_best:
-        _say(console, f"ending with the weights of iteration {trainer.iteration}, the best")
+        whose = f"iteration {trainer.iteration}" if trainer.iteration else "the warm start"
+        _say(console, f"ending with the weights of {whose}, the best")
 
 
 def _advise(

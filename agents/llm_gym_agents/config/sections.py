@@ -106,7 +106,7 @@ class CheckpointConfig(Section, section="checkpoint"):
     save_best: bool = True
     """Keep the checkpoint with the highest held-out success as well."""
     end_with_best: bool = True
-    """End a run with the weights of the best checkpoint instead of the last ones."""
+    """End a run with its best weights, its warm start's among them, instead of the last ones."""
     record_every: Whole = 10
     """Iterations from one record of training episodes to the next; 0 for none."""
     record_episodes: Count = 4

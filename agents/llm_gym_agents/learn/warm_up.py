@@ -7,7 +7,7 @@ checkpoint can keep it and a resumed run does not do it again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
+from llm_gym_agents.learn.early_stop import HeldOut
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.warm_start import Dialogue, imitate, write_losses
 from llm_gym_agents.learn.whom import chance, has_solver
@@ -37,8 +38,17 @@ HELPED = 0.75
 """Share of the unusable replies that a round may leave, or it is the last."""
 ROUNDS_APART = 1_000_003
 """Keeps the episodes of later rounds away from those of other seeds."""
+STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
+"""Held-out success of the model that was taught, as in ``HeldOut``."""
 MEASURED = 64
 """Most episodes that success before and after is measured on."""
+
+
+def success_after(found: Mapping[str, float] | None) -> HeldOut | None:
+    """Return the held-out success after a warm start, by what ``WarmUp.run`` found, if it ran."""
+    if not found or not found.keys() >= set(STARTED):
+        return None
+    return HeldOut(*(found[name] for name in STARTED))
 
 
 class Decision(NamedTuple):
@@ -113,7 +123,7 @@ class WarmUp:
             "warm_start/loss_first": self.losses[0],
             "warm_start/loss": self.losses[-1],
             "warm_start/success_before": before.success,
-            "warm_start/success": after.success,
+            **{name: float(each) for name, each in zip(STARTED, HeldOut.of(after), strict=True)},
             "warm_start/return_before": before.mean_return,
             "warm_start/return": after.mean_return,
             "warm_start/invalid_before": before.invalid,

@@ -62,6 +62,19 @@ def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
     assert f"--model {tmp_path / 'final'} " in next_commands(trainer.config, trainer.checkpoints)
 
 
+@pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])
+def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(tmp_path, start, is_kept):
+    trainer = made(tmp_path, warm_start__player="random", warm_start__turns=8, warm_start__steps=1)
+    seen = planted(trainer, [0, start, 40, 30, 25, 22])
+    trainer.fit()
+    trainer.cleanup()
+    assert same(trainer.learner.lm.state_dict(), seen[1 if is_kept else 2])
+    assert not same(seen[1], seen[2])
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
+    assert same(loaded, seen[1 if is_kept else 2])
+    assert trainer.iteration == (0 if is_kept else 1)
+
+
 def test_it_may_end_with_the_last_weights(tmp_path):
     trainer = made(tmp_path, checkpoint__end_with_best=False)
     seen = planted(trainer, FALL)
