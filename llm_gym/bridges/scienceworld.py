@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from subprocess import TimeoutExpired
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,6 +19,8 @@ from llm_gym.errors import ConfigError
 
 _PACKAGE = "scienceworld"
 _FULL = 100.0
+_ENDS_WITHIN = 10.0
+"""Seconds that its Java process gets to end by itself."""
 _OPTIONS = "JAVA_TOOL_OPTIONS"
 # What is in a room is a set, told in the order of hashes, which Java draws anew for every object.
 # With one hash for all of them the order is that of their making, and an episode can be repeated.
@@ -166,7 +170,22 @@ class ScienceWorldEnv(ForeignEnv):
         world, self._world = self._world, None
         if world is not None:
             with self._foreign:
-                world.close()
+                _end(world)
+
+
+def _end(world: Any) -> None:
+    """End the Java process, of which ScienceWorld leaves the pipes open and the end unawaited."""
+    process = world._gateway.java_process
+    with suppress(OSError):  # it may have ended by itself
+        world.close()
+    try:
+        process.wait(timeout=_ENDS_WITHIN)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            pipe.close()
 
 
 def _start(suite: Any) -> Any:

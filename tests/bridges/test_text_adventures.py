@@ -74,6 +74,14 @@ class TestScienceWorld:
         yield env
         env.close()
 
+    def test_closing_ends_its_process_and_leaves_nothing_open(self, java):
+        env = make("ScienceWorld", task="find-living-thing")
+        process = env.unwrapped._world._gateway.java_process
+        env.close()
+        assert process.poll() is not None
+        assert process.stdin.closed
+        assert process.stdout.closed
+
     def test_an_unknown_command_is_unusable(self, world):
         world.reset(seed=3)
         assert not world.step("florp")[4]["valid_action"]
