@@ -253,7 +253,7 @@ def test_the_final_observation_says_something(env):
 
 def test_splits_never_share_an_instance(env):
     if not env.unwrapped.has_splits:
-        with pytest.raises(ValueError, match="reset without one"):
+        with pytest.raises(ValueError, match="reset without a split"):
             env.reset(options={"split": "test"})
         return
     found = {split: set() for split in SPLITS}

@@ -100,7 +100,9 @@ class WarmUp:
         episodes = min(MEASURED, self.config.environment.eval_episodes)
         before = self.evaluate(episodes)
         turns, after = self._teach(decision.player, 0), self.evaluate(episodes)
-        for at in range(1, self.config.warm_start.rounds):
+        # A file has no other moves for another round.
+        rounds = 1 if decision.player == "file" else self.config.warm_start.rounds
+        for at in range(1, rounds):
             if after.invalid <= UNUSABLE:
                 break
             self.say(f"warm start: {after.invalid:.0%} of the replies cannot be used, once more")

@@ -10,7 +10,8 @@ FEW = ("--warm-start.turns", "40", "--warm-start.steps", "3", "--inference.max-t
 
 def test_it_writes_a_model_that_can_be_loaded(tmp_path, capsys):
     out = tmp_path / "model"
-    assert cli.main(["warm-start", "llm_gym/Echo-v0", "--out", str(out), *FEW]) == 0
+    once = ("--warm-start.rounds", "1")
+    assert cli.main(["warm-start", "llm_gym/Echo-v0", "--out", str(out), *FEW, *once]) == 0
     text = capsys.readouterr().out
     assert "40 moves, 3 steps, loss" in text
     assert f"--model.local-path {out}" in text
@@ -18,7 +19,7 @@ def test_it_writes_a_model_that_can_be_loaded(tmp_path, capsys):
     assert load_model(str(out)).config.vocab_size == len(tokenizer)
 
 
-def test_the_data_of_sft_data_is_a_source(tmp_path, capsys):
+def test_the_data_of_sft_data_is_a_source_that_is_read_once(tmp_path, capsys):
     data = tmp_path / "echo.jsonl"
     arguments = ["--episodes", "3", "--out", str(data), "--set", "rules=system"]
     assert cli.main(["sft-data", "llm_gym/Echo-v0", *arguments]) == 0

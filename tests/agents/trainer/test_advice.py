@@ -23,7 +23,7 @@ def test_a_model_of_random_weights_is_said_to_write_no_moves(tmp_path):
     trainer.on_advice = said.append
     trainer.fit()
     trainer.cleanup()
-    assert any("cannot be used: warm-start the model" in sentence for sentence in said)
+    assert any("cannot be used: let it imitate legal moves" in sentence for sentence in said)
     rows = read_metrics(tmp_path)
     assert "advice/unusable" not in rows[1]
     assert rows[2]["advice/unusable"] == 1.0
