@@ -45,7 +45,8 @@ discount), a warm start has up to four rounds, and runs have about twice as many
 """
 SHOWN = """
 ‡ random play was paid less than once in a batch, so that the warm start imitated the *solver*: its
-number is what imitation alone comes to.
+number is what imitation alone comes to. A run that ends by itself goes back to that if it has lost
+it; one that is cut ends with the weights it has.
 """
 SAME = """
 § of an earlier commit: chosen by and measured on the same 100 episodes, which flatters.
