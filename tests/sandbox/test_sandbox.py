@@ -82,20 +82,22 @@ def test_exit_status(sandbox, code, exit_code, ok):
     assert bool(result.error) is not ok
 
 
-@pytest.mark.parametrize("timeout", [0.3, 2.0])
-def test_a_timeout_ends_a_call_and_keeps_what_it_said(sandbox, timeout):
+def test_a_timeout_ends_a_call_and_keeps_what_it_said(sandbox):
     code = "import time\nprint('so far', flush=True)\nwhile True: time.sleep(9)"
-    result = sandbox.run(code, timeout=timeout)
-    assert result.timed_out
-    assert result.error == f"took longer than {timeout:g} s"
-    assert result.seconds >= timeout
-    if timeout == 2.0:  # enough for a word on a busy machine
-        assert result.stdout == "so far\n"
+    for limit in ("0.3", "2", "20"):  # a busy machine needs longer for a word
+        result = sandbox.run(code, timeout=float(limit))
+        assert result.timed_out
+        assert result.error.endswith(f" {limit} s")
+        if result.stdout:
+            break
+    assert result.stdout == "so far\n"
 
 
 def test_the_setting_is_the_default_timeout():
     with Sandbox(isolation="none", timeout=0.2) as quick:
-        assert quick.run("while True: pass").error == "took longer than 0.2 s"
+        result = quick.run("while True: pass")
+    assert result.timed_out
+    assert result.error.endswith(" 0.2 s")
 
 
 def test_what_is_printed_without_an_end_of_line_is_not_lost(sandbox):

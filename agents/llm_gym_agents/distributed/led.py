@@ -20,7 +20,7 @@ from llm_gym_agents.distributed.host import Facts
 from llm_gym_agents.distributed.in_process import InProcess
 from llm_gym_agents.distributed.lead import Lead
 from llm_gym_agents.distributed.members import Member
-from llm_gym_agents.distributed.publish import GroupPublisher
+from llm_gym_agents.distributed.publish import AwakePublisher, GroupPublisher
 from llm_gym_agents.distributed.samplers import SamplerGroup
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -89,7 +89,7 @@ class LedSampler:
             self.group.close()
 
 
-class LedPublisher:
+class LedPublisher(AwakePublisher):
     """``GroupPublisher``, as each of the processes sees it.
 
     Args:
@@ -100,28 +100,22 @@ class LedPublisher:
     def __init__(self, lead: Lead, start: Callable[[], GroupPublisher]) -> None:
         self._lead = lead
         self._own = start() if lead.leads else None
-        self._outdated = False
-        self.version = 0
+        self._version = 0
+
+    @property
+    def version(self) -> int:
         """Of the weights that the actors have."""
+        return self._version
 
     @property
     def _driven(self) -> GroupPublisher:
         assert self._own is not None
         return self._own
 
-    def sleep_until_published(self) -> None:
-        """Note that the weights will change; the actors go on with theirs."""
-        self._outdated = True
-
-    def publish_if_outdated(self) -> None:
-        """Publish what an update that was broken off, or failed, has left."""
-        if self._outdated:
-            self.publish(self.version)
-
     def publish(self, version: int) -> dict[str, float]:
         """Give every actor the present weights; see ``GroupPublisher.publish``."""
         found = self._lead.do(lambda: self._driven.publish(version))
-        self.version, self._outdated = version, False
+        self._version, self._outdated = version, False
         return found
 
     def empty_cache(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 
 from transformers import PreTrainedModel
 
@@ -11,7 +12,31 @@ from llm_gym_agents.engines.probe import Probe
 from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, probe_is_due
 
 
-class GroupPublisher:
+class AwakePublisher(ABC):
+    """Publishes to actors that play on while the learner learns: it notes that they fall behind."""
+
+    _outdated = False
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """Of the weights that the actors have."""
+
+    @abstractmethod
+    def publish(self, version: int) -> dict[str, float]:
+        """Give every actor the present weights."""
+
+    def sleep_until_published(self) -> None:
+        """Note that the weights will change; the actors go on with theirs."""
+        self._outdated = True
+
+    def publish_if_outdated(self) -> None:
+        """Publish what an update that was broken off, or failed, has left."""
+        if self._outdated:
+            self.publish(self.version)
+
+
+class GroupPublisher(AwakePublisher):
     """``Publisher`` for a group of actors.
 
     Args:
@@ -23,22 +48,12 @@ class GroupPublisher:
     def __init__(self, group: SamplerGroup, lm: PreTrainedModel, *, probed: bool) -> None:
         self._group = group
         self._probe = Probe(lm) if probed else None
-        self._outdated = False
         self._pushes = 0
 
     @property
     def version(self) -> int:
         """Of the weights that the actors have."""
         return self._group.version
-
-    def sleep_until_published(self) -> None:
-        """Note that the weights will change; the actors go on with theirs."""
-        self._outdated = True
-
-    def publish_if_outdated(self) -> None:
-        """Publish what an update that was broken off, or failed, has left."""
-        if self._outdated:
-            self.publish(self.version)
 
     def publish(self, version: int) -> dict[str, float]:
         """Give every actor the present weights; return what it took, and how the group does."""
