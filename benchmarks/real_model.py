@@ -2,16 +2,19 @@
 
 Every recipe of ``llm_gym_agents.recipes.smollm2``, seed after seed: held-out success at the start,
 after the warm start and after reinforcement learning, with 95 % intervals; seconds, tokens and the
-share of each phase; memory. The model of ``TAUGHT`` is kept in ``--work``, for
-``suite_scores.py --model`` to say what it can do elsewhere, beside the one that learned nothing.
+share of each phase; memory. The model of ``TAUGHT`` learned in the form in which the suite is
+asked: it then plays all of it, and ``suite.json`` in ``--work`` says what it can do elsewhere.
 
     python benchmarks/real_model.py --model FOLDER --lanes 5 --minutes 11
     python benchmarks/real_model.py --model FOLDER --games text-game-easy --seeds 0 --lanes 1
+    python benchmarks/real_model.py --model FOLDER --runs "maze-easy:1 training.learning_rate=2e-5"
+    python benchmarks/leaderboard.py --add runs/real-model/suite.json --name "taught"
     python benchmarks/curves/one_card.py; python benchmarks/readme.py     # figure and tables again
 
 Runs share the card in lanes. A lane is a process that starts vLLM once and takes run after run from
-the queue, first one seed of every game. A run that fails, or hangs, is a row that says so, and its
-lane begins anew. Each row is written to ``--out`` as it comes.
+the queue, first one seed of every game, or what ``--runs`` names, with settings besides its recipe
+where there are some. A run that fails, or hangs, is a row that says so, and its lane begins anew.
+Each row is written to ``--out`` as it comes.
 """
 
 from __future__ import annotations
@@ -30,14 +33,16 @@ from typing import Any
 from gpu_tables import real_model_runs
 from machine import provenance
 
+from llm_gym.cli.common import settings
 from llm_gym_agents.recipes.smollm2 import GAMES
 
 RESULT = Path(__file__).parent / "results" / "real_model.json"
 LANE = Path(__file__).with_name("real_model_lane.py")
-TAUGHT = ("frozen-lake", 0)
-"""The run whose model is kept, in ``taught``: its moves are those of other games, too."""
-GRACE_S = 240
-"""Seconds that a run may take besides reinforcement learning, before its lane is given up."""
+TAUGHT = ("guess-the-number", 0)
+"""The run whose model plays the whole suite afterwards."""
+GRACE_S = {False: 240, True: 600}
+"""Seconds that a run may take besides reinforcement learning, without the suite and with it, before
+its lane is given up."""
 Job = dict[str, Any]
 
 
@@ -61,11 +66,16 @@ class Results:
 
     def knows(self, job: Job) -> bool:
         rows = [row for row in self.found["runs"] if "error" not in row]
-        return any((row["game"], row["seed"]) == (job["game"], job["seed"]) for row in rows)
+        return any(_named(row) == _named(job) for row in rows)
+
+
+def _named(job: Job) -> tuple[Any, ...]:
+    """Return what makes two runs the same."""
+    return job["game"], job["seed"], job.get("set", {})
 
 
 def told(row: dict[str, Any]) -> str:
-    name = f"{row['game']} seed {row['seed']}"
+    name = " ".join([f"{row['game']} seed {row['seed']}", *map(str, row.get("set", {}).items())])
     if "error" in row:
         return f"{name}: {row['error']}"
     steps = (f"{row[each]['success']:.1%}" for each in ("start", "warm", "trained"))
@@ -104,7 +114,7 @@ class Lane(threading.Thread):
             self._process = self._start()
         process = self._process
         job = job | {"seconds": min(self.args.rl_seconds, max(10.0, left - 60))}
-        limit = min(left, job["seconds"] + GRACE_S)
+        limit = min(left, job["seconds"] + GRACE_S[job["suite"]])
         watch = threading.Timer(limit, process.kill)
         watch.start()
         try:
@@ -127,7 +137,8 @@ class Lane(threading.Thread):
         args.work.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, str(LANE), "--model", args.model, "--backend", args.backend]
         command += ["--work", str(args.work), "--episodes", str(args.episodes)]
-        command += ["--cache-gb", str(args.cache_gb)] + (["--tiny"] if args.tiny else [])
+        command += ["--cache-gb", str(args.cache_gb), "--run-seconds", str(args.run_seconds)]
+        command += ["--tiny"] if args.tiny else []
         # Lanes start at the same moment, and would compile into the same folder.
         own = {"VLLM_CACHE_ROOT": str((args.work / f"vllm-{self.number}").resolve())}
         with (args.work / f"lane-{self.number}.log").open("a") as log:
@@ -142,16 +153,35 @@ class Lane(threading.Thread):
 
 
 def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
-    """Return what is to be done: one seed of every game first, or game by game."""
+    """Return what is to be done: what is named, or one seed of every game first, or by game."""
     jobs: queue.Queue[Job] = queue.Queue()
     order = [(game, seed) for seed in args.seeds for game in args.games]
     if args.by_game:
         order = [(game, seed) for game in args.games for seed in args.seeds]
-    for game, seed in order:
-        job = {"game": game, "seed": seed, "keep": (game, seed) == TAUGHT}
+    made = [job_of(game, seed) for game, seed in order] if args.runs is None else args.runs
+    for job in made:
         if not results.knows(job):
             jobs.put(job)
     return jobs
+
+
+def job_of(game: str, seed: int, *more: str) -> Job:
+    """Return a run of a recipe, with ``NAME=VALUE`` settings besides it."""
+    job: Job = {"game": game, "seed": seed, "suite": (game, seed) == TAUGHT and not more}
+    return job | ({"set": settings(list(more), "--runs")} if more else {})
+
+
+def named_run(text: str) -> Job:
+    """Return the run that ``GAME:SEED SECTION.NAME=VALUE ...`` names.
+
+    >>> named_run("maze-easy:1 training.gamma=0.8")
+    {'game': 'maze-easy', 'seed': 1, 'suite': False, 'set': {'training.gamma': 0.8}}
+    """
+    which, *more = text.split()
+    game, _, seed = which.partition(":")
+    if game not in GAMES or not seed.isdigit():
+        raise argparse.ArgumentTypeError(f"a run is GAME:SEED of {', '.join(GAMES)}, got {which!r}")
+    return job_of(game, int(seed), *more)
 
 
 def main() -> None:
@@ -159,11 +189,15 @@ def main() -> None:
     parser.add_argument("--model", help="the folder of SmolLM2-135M-Instruct")
     parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--runs", type=named_run, nargs="+", metavar="RUN", help="these instead")
     parser.add_argument("--lanes", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than this in all")
     parser.add_argument("--least", type=float, default=30.0, help="seconds that a run must have")
     parser.add_argument("--by-game", action="store_true", help="all seeds of the first game first")
-    parser.add_argument("--rl-seconds", type=float, default=120.0)
+    parser.add_argument("--rl-seconds", type=float, default=150.0)
+    parser.add_argument(
+        "--run-seconds", type=float, default=180.0, help="of all of a run, without vLLM's start"
+    )
     parser.add_argument("--episodes", type=int, default=200, help="held out, each time")
     parser.add_argument("--backend", default="vllm")
     parser.add_argument("--cache-gb", type=int, default=4, help="of each lane's engine")

@@ -1,7 +1,8 @@
 """One lane of ``real_model.py``: runs that come as lines of JSON, on one engine, one after another.
 
 An engine is kept from run to run, because starting vLLM takes as long as learning an easy game; a
-new run pushes its own weights into it, and they are checked.
+new run pushes its own weights into it, and they are checked. The same engine plays the whole suite
+with the model that learned in the suite's own form.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from suite_env import play_together
+from suite_scores import plain_first, suite_mean
 
+from llm_gym.registry.suite import ENVS
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import players
-from llm_gym_agents.checkpoint import save_lm
-from llm_gym_agents.engines.base import Engine
+from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
+from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
 
 ENOUGH, LOOKED_AT = 0.985, 6
 """Training success, in so many iterations one after another, at which a run has nothing to gain."""
 PHASES = ("collect", "score", "advantage", "train", "publish")
+SUITE = {"episodes": 20, "together": 30, "num_envs": 240, "max_tokens": 32}
+"""How the suite is played: greedily, with the rules, each game for itself."""
 
 
 class EnoughError(Exception):
@@ -55,17 +61,21 @@ class KeptEngine:
 def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
     """Return the config of a run: a recipe, its seed and its place."""
     config = smollm2(job["game"]).config
+    for name, value in job.get("set", {}).items():
+        section, _, setting = name.partition(".")
+        config.update({section: {setting: value}})
     config.model.local_path, config.training.seed = args.model, job["seed"]
     config.inference.backend = args.backend
     config.inference.engine = {}
     if args.backend == "vllm":
-        own = {"cache_gb": args.cache_gb, "sleeps": False, "max_rows": 128}
-        config.inference.engine = {"max_model_len": 3072} | own
+        own = {"cache_gb": args.cache_gb, "sleeps": False, "max_rows": 256}
+        config.inference.engine = {"max_model_len": 4096} | own
     config.environment.eval_interval = config.checkpoint.save_interval = 0
     config.environment.stop_at_success, config.checkpoint.save_best = None, False
     config.environment.eval_episodes = 16  # of a look that the warm start takes; ours are longer
     if args.tiny:
         config.training.batch_size, config.training.mini_batch_size = 4, 2
+        config.training.critic_warmup_iters = 0
         config.inference.num_envs, config.inference.max_turns = 4, 2
         config.warm_start.turns, config.warm_start.steps = 20, 2
         config.warm_start.batch_size = config.environment.eval_episodes = 4
@@ -84,15 +94,41 @@ def learn(job: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
         row: dict[str, Any] = {"start": trainer.evaluate(min(100, args.episodes)).summary()}
         before = perf_counter()
         trainer.warm_up(lambda said: print(said, file=sys.stderr, flush=True))
-        row["warm_s"] = perf_counter() - before
+        warm = perf_counter()
+        row["warm_s"] = warm - before
         row["warm"] = trainer.evaluate(args.episodes).summary()
-        row |= reinforced(trainer, job["seconds"], 2 if args.tiny else None)
+        now = perf_counter()
+        left = args.run_seconds - (now - ready) - 1.2 * (now - warm)  # the last look is like this
+        row |= reinforced(trainer, min(job["seconds"], left), 2 if args.tiny else None)
         row["trained"] = trainer.evaluate(args.episodes).summary()
-        if job["keep"]:
-            save_lm(args.work / "taught", trainer.learner.lm, trainer.tokenizer)
+        row |= {"start_up_s": ready - began, "all_s": perf_counter() - began}
+        if job["suite"]:
+            row["suite"] = play_suite(trainer, args)
     finally:
         trainer.cleanup()
-    return row | {"start_up_s": ready - began, "all_s": perf_counter() - began}
+    return row
+
+
+def play_suite(trainer: PPOTrainer, args: argparse.Namespace) -> dict[str, Any]:
+    """Let the trained model play every environment of the suite; return the means."""
+    policy = LLMPolicy(
+        trainer.sampler.policy.engine,
+        trainer.sampler.policy.chat,
+        sampling=Sampling(max_tokens=SUITE["max_tokens"], temperature=0.0),
+        barrier=args.backend == "transformers",
+    )
+    ids = plain_first([row.id for row in ENVS])[: 3 if args.tiny else None]
+    rows: list[dict[str, Any]] = []
+    episodes = 2 if args.tiny else SUITE["episodes"]
+    for first in range(0, len(ids), SUITE["together"]):
+        some, began = ids[first : first + SUITE["together"]], perf_counter()
+        played = play_together(some, policy, episodes, num_envs=SUITE["num_envs"], seed=0)
+        rows += [result.summary() for result in played]
+        found = {"asked": SUITE, "rows": rows, "mean": suite_mean(rows)}
+        (args.work / "suite.json").write_text(json.dumps(found, indent=1) + "\n")
+        spent = perf_counter() - began
+        print(f"suite: {len(rows)} of {len(ids)}, {spent:.0f} s", file=sys.stderr, flush=True)
+    return suite_mean(rows)
 
 
 def reinforced(trainer: PPOTrainer, seconds: float, most: int | None) -> dict[str, Any]:
@@ -107,7 +143,8 @@ def reinforced(trainer: PPOTrainer, seconds: float, most: int | None) -> dict[st
         curve.append([round(spent, 2), row[TRAIN_SUCCESS], row["policy/entropy"]])
         last = [success for _, success, _ in curve[-LOOKED_AT:]]
         done = len(last) == LOOKED_AT and min(last) >= ENOUGH
-        if spent > seconds or done or len(curve) == most:
+        another = spent - (curve[-2][0] if len(curve) > 1 else 0.0)  # as long as this one
+        if spent + another > seconds or done or len(curve) == most:
             raise EnoughError
 
     trainer.callbacks.append(look)
@@ -139,6 +176,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--episodes", type=int, required=True)
     parser.add_argument("--cache-gb", type=int, required=True)
+    parser.add_argument("--run-seconds", type=float, required=True)
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(2)

@@ -27,7 +27,9 @@ NAMES = (
     "smollm2-text-game-medium",
     "smollm2-frozen-lake",
     "smollm2-guess-the-number-easy",
+    "smollm2-guess-the-number",
     "smollm2-maze-easy",
     "smollm2-sokoban-easy",
     "smollm2-search-qa-easy",
+    "smollm2-search-qa",
 )
