@@ -72,7 +72,7 @@ GAMES = {
     "frozen-lake": Game(
         "llm_gym/FrozenLake-v0", 4, max_turns=40, epochs=8, rate=4e-5,
         training=FALLS | {
-            "batch_size": 256, "mini_batch_size": 64, "micro_batch_tokens": 24576,
+            "batch_size": 256, "mini_batch_size": 64, "micro_batch_tokens": 20480,
             "entropy_coef": 0.01,
         },
     ),
@@ -88,7 +88,7 @@ GAMES = {
     # Chance never finds the way out, and its map has to be read: a solver shows how.
     "maze-easy": Game(
         "llm_gym/MazeEasy-v0", 4, player="solver", epochs=6, rate=4e-5,
-        training=FALLS | CRITIC_FIRST | {"micro_batch_tokens": 24576},
+        training=FALLS | CRITIC_FIRST | {"micro_batch_tokens": 20480},
     ),
     "sokoban-easy": Game(
         "llm_gym/SokobanEasy-v0", 4, player="solver", turns=8000, steps=240, epochs=12,
