@@ -139,6 +139,7 @@ class Lane(threading.Thread):
         command += ["--work", str(args.work), "--episodes", str(args.episodes)]
         command += ["--cache-gb", str(args.cache_gb), "--run-seconds", str(args.run_seconds)]
         command += ["--tiny"] if args.tiny else []
+        command += [f"--set={each}" for each in args.set]
         # Lanes start at the same moment, and would compile into the same folder.
         own = {"VLLM_CACHE_ROOT": str((args.work / f"vllm-{self.number}").resolve())}
         with (args.work / f"lane-{self.number}.log").open("a") as log:
@@ -190,6 +191,7 @@ def main() -> None:
     parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=named_run, nargs="+", metavar="RUN", help="these instead")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="for all")
     parser.add_argument("--lanes", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than this in all")
     parser.add_argument("--least", type=float, default=30.0, help="seconds that a run must have")

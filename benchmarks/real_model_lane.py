@@ -22,6 +22,7 @@ import torch
 from suite_env import play_together
 from suite_scores import plain_first, suite_mean
 
+from llm_gym.cli.common import settings as named_values
 from llm_gym.registry.suite import ENVS
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import players
@@ -61,7 +62,7 @@ class KeptEngine:
 def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
     """Return the config of a run: a recipe, its seed and its place."""
     config = smollm2(job["game"]).config
-    for name, value in job.get("set", {}).items():
+    for name, value in (named_values(args.set, "--set") | job.get("set", {})).items():
         section, _, setting = name.partition(".")
         config.update({section: {setting: value}})
     config.model.local_path, config.training.seed = args.model, job["seed"]
@@ -177,6 +178,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, required=True)
     parser.add_argument("--cache-gb", type=int, required=True)
     parser.add_argument("--run-seconds", type=float, required=True)
+    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(2)

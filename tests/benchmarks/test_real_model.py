@@ -35,7 +35,7 @@ def real_model(monkeypatch, tmp_path):
 def played(module, tmp_path, games, seeds, lanes=1, **more):
     args = argparse.Namespace(
         model="folder", backend="vllm", work=tmp_path / "work", episodes=2, cache_gb=1, tiny=True,
-        games=games, seeds=seeds, rl_seconds=1.0, run_seconds=9.0, until=monotonic() + 120,
+        games=games, seeds=seeds, set=[], rl_seconds=1.0, run_seconds=9.0, until=monotonic() + 120,
         **({"least": 30.0, "by_game": False, "runs": None} | more),
     )  # fmt: skip
     results = module.Results(tmp_path / "found.json", ("torch",))
@@ -100,10 +100,14 @@ def test_a_run_that_there_is_not_is_refused_with_those_there_are(real_model, tex
 
 def test_a_run_is_set_as_it_is_named_and_the_taught_one_as_the_suite_asks(real_model, tmp_path):
     lane = importlib.import_module("real_model_lane")
-    args = argparse.Namespace(model="m", backend="vllm", cache_gb=3, tiny=False, work=tmp_path)
+    args = argparse.Namespace(
+        model="m", backend="vllm", cache_gb=3, tiny=False, work=tmp_path,
+        set=["training.lam=0.7", "training.gamma=0.6"],
+    )  # fmt: skip
     job = real_model.named_run("frozen-lake:2 training.gamma=0.5 inference.max_turns=9")
     config = lane.settings(job, args)
     assert (config.training.gamma, config.inference.max_turns, config.training.seed) == (0.5, 9, 2)
+    assert config.training.lam == 0.7, "what is set for all, where the run does not say otherwise"
     assert config.inference.engine["cache_gb"] == 3
     asked = lane.settings(real_model.job_of(*real_model.TAUGHT), args)
     assert asked.inference.system_prompt is None, "it reads the rules, as the suite asks"
