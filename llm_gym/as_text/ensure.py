@@ -9,13 +9,14 @@ from typing import Any
 
 import gymnasium as gym
 from gymnasium import Space, spaces
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.as_text.verdicts import SuccessInfo
 from llm_gym.as_text.wrapper import SETTINGS, AsText
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import as_gym
+from llm_gym.registry.classes import creator
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 
@@ -120,8 +121,7 @@ def _arguments(source: Any) -> Mapping[str, Any] | None:
     if isinstance(source, str):
         source = find_spec(source)
     if isinstance(source, EnvSpec):
-        entry = source.entry_point
-        source = load_env_creator(entry) if isinstance(entry, str) else entry
+        source = creator(source)
     while isinstance(source, functools.partial):
         source = source.func
     is_class = isinstance(source, type)

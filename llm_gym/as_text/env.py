@@ -8,8 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.as_text import AsText
-from llm_gym.errors import ConfigError
-from llm_gym.registry.plugins import cannot_build
+from llm_gym.registry.plugins import cannot_build, find_spec
 
 
 class AsTextEnv(gym.Env[str, str]):
@@ -37,7 +36,7 @@ class AsTextEnv(gym.Env[str, str]):
         ``turn``, ``invalid_actions``, ``fallback``.
 
     Args:
-        env_id: A registered id; ``module:id`` imports the module first.
+        env_id: A registered id, ``module:id`` to import the module first, or ``module:Class``.
         env_kwargs: Settings of that environment.
         render_mode: Given to that environment.
         **settings: See ``AsText``.
@@ -61,9 +60,7 @@ class AsTextEnv(gym.Env[str, str]):
         if render_mode is not None:
             own["render_mode"] = render_mode
         try:
-            made = gym.make(env_id, **own)
-        except gym.error.UnregisteredEnv as error:
-            raise ConfigError(f"env_id must be a registered id, got {env_id!r}: {error}") from error
+            made = gym.make(find_spec(env_id), **own)
         except (gym.error.Error, ImportError) as error:
             raise cannot_build(env_id, error) from error
         self.text = AsText(made, **settings)

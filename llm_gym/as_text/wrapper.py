@@ -21,6 +21,7 @@ from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
 from llm_gym.as_text.players import TextPlayers
 from llm_gym.as_text.settings import check_settings, numbers_in, path_of
+from llm_gym.as_text.shapes import of_reset, of_step
 from llm_gym.as_text.speaking import BookSpeaker, read_by_function, read_on
 from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
 from llm_gym.core.formats import drop_thinking, get_format
@@ -193,7 +194,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Begin an episode; seed and options are the environment's."""
         if seed is not None:
             self._player_seed, self._player_rng = seed, None
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = of_reset(self.env, self.env.reset(seed=seed, options=options))
         self._clear(_PLAYING)
         self._last_info = info
         self._state = text = self._words(observation, info)
@@ -243,7 +244,8 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     def _play(self, chosen: Any, move: str | None, valid: bool) -> _Played:
         """Let the environment play an action, and say what it shows."""
-        observation, given, terminated, truncated, info = self.env.step(chosen)
+        played = of_step(self.env, self.env.step(chosen))
+        observation, given, terminated, truncated, info = played
         if self._played is not None:
             self._played(chosen)
         self._turn += 1

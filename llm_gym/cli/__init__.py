@@ -10,16 +10,19 @@ so the core stays light.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
 from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, serve, view
-from llm_gym.cli.shown import shown
+from llm_gym.cli.shown import plain_warnings, shown
 from llm_gym.errors import ConfigError, LLMGymError
 
 GROUP = "llm_gym.commands"
+TRACEBACK = "LLM_GYM_TRACEBACK"
 _BUILT_IN = {
     "list": listing,
     "play": play,
@@ -44,7 +47,11 @@ _TRAINERS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    with plain_warnings():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(arguments: list[str]) -> int:
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
     try:
         if _plays_served(arguments):
@@ -59,7 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except LLMGymError as error:
-        sys.stderr.write(f"llm-gym: {shown(str(error), keep=chr(10))}\n")
+        if os.environ.get(TRACEBACK):
+            traceback.print_exception(error)
+        else:
+            sys.stderr.write(f"llm-gym: {shown(str(error), keep=chr(10))}\n")
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
@@ -108,7 +118,8 @@ def _parser(added: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="llm-gym",
         description="Gymnasium for language models.",
-        epilog="llm-gym COMMAND --help tells more about one of them.",
+        epilog="llm-gym COMMAND --help tells more about one of them. With "
+        f"{TRACEBACK}=1 in the environment an error shows its traceback.",
     )
     parser.add_argument("--version", action="version", version=f"llm-gym {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)

@@ -7,10 +7,10 @@ import os
 import sys
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.cli.shown import sentence
 from llm_gym.evaluate.checker import audit
 
 HELP = "check that an environment keeps the contract"
-_MARKS = {True: "ok", False: "FAIL", None: "skip"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +25,13 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     checks = audit(make(options))
     for check in checks:
-        detail = f"\n      {check.detail}" if check.detail else ""
-        sys.stdout.write(f"{_MARKS[check.passed]:<6}{check.name}{detail}\n")
+        if check.passed is not None:
+            detail = f"\n      {sentence(check.detail)}" if check.detail else ""
+            sys.stdout.write(f"{'ok' if check.passed else 'FAIL':<6}{check.name}{detail}\n")
+    for why in dict.fromkeys(check.detail for check in checks if check.passed is None):
+        names = [check.name for check in checks if (check.passed, check.detail) == (None, why)]
+        sys.stdout.write(f"\nnot checked, {why}:\n")
+        sys.stdout.writelines(f"      {name}\n" for name in names)
     failed = sum(check.passed is False for check in checks)
     skipped = sum(check.passed is None for check in checks)
     told = f"{failed or 'no'} rule{'s' * (failed != 1)} broken"

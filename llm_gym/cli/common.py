@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 
 from llm_gym.as_text import ensure_text, speaks_text, split_settings
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
+from llm_gym.registry.theirs import import_theirs
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -67,46 +68,33 @@ def import_modules(options: argparse.Namespace) -> None:
         sys.path.insert(0, "")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet in our output
     for module in options.modules:
-        _import(module)
+        import_theirs(module)
     for plugin in load_plugins():
         if plugin.problem:
             sys.stderr.write(f"llm-gym: {plugin}\n")
 
 
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
-    """Build the environment that ``options.env`` names: an id, or ``module:EnvClass``.
+    """Build the environment that ``options.env`` names: an id, ``module:ID`` or ``module:Class``.
 
     One that does not speak text is played through ``AsText``.
     """
     import_modules(options)
-    kwargs = {**settings(options.set), **extra}
-    try:
-        module, _, name = options.env.partition(":")
-        if name and "/" not in options.env and name not in gym.registry:
-            env_class = getattr(_import(module), name, None)
-            if isinstance(env_class, type):
-                own, words = split_settings(env_class, kwargs)
-                return ensure_text(env_class(**own), **words)
-            if name not in gym.registry:  # the module may have registered it
-                raise ConfigError(f"module {module} has no {name}")
-        return _make_id(options.env, kwargs)
-    except (gym.error.Error, ImportError, TypeError) as error:
-        raise cannot_build(options.env, error) from error
+    return build(options.env, {**settings(options.set), **extra})
 
 
-def _make_id(env_id: str, kwargs: dict[str, Any]) -> gym.Env[str, str]:
+def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
+    """Return an environment in text; whatever it raises while it is built is one sentence."""
     spec = find_spec(env_id)
-    own, words = split_settings(spec, kwargs)
-    env: gym.Env[Any, Any] = gym.make(spec, **own)
-    if speaks_text(env):
-        return ensure_text(env, **words)
-    env.close()
-    # By id, so that what is asked of ``unwrapped`` is answered in text as well.
-    return gym.make("llm_gym/AsText-v0", env_id=spec.id, env_kwargs=own, **words)
-
-
-def _import(module: str) -> Any:
     try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(f"cannot import {module}: {error}") from error
+        own, words = split_settings(spec, kwargs)
+        env: gym.Env[Any, Any] = gym.make(spec, **own)
+        if speaks_text(env):
+            return ensure_text(env, **words)
+        env.close()
+        # By id, so that what is asked of ``unwrapped`` is answered in text as well.
+        return gym.make("llm_gym/AsText-v0", env_id=env_id, env_kwargs=own, **words)
+    except LLMGymError:
+        raise
+    except Exception as error:
+        raise cannot_build(env_id, error) from error

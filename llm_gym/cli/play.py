@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import closing
 
 import gymnasium as gym
 
@@ -13,6 +14,7 @@ from llm_gym.core.outcome import stop_reason
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
+from llm_gym.registry.theirs import theirs
 
 HELP = "play an environment in the terminal"
 
@@ -30,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Play one episode."""
     env = make(options)
+    with theirs(options.env), closing(env):
+        return _play(env, options)
+
+
+def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
     obs, _ = env.reset(seed=options.seed)
     prompt = find_system_prompt(env)
     _say(f"{prompt}\n\n{obs}" if prompt else obs)

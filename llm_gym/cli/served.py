@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from llm_gym.cli.common import import_modules, make, settings
+from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
 from llm_gym.endpoint import Backoff, EndpointError, Interrupted, Prices, ServedEvaluation, play
-from llm_gym.errors import ConfigError
-from llm_gym.registry.plugins import find_spec
-from llm_gym.registry.sources import EnvSource
 
 
 def main(argv: Sequence[str]) -> int:
@@ -21,14 +18,15 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     names = chosen(options)
     import_modules(options)
-    sources = [_source(name, options) for name in names]
+    for name in names:  # built before anybody is asked
+        build(name, {"rules": "system", **settings(options.set)}).close()
     prices = None
     if options.price_in is not None or options.price_out is not None:
         prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
     results: list[ServedEvaluation] = []
     try:
-        for name, source in zip(names, sources, strict=True):
-            results.append(_play(name, source, prices, options))
+        for name in names:
+            results.append(_play(name, prices, options))
     except (EndpointError, Interrupted) as error:
         if error.result is not None:
             results.append(error.result)
@@ -46,23 +44,10 @@ def _report(results: list[ServedEvaluation], options: argparse.Namespace) -> Non
             sys.stderr.write(f"{result.env_id}: {note}\n")
 
 
-def _source(name: str, options: argparse.Namespace) -> EnvSource:
-    """Return the id that was named, or what makes the class that was named."""
-    try:
-        return find_spec(name).id
-    except ConfigError:
-        if ":" not in name:
-            raise
-    own = settings(options.set)
-    return partial(make, options, **({} if "rules" in own else {"rules": "system"}))
-
-
-def _play(
-    name: str, source: EnvSource, prices: Prices | None, options: argparse.Namespace
-) -> ServedEvaluation:
-    file = Path(options.out, f"{name.replace('/', '_')}.jsonl") if options.out else None
+def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> ServedEvaluation:
+    file = Path(options.out, f"{re.sub('[/:]', '_', name)}.jsonl") if options.out else None
     return play(
-        source,
+        name,
         options.endpoint,
         options.model,
         options.episodes,
@@ -75,7 +60,7 @@ def _play(
         prices=prices,
         records=file,
         on_end=_progress(name, options.episodes),
-        env_kwargs=settings(options.set) if isinstance(source, str) else None,
+        env_kwargs=settings(options.set),
         max_tokens=options.max_tokens,
         temperature=options.temperature,
         top_p=options.top_p,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+import sys
 
 import gymnasium as gym
-from gymnasium.envs.registration import load_env_creator
 
 from llm_gym.core.hints import closest
+from llm_gym.registry.classes import class_spec, creator
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -46,9 +46,11 @@ def settings_of(env_id: str) -> set[str]:
     >>> {"rooms", "shaping"} <= settings_of("llm_gym/TextGame-v0")
     True
     """
-    spec = gym.registry.get(env_id.rpartition(":")[2])
-    entry = None if spec is None else spec.entry_point
-    made: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    module, _, name = env_id.rpartition(":")
+    spec = gym.registry.get(name)
+    if spec is None and module in sys.modules:
+        spec = class_spec(sys.modules[module], name)
+    made = None if spec is None else creator(spec)
     names: set[str] = set()
     for each in made.__mro__ if isinstance(made, type) else ():
         if "__init__" in vars(each):

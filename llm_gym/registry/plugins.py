@@ -14,17 +14,20 @@ Importing llm_gym runs no code of other packages: the commands and the trainer c
 
 from __future__ import annotations
 
-import importlib
 import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
+from llm_gym.registry.classes import class_spec, names_in
 from llm_gym.registry.meant import meant_id, no_setting
+from llm_gym.registry.theirs import import_theirs, told
 
 GROUP = "llm_gym.envs"
 
@@ -53,26 +56,37 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """Return the spec of ``env_id``, which may be a plugin's, or have a module to import first.
+    """Return the spec of ``env_id``: an id, ``module:id`` to import first, or ``module:Class``.
 
     >>> find_spec("CartPole-v1").max_episode_steps
     500
     """
-    module, _, name = env_id.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"cannot import {module}: {error}") from error
+    home, _, name = env_id.rpartition(":")
+    module = import_theirs(home) if home else None
     if name not in gym.registry:
+        if module is not None and (named := class_spec(module, name)) is not None:
+            return named
         load_plugins()
     try:
         return gym.spec(name)
     except gym.error.Error as error:
         broken = "".join(f"; {plugin}" for plugin in load_plugins() if plugin.problem)
-        meant = meant_id(name)
-        why = f"; did you mean {meant}?" if meant else f": {error}"
-        raise ConfigError(f"there is no environment {name!r}{why}{broken}") from error
+        raise ConfigError(f"{_not_there(module, name)}{broken}") from error
+
+
+def _not_there(module: ModuleType | None, name: str) -> str:
+    if module is not None:
+        told, known = f"module {module.__name__} has no environment {name!r}", names_in(module)
+        if meant := closest(name, known):
+            return f"{told}; did you mean {module.__name__}:{meant}?"
+        return f"{told}; it has {', '.join(known[:9])}" if known else told
+    told = f"there is no environment {name!r}"
+    if found := meant_id(name):
+        return f"{told}; did you mean {found}?"
+    return (
+        f"{told}; llm-gym list --all shows what is known, and one of another package, or of a file "
+        "of yours, is named with its module: module:ID or module:Class"
+    )
 
 
 def cannot_build(name: str, error: Exception) -> ConfigError:
@@ -82,6 +96,10 @@ def cannot_build(name: str, error: Exception) -> ConfigError:
     ConfigError("cannot build Maze-v0: No module named 'maze'")
     """
     why = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium's words
+    if "must inherit from the gymnasium.Env" in why:
+        why = "it is no gymnasium.Env; named by its class, as module:Class, it would be adapted"
+    elif not isinstance(error, gym.error.Error | ImportError):
+        why = told(error)
     wrong = wrong_setting(error)
     return ConfigError(f"cannot build {name}: {no_setting(name, wrong) if wrong else why}")
 

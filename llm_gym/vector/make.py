@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.errors import ConfigError
+from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.local_rows import Elsewhere, TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv
@@ -98,10 +98,8 @@ def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
     """Return a factory as it is, and an id as a spec that means the same in every process."""
     source = env_source(source)
     if isinstance(source, str):
-        module, _, name = source.rpartition(":")
-        if module:
-            importlib.import_module(module)
-        source = gym.spec(name)  # which refuses an unknown name as gym.make_vec does
+        # Gymnasium refuses an unknown id in its own words, as its ``make_vec`` does.
+        source = find_spec(source) if ":" in source else gym.spec(source)
     return copy.deepcopy(source) if isinstance(source, EnvSpec) else source
 
 

@@ -55,7 +55,7 @@ def test_its_spec_and_its_pickle_hold_the_game():
 
 
 def test_an_id_that_does_not_exist_is_one_sentence():
-    with pytest.raises(ConfigError, match="env_id must be a registered id, got 'Nothing-v0'"):
+    with pytest.raises(ConfigError, match="there is no environment 'Nothing-v0'"):
         gym.make("llm_gym/AsText-v0", env_id="Nothing-v0")
 
 

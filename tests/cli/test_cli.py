@@ -120,7 +120,7 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
         (["list", "--measure", "0"], "--measure must be at least 1, got 0"),
         (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
         (["check", "nowhere:Env"], "cannot import nowhere"),
-        (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no Nothing"),
+        (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no environment"),
         (["play", "x", "--import", "nowhere"], "cannot import nowhere"),
     ],
 )

@@ -24,9 +24,10 @@ def test_an_id_that_is_not_there_names_the_closest_one(given, meant):
     assert str(caught.value) == f"there is no environment {given!r}; did you mean {meant}?"
 
 
-def test_where_none_is_close_gymnasium_says_why():
-    with pytest.raises(ConfigError, match="'my/Thing-v3': Namespace my not found"):
-        find_spec("my/Thing-v3")
+@pytest.mark.parametrize("given", ["my/Thing-v3", "a b", "", ":"])
+def test_where_none_is_close_it_is_said_how_to_name_one(given):
+    with pytest.raises(ConfigError, match="is named with its module: module:ID or module:Class"):
+        find_spec(given)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from llm_gym.cli import served
-from llm_gym.cli.common import import_modules, settings
+from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
-from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
@@ -27,7 +27,8 @@ def main(argv: list[str]) -> int:
         return served.main(argv)
     names = chosen(options)
     import_modules(options)
-    ids = [find_spec(name).id for name in names]  # known before a model is loaded
+    for name in names:  # known to be there before a model is loaded
+        build(name, {"rules": "system", **settings(options.set)}).close()
     policy = LLMPolicy.from_pretrained(
         options.model,
         engine=options.engine,
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
         system_prompt=options.system_prompt,
     )
     with closing(policy.engine):
-        results = [_play(env_id, policy, options) for env_id in ids]
+        results = [_play(name, policy, options) for name in names]
     show(results, options.json)
     return 0
 
@@ -55,7 +56,7 @@ def _engine_settings(options: argparse.Namespace) -> dict[str, Any]:
 def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evaluation:
     records = None
     if options.out:
-        name = env_id.replace("/", "_") + ".jsonl"
+        name = re.sub("[/:]", "_", env_id) + ".jsonl"
         Path(options.out).mkdir(parents=True, exist_ok=True)
         records = str(Path(options.out) / name)
     bar = Progress(

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-import gymnasium as gym
 from safetensors import safe_open
 
-from llm_gym.as_text import make_text
-from llm_gym.registry.plugins import cannot_build
+from llm_gym.cli.common import build
+from llm_gym.registry.theirs import theirs
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
@@ -42,18 +41,16 @@ def flags(argv: Sequence[str]) -> set[str]:
 def try_env(config: ConfigStore) -> None:
     """Build the environment once: a setting that it does not know is a sentence, and no trace."""
     settings = config.environment
-    if settings.env_id is None:
-        return
-    try:
-        make_text(settings.env_id, **settings.env_kwargs).close()
-    except (gym.error.Error, ImportError, TypeError) as error:
-        raise cannot_build(settings.env_id, error) from error
+    if settings.env_id is not None:
+        build(settings.env_id, settings.env_kwargs).close()
 
 
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
     """Fill in what nobody chose, and return what every such setting became."""
     own = {f"{ENV_KWARGS}.{name}" for name in config.environment.env_kwargs}
-    return apply_defaults(config, look(config), chosen | own)
+    with theirs(str(config.environment.env_id)):
+        seen = look(config)
+    return apply_defaults(config, seen, chosen | own)
 
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:

@@ -1,0 +1,104 @@
+"""Modules and environments that somebody else wrote, and that may raise anything.
+
+A program that calls ``gym.make`` is given the exception as it is. On the command line a person
+named the code, and is answered in one sentence: what was raised, and in which line of whose file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from llm_gym.errors import ConfigError, LLMGymError
+
+_AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+
+
+def import_theirs(module: str) -> ModuleType:
+    """Import ``module``; whatever is wrong with it is one ``ConfigError``.
+
+    >>> import_theirs("not_there")
+    Traceback (most recent call last):
+        ...
+    llm_gym.errors.ConfigError: cannot import not_there: No module named 'not_there'
+    """
+    path = Path(module)
+    if path.suffix == ".py" or len(path.parts) != 1:
+        meant = ".".join(path.with_suffix("").parts)
+        raise ConfigError(
+            f"a module is named as in an import statement, got {module!r}; if it lies here, "
+            f"write {meant.strip('./')}"
+        )
+    try:
+        return importlib.import_module(module)
+    except LLMGymError:
+        raise
+    except ImportError as error:
+        raise ConfigError(f"cannot import {module}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"cannot import {module}: {told(error)}") from error
+
+
+@contextmanager
+def theirs(name: str) -> Iterator[None]:
+    """Put into one sentence whatever the environment ``name`` raises inside."""
+    try:
+        yield
+    except (LLMGymError, BrokenPipeError):  # the second is whoever read what is printed
+        raise
+    except Exception as error:  # other people's code
+        hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"
+        raise LLMGymError(f"{name} failed: {told(error)}{hint}") from error
+
+
+def told(error: BaseException) -> str:
+    """Return what was raised and where, in the words of whoever wrote it.
+
+    >>> try:
+    ...     int("many")
+    ... except ValueError as error:
+    ...     print(told(error).partition(" (")[0])
+    ValueError: invalid literal for int() with base 10: 'many'
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"SyntaxError: {error.msg} ({_short(error.filename)}, line {error.lineno})"
+    said = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    at = _place(error)
+    return what if at is None else f"{what} ({_short(at.file)}, line {at.line}, in {at.function})"
+
+
+class _Frame(NamedTuple):
+    package: str
+    file: str
+    line: int
+    function: str
+
+
+def _place(error: BaseException) -> _Frame | None:
+    """Return the line that its author would look at: their own, and not of what it called."""
+    frames = [
+        _Frame(
+            str(frame.f_globals.get("__name__", "")).partition(".")[0],
+            frame.f_code.co_filename,
+            line,
+            frame.f_code.co_name,
+        )
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    others = [each for each in frames if each.package not in _AROUND]
+    own = [each for each in others if not each.file.startswith(("<", *_LIBRARIES))]
+    return next(reversed(own or others), None)
+
+
+def _short(file: str) -> str:
+    """Return a path as a person here would write it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

@@ -1,0 +1,210 @@
+"""Environments of people who named them on the command line: found, played, and what they raise."""
+
+import importlib
+import sys
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.cli import TRACEBACK, main
+from llm_gym.episodes import play_episode
+from llm_gym.errors import ContractError
+from llm_gym.wrappers import AsText
+
+MODULE = '''
+import gymnasium as gym
+from gymnasium import spaces
+from llm_gym import BaseEnvironment
+
+
+class Corridor(gym.Env):
+    """Walk to the right."""
+
+    def __init__(self, length=3):
+        self.length = length
+        self.action_space, self.observation_space = spaces.Discrete(2), spaces.Discrete(length)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self.at, {}
+
+    def step(self, action):
+        self.at = max(0, self.at + (1 if action else -1))
+        done = self.at == self.length - 1
+        return self.at, float(done), done, False, {}
+
+
+def long_corridor():
+    return Corridor(6)
+
+
+class Old:
+    """The shape of gym 0.21."""
+
+    action_space, observation_space = spaces.Discrete(2), spaces.Discrete(5)
+
+    def __init__(self, length=3):
+        self.length = length
+
+    def seed(self, seed=None):
+        return [seed]
+
+    def reset(self):
+        self.at = 0
+        return 0
+
+    def step(self, action):
+        self.at += 1
+        return self.at, 1.0, self.at == self.length, {}
+
+
+class Door(BaseEnvironment):
+    def reset(self):
+        return "Shut."
+
+    def get_state_description(self):
+        return "Shut."
+
+    def step(self, action):
+        return "Open.", 1.0, True, {}
+
+
+class BreaksInStep(Corridor):
+    def step(self, action):
+        raise RuntimeError("the simulator lost its licence")
+
+
+class BreaksInReset(Corridor):
+    def reset(self, *, seed=None, options=None):
+        return {}["map"]
+
+
+class BreaksWhenBuilt(Corridor):
+    def __init__(self):
+        raise ValueError("the map file is not there")
+
+
+class ForgetsSeeds(Corridor):
+    def reset(self):
+        return 0, {}
+
+
+class ReturnsOne(Corridor):
+    def reset(self, *, seed=None, options=None):
+        return 0
+
+
+class ReturnsFour(Corridor):
+    def step(self, action):
+        return 0, 0.0, True, {}
+
+
+class NoEnvironment:
+    pass
+
+
+gym.register("mine/Old-v0", entry_point=Old)
+gym.register("mine/Gone-v0", entry_point="mine_to_play:Gone")
+'''
+
+
+def at(words):
+    """Return where ``words`` stand."""
+    line = MODULE[: MODULE.index(words)].count("\n") + 1
+    return f"mine_to_play.py, line {line}"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    (tmp_path / "mine_to_play.py").write_text(MODULE)
+    (tmp_path / "bad_syntax.py").write_text("x = 1\ndef f(:\n")
+    (tmp_path / "bad_import.py").write_text("raise RuntimeError('set MY_HOME first')\n")
+    (tmp_path / "bad_exit.py").write_text("import sys\nsys.exit('not on this machine')\n")
+    monkeypatch.chdir(tmp_path)
+    path = list(sys.path)
+    yield "mine_to_play"
+    sys.path[:] = path
+    for name in ("mine_to_play", "bad_syntax", "bad_import", "bad_exit"):
+        sys.modules.pop(name, None)
+    for env_id in [env_id for env_id in gym.registry if env_id.startswith("mine/")]:
+        del gym.registry[env_id]
+
+
+@pytest.mark.parametrize("name", ["Corridor", "long_corridor", "Old", "Door"])
+def test_a_class_or_function_needs_no_id_and_an_older_shape_is_adapted(name, mine, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda _: "1")
+    assert main(["play", f"{mine}:{name}", "--seed", "0"]) == 0
+
+
+@pytest.mark.parametrize("name", ["Corridor", "Old"])
+def test_settings_reach_the_class_and_its_words(name, mine, capsys):
+    tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
+    assert main(["play", f"{mine}:{name}", *tagged, "--seed", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "<action>" in said
+    assert int(said.rpartition("after ")[2].split()[0]) >= 8, "a corridor of nine takes as long"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("BreaksInStep", f"RuntimeError: the simulator lost its licence ({at('licence')}, in"),
+        ("BreaksInReset", f"KeyError: 'map' ({at('{}[')}, in reset)"),
+        ("BreaksWhenBuilt", f"ValueError: the map file is not there ({at('map file')}, in __"),
+        ("ForgetsSeeds", "llm-gym check mine_to_play:ForgetsSeeds says what an environment must"),
+        ("ReturnsOne", "ReturnsOne.reset must return (observation, info), got one int"),
+        ("ReturnsFour", "llm-gym check mine_to_play:ReturnsFour says what an environment must do"),
+        ("NoEnvironment", "mine_to_play:NoEnvironment is no environment: it has no reset and"),
+        ("Coridor", "has no environment 'Coridor'; did you mean mine_to_play:Corridor?"),
+        ("gym", "has no environment 'gym'; it has Corridor, BreaksInStep,"),
+        ("mine/Old-v0", "it is no gymnasium.Env; named by its class, as module:Class, it would"),
+        ("mine/Gone-v0", "module 'mine_to_play' has no attribute 'Gone'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # Gymnasium's own, about the same mistakes
+def test_what_is_wrong_with_it_is_one_sentence_with_the_line(name, said, mine, capsys):
+    assert main(["play", f"{mine}:{name}", "--player", "random", "--seed", "0"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("bad_syntax", "SyntaxError: invalid syntax (bad_syntax.py, line 2)"),
+        ("bad_import", "RuntimeError: set MY_HOME first (bad_import.py, line 1, in <module>)"),
+        ("bad_exit", "cannot import bad_exit: SystemExit: not on this machine"),
+        ("./mine_to_play.py", "got './mine_to_play.py'; if it lies here, write mine_to_play"),
+        ("envs/mine.py", "got 'envs/mine.py'; if it lies here, write envs.mine"),
+    ],
+)
+@pytest.mark.parametrize("how", ["before the name", "--import"])
+def test_a_module_that_cannot_be_imported_is_one_sentence(module, said, how, mine, capsys):
+    named = [f"{module}:X"] if how == "before the name" else ["CartPole-v1", "--import", module]
+    assert main(["play", *named]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["ReturnsOne", "ReturnsFour"])
+def test_as_text_says_what_must_be_returned(name, mine, monkeypatch):
+    monkeypatch.syspath_prepend("")
+    env = AsText(getattr(importlib.import_module(mine), name)())
+    with pytest.raises(ContractError, match=r"must return \(observation, .*info\), got"):
+        play_episode(env, lambda _: "1", seed=0)
+
+
+def test_its_author_may_see_the_traceback(mine, monkeypatch, capsys):
+    monkeypatch.setenv(TRACEBACK, "1")
+    assert main(["play", f"{mine}:BreaksWhenBuilt"]) == 2
+    error = capsys.readouterr().err
+    assert 'raise ValueError("the map file is not there")' in error
+    assert error.count("cannot build mine_to_play:BreaksWhenBuilt") == 1
+
+
+def test_check_says_once_what_it_cannot_check(mine, capsys):
+    assert main(["check", f"{mine}:Corridor"]) == 0
+    assert capsys.readouterr().out.count("needs a TextEnv") == 1
