@@ -1,8 +1,8 @@
 """``AsText``: any Gymnasium environment, played in words.
 
-Read ``step`` first: find the move in the model's text, find the action that the move means, let
-the environment play it, and say what it shows. The words come from a phrasebook or from the
-functions given. Reward, flags and info are the environment's own.
+Read ``step`` first: find the action that the model's text means, let the environment play it, and
+say what it shows. The words come from a phrasebook or from the functions given. Reward, flags and
+info are the environment's own.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
+from llm_gym.as_text.phrasebooks.book import Phrasebook
 from llm_gym.as_text.phrasebooks.observations import clip
-from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
 from llm_gym.as_text.players import TextPlayers
-from llm_gym.as_text.settings import check_settings, numbers_in, path_of
+from llm_gym.as_text.replies import Reading, ReplyReader
+from llm_gym.as_text.rules import write_rules
+from llm_gym.as_text.settings import check_settings, path_of
 from llm_gym.as_text.shapes import of_reset, of_step
-from llm_gym.as_text.speaking import BookSpeaker, read_by_function, read_on
 from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
-from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.formats import get_format
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text_env import MAX_ACTION_CHARS
 from llm_gym.errors import ContractError
 
 _PLAYING = StopReason.PLAYING
+_NOTHING_READ = Reading(None)
 _MAX_INVALID = 20
 _VERDICTS = ("success", "is_success")  # of an environment on a game that the fallback ended
 _Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
@@ -145,39 +146,32 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         gym.Wrapper.__init__(self, env)
         kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
         self.book = kind(env, reads_actions=parse is None)
-        self._format, self.strict, self._reader = get_format(action_format), strict, "format"
-        self._own_describe = describe
+        self._format = get_format(action_format)
+        self._replies = ReplyReader(
+            self.book,
+            self._format,
+            env.action_space,
+            parse,
+            strict=strict,
+            refuses=masked == "refuse",
+        )
+        self._describe, self._own_describe = describe or self.book.describe, describe
+        self._played = None if kind.played is Phrasebook.played else self.book.played
         self.rules = rules or ("observation" if system_prompt is None else "system")
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
-        self.masked, self._fallback = masked, fallback
+        self._fallback = fallback
         self._success, self._pay = load_success(success), payer(env, weights)
         self._worst = 0.0  # the lowest reward of a step, in all episodes
         self.max_observation_chars = max_observation_chars
-        self._read_and_write_with(kind, parse, describe)
+        self.observation_space = AnyText(max_observation_chars)
+        examples = [self._format.render(move) for move in self.book.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
         self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
-        self._longest_move = 1000 + 40 * numbers_in(env.action_space)
-        self._told = self._write_rules() if system_prompt is None else system_prompt
+        self._told = self._rules_told() if system_prompt is None else system_prompt
         self._player_seed = self._player_rng = None
         self._clear(None)
-
-    def _read_and_write_with(
-        self,
-        kind: type[Phrasebook],
-        parse: Callable[[str], Any] | None,
-        describe: Callable[[Any, dict[str, Any]], str] | None,
-    ) -> None:
-        """Choose the words: the author's own functions, or else the phrasebook's."""
-        self._describe = describe or self.book.describe
-        # Moves that are found at once; what is not among them is read by ``_read``.
-        self._own_parse = parse or (None if kind.parse is Phrasebook.parse else self.book.parse)
-        quick = self._own_parse is None and self.masked == "play"
-        self._quick: Mapping[str, Any] = named_choices(self.book) if quick else {}
-        self._played = None if kind.played is Phrasebook.played else self.book.played
-        self.observation_space = AnyText(self.max_observation_chars)
-        examples = [self._format.render(move) for move in self.book.example_moves()]
-        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
 
     def _clear(self, stop: StopReason | None) -> None:
         """Forget the last episode."""
@@ -198,7 +192,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._clear(_PLAYING)
         self._last_info = info
         self._state = text = self._words(observation, info)
-        ours = self._info(True, None, {})
+        ours = self._info(_NOTHING_READ, {})
         if self.rules == "system":
             ours["system_prompt"] = self._told  # for players at the other end of a process
         else:
@@ -209,45 +203,20 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """Play the action that the move in ``action`` means."""
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise refusal(action, self._stop)
-        move = self._format.parse(drop_thinking(action) if "think>" in action else action)
-        chosen = self._quick.get(move) if move is not None else None
-        if chosen is None:
-            try:
-                chosen = self._read(move)
-            except Unusable as reason:
-                if self.strict:
-                    return self._answer(move, str(reason))
-                try:
-                    speaker = BookSpeaker(self.book, self._last_info, (self._told, self._state))
-                    move, chosen, self._reader = read_on(action, speaker, self._read)
-                except Unusable as closer:
-                    return self._answer(move, str(closer) or str(reason))
-        text, reward, terminated, truncated, ours, info = self._play(chosen, move, True)
+        reading = self._replies.read(action, self._last_info, (self._told, self._state))
+        if reading.problem is not None:
+            return self._answer(reading)
+        text, reward, terminated, truncated, ours, info = self._play(reading)
         return text, reward, terminated, truncated, {**ours, **info}
 
     # --- the turn ------------------------------------------------------------------------
 
-    def _read(self, move: str | None) -> Any:
-        if move is None:
-            raise Unusable(f"I found no move in your reply. {self._how()}".rstrip())
-        if len(move) > self._longest_move:
-            raise Unusable(f"A move has at most {self._longest_move} characters.")
-        if self._own_parse is None:
-            chosen = self.book.parse(move)
-        else:
-            chosen = read_by_function(self._own_parse, self.env.action_space, move)
-        if self.masked == "refuse":
-            legal, reader = self.book.legal_moves(self._last_info), self.book.reader
-            if legal is not None and reader is not None and reader.write(chosen) not in legal:
-                raise Unusable(f"That is not possible now. Legal moves: {', '.join(legal)}.")
-        return chosen
-
-    def _play(self, chosen: Any, move: str | None, valid: bool) -> _Played:
+    def _play(self, reading: Reading) -> _Played:
         """Let the environment play an action, and say what it shows."""
-        played = of_step(self.env, self.env.step(chosen))
+        played = of_step(self.env, self.env.step(reading.action))
         observation, given, terminated, truncated, info = played
         if self._played is not None:
-            self._played(chosen)
+            self._played(reading.action)
         self._turn += 1
         self._misses = 0
         self._last_info = info
@@ -257,7 +226,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._worst = min(self._worst, points)
         self._total += points
         self._state = text = self._words(observation, info)
-        ours = self._info(valid, move, {"reward": points})
+        ours = self._info(reading, {"reward": points})
         if self._pay is not None:
             ours["reward_vector"] = given
         if terminated or truncated:
@@ -268,17 +237,18 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         return text, reward, terminated, truncated, ours, info
 
     def _fallback_move(self, info: Mapping[str, Any]) -> str | None:
-        if self._own_parse is not None and self._fallback is None:
+        if self._replies.by_function and self._fallback is None:
             return None
         return self._fallback or self.book.fallback_move(info)
 
-    def _play_fallback(self, move: str | None, reason: str) -> _Step | None:
+    def _play_fallback(self, reading: Reading) -> _Step | None:
         """Play the fallback for an unusable text; None where there is none now."""
         fallback = self._fallback_move(self._last_info)
         if fallback is None:
             return None
         self._charged += 1
-        played = self._play(self._read(fallback), move, False)
+        action = self._replies.action(fallback, self._last_info)
+        played = self._play(reading._replace(action=action))
         text, reward, terminated, truncated, ours, info = played
         points = float(reward)
         # It may cost, and does not earn.
@@ -294,16 +264,17 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             truncated = True
             self._stop = ours["stop_reason"] = StopReason.MAX_STEPS
         ours["fallback"] = fallback
-        text = clip(f"{reason} I play {fallback} for you.\n{text}", self.max_observation_chars)
+        text = f"{reading.problem} I play {fallback} for you.\n{text}"
         won = {key: value for key, value in info.items() if key not in _VERDICTS}
+        text = clip(text, self.max_observation_chars)
         return text, sum(terms.values()), terminated, truncated, {**ours, **won}
 
-    def _answer(self, move: str | None, reason: str) -> _Step:
+    def _answer(self, reading: Reading) -> _Step:
         """Answer an unusable text: play the fallback, or leave the environment as it is."""
         self._invalid_actions += 1
         self._misses += 1
         counts = self._misses > self.retries
-        if counts and self._plays_on and (step := self._play_fallback(move, reason)):
+        if counts and self._plays_on and (step := self._play_fallback(reading)):
             return step
         cost = self.penalty
         if counts:
@@ -316,20 +287,20 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             elif self._charged >= (self.max_invalid or _MAX_INVALID):
                 self._stop = StopReason.MAX_STEPS
         terminated = self._stop is StopReason.INVALID
-        info = self._info(False, move, {"invalid": -cost} if cost else {})
+        info = self._info(reading, {"invalid": -cost} if cost else {})
         if "action_mask" in self._last_info:
             info["action_mask"] = self._last_info["action_mask"]  # it still holds
-        text = reason if terminated else f"{reason}\n{self._state}"
+        said = reading.problem or ""
+        text = said if terminated else f"{said}\n{self._state}"
         reward = -cost if cost else 0.0
         cut = self._stop is StopReason.MAX_STEPS
         return clip(text, self.max_observation_chars), reward, terminated, cut, info
 
-    def _info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
-        reader, self._reader = self._reader, "format"
+    def _info(self, reading: Reading, terms: dict[str, float]) -> dict[str, Any]:
         return {
-            "move": move,
-            "reader": reader,
-            "valid_action": valid,
+            "move": reading.move,
+            "reader": reading.how,
+            "valid_action": reading.problem is None,
             "success": False,
             "stop_reason": self._stop,
             "reward_terms": terms,
@@ -365,30 +336,23 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         """The rules when ``rules="system"``, else empty: they are told once, in one place."""
         return self._told if self.rules == "system" else ""
 
+    def _rules_told(self) -> str:
+        return write_rules(
+            self.book,
+            self._replies.instruction(),
+            invalid=self.invalid,
+            fallback=self._fallback_move({}) if self._plays_on else None,
+            retries=self.retries,
+            max_invalid=self.max_invalid,
+            penalty=self.penalty,
+        )
+
     def _words(self, observation: Any, info: dict[str, Any]) -> str:
         text = self._describe(observation, info)
         if not isinstance(text, str):
             raise ContractError(f"describe must return a str, got {type(text).__name__}")
         longest = self.max_observation_chars
         return text if len(text) <= longest else clip(text, longest)
-
-    def _write_rules(self) -> str:
-        parts = [self.book.rules_text(), self.book.how()]
-        if self.retries:
-            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
-        if self.invalid == "terminate":
-            parts.append("An unusable reply ends the episode.")
-        elif self._plays_on:
-            move = self._fallback_move({})
-            parts.append(f"For an unusable reply I play {move}, and what it earns does not count.")
-        if self.max_invalid is not None and self.invalid != "terminate":
-            parts.append(f"After {self.max_invalid} unusable replies the episode is cut.")
-        if self.penalty:
-            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
-        return f"{' '.join(filter(None, parts))}\n{self._how()}".rstrip("\n")
-
-    def _how(self) -> str:
-        return self._format.tell(self.book.example_moves()[0])
 
 
 SETTINGS: Mapping[str, Any] = {
