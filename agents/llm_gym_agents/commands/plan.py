@@ -19,6 +19,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.cost import WORD_S, iteration_seconds
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
 from llm_gym_agents.config.situation import EMBEDDED, Situation, look
+from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.atomic import write_atomically
@@ -54,16 +55,16 @@ def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
 
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
-    """Return the choices as a table: setting, value, who chose it and why."""
+    """Return the choices as a table: setting, value, and why it is the default, if it is one."""
     if not choices:
         return []
     values = [_value(each) for each in choices]
     widths = [max(map(len, column)) for column in ([each.setting for each in choices], values)]
     return [
-        "settings (change any of them with --section.setting VALUE):",
+        "settings and why they are the default (change any with --section.setting VALUE):",
         *(
-            f"  {each.setting:<{widths[0]}}  {value:<{widths[1]}}  {each.by}"
-            + ("" if each.by == CHOSEN else f": {each.reason}")
+            f"  {each.setting:<{widths[0]}}  {value:<{widths[1]}}  "
+            f"{each.by if each.by == CHOSEN else each.reason}"
             for each, value in zip(choices, values, strict=True)
         ),
     ]
@@ -132,12 +133,18 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
     out.write("\n".join(lines) + "\n")
 
 
+def resume_command(config: ConfigStore) -> str:
+    """Return the command that goes on with a run, with the consent that it will ask for."""
+    trust = " --trust" if untrusted(config) else ""
+    return f"llm-gym resume {config.checkpoint.output_dir}{trust}"
+
+
 def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
     """Return the three commands that one would want after a run."""
     env, folder = config.environment.env_id, config.checkpoint.output_dir
     latest = checkpoints.latest()
     if env is None or latest is None:
-        return f"next:\n  llm-gym resume {folder}"
+        return f"next:\n  {resume_command(config)}"
     final = Path(folder) / FINAL
     model = final if final.exists() else latest / "model"
     inference, kwargs = config.inference, config.environment.env_kwargs

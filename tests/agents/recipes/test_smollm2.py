@@ -3,7 +3,7 @@
 import pytest
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.commands.train import _shrink
+from llm_gym_agents.commands.target import shrink
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.recipes.smollm2 import GAMES, PREFIX
 from tests.agents.tiny import save_tiny
@@ -27,7 +27,7 @@ QUICK = ("sokoban-easy", "search-qa-easy")
 )
 def test_a_recipe_warms_up_and_learns_once_with_a_tiny_model(game, tmp_path):
     config = find_recipe(PREFIX + game).config
-    _shrink(config)
+    shrink(config)
     config.warm_start.turns = 20
     config.model.local_path = save_tiny(tmp_path / "model", max_position_embeddings=2048)
     config.inference.backend, config.inference.engine = "transformers", {}

@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import shlex
+import signal
 import sys
 
 import gymnasium as gym
@@ -15,6 +18,7 @@ from llm_gym.episodes import read_episodes
 from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText
 from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
 from tests.agents.small_run import small
@@ -141,18 +145,27 @@ def test_eval_imports_a_package_and_plays_its_id(here, capsys):
     assert first.reset_info["system_prompt"].startswith("A pole stands"), "its class has words"
 
 
-def test_a_run_on_an_imported_id_is_resumed_without_importing_it_again(here, capsys):
-    before = dict(gym.registry)
+def test_a_stopped_run_on_an_imported_id_names_the_command_that_goes_on(here, capsys, monkeypatch):
+    before, usual = dict(gym.registry), PPO.update
+
+    def told_to_stop(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return usual(*args, **kwargs)
+
     command = ["train", "OurPole-v0", "--import", "our_poles", "--smoke"]
-    assert cli.main([*command, "--checkpoint.output-dir", "run"]) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(PPO, "update", told_to_stop)
+        assert cli.main([*command, "--checkpoint.output-dir", "run"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    [line] = [line for line in said if line.startswith("told to stop; go on with: llm-gym ")]
     config = ConfigStore.load(here / "run/config.json")
-    assert config.environment.env_id == "our_poles:OurPole-v0"
+    assert config.environment.env_id == "our_poles:OurPole-v0", "what it needs is imported again"
     config.training.num_epochs = 2
     config.save(here / "run/config.json")
     forget(before)
     assert cli.main(["resume", "run"]) == 2
     assert "if you trust run, pass --trust" in capsys.readouterr().err
-    assert cli.main(["resume", "run", "--trust"]) == 0
+    assert cli.main(shlex.split(line.partition("llm-gym ")[2])) == 0
     assert "iteration 2/2" in capsys.readouterr().out
 
 

@@ -1,0 +1,150 @@
+"""What ``llm-gym train`` says while it runs, and when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from llm_gym.cli.shown import shown
+from llm_gym.episodes import Trajectory, read_episodes
+from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.evaluate.scores import published
+from llm_gym_agents.build import is_embedded
+from llm_gym_agents.commands.plan import next_commands, resume_command
+from llm_gym_agents.rollouts.evaluation import Evaluation
+from llm_gym_agents.run.plots import draw_curve
+from llm_gym_agents.run.verdict import verdict
+from llm_gym_agents.trainer import PPOTrainer
+
+_COMPARED = 3
+"""Held-out episodes that are shown as they were played before and after."""
+
+
+def say(console: Console, text: str) -> None:
+    """Print text, of models too; a console that is no terminal would cut its lines."""
+    console.print(shown(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+
+
+class RunReport:
+    """One run's words, on a console.
+
+    Args:
+        trainer: Whose run it is.
+        console: Where to say it.
+        strict: Whether a run that cannot learn is ended instead of advised.
+        judged: Whether the run is long enough to be judged: one tiny iteration shows nothing.
+    """
+
+    def __init__(
+        self, trainer: PPOTrainer, console: Console, *, strict: bool = False, judged: bool = True
+    ) -> None:
+        self._trainer, self.console = trainer, console
+        self._strict, self._judged = strict, judged
+        self._advice: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Print ``text``."""
+        say(self.console, text)
+
+    def advise(self, sentence: str) -> None:
+        """Say what the run itself shows to be wrong with it."""
+        self._advice.append(sentence)
+        self.say(f"advice: {sentence}")
+        if self._strict:
+            raise ConfigError(f"the run cannot learn: {sentence}")
+
+    def evaluate_before(self) -> Evaluation:
+        """Return how the model played before its first iteration; a resumed run knows it."""
+        trainer = self._trainer
+        records = trainer.folder / "episodes/before.jsonl"
+        if trainer.checkpoints.latest() is None or not records.exists():
+            before = trainer.evaluate(trainer.schedule.reported, str(records))
+        else:
+            before = Evaluation(trainer.sampler.env_id, list(read_episodes(records)), 0, 0.0)
+        self.say(f"before: {before}")
+        return before
+
+    def evaluate_after(self) -> Evaluation:
+        """Say why the run ended, and return how the model plays now."""
+        trainer, done = self._trainer, len(self._trainer.metrics_history)
+        if done < trainer.schedule.iterations and trainer.early_stop.ended is not None:
+            self.say(f"enough after iteration {done}: {trainer.early_stop.ended}")
+        if trainer.ended_with_best:
+            whose = f"iteration {trainer.iteration}" if trainer.iteration else "the warm start"
+            self.say(f"ending with the weights of {whose}, the best")
+        records = trainer.folder / "episodes/after.jsonl"
+        return trainer.evaluate(trainer.schedule.reported, str(records))
+
+    # --- how it ended --------------------------------------------------------------------
+
+    def told_to_stop(self, before: Evaluation) -> None:
+        """Say how to go on, and how far the run has come."""
+        self.say(f"told to stop; {self._go_on()}")
+        records = sorted((self._trainer.folder / "episodes").glob("eval-*.jsonl"))
+        newest = None
+        if records:
+            played = list(read_episodes(records[-1]))
+            newest = Evaluation(self._trainer.sampler.env_id, played, 0, 0.0)
+        self._say_verdict(before, newest)
+
+    def interrupted(self) -> None:
+        """Say how to go on, where there is something to go on from."""
+        if self._trainer.checkpoints.latest() is not None:
+            self.say(f"stopped; {self._go_on()}")
+
+    def cannot_write(self, error: OSError) -> LLMGymError:
+        """Return what to say when the folder cannot be written to, and what is left."""
+        if isinstance(error, LLMGymError):
+            return error
+        kept = "nothing was trained yet"
+        if self._trainer.checkpoints.latest() is not None:
+            kept = f"what is there is whole; {self._go_on()}"
+        return LLMGymError(f"the run in {self._trainer.folder} stopped: {error}; {kept}")
+
+    def finished(self, before: Evaluation, after: Evaluation, title: str) -> None:
+        """Show what changed, draw the curve, and say what one would do next."""
+        trainer = self._trainer
+        self._compare(before, after)
+        picture = draw_curve(trainer.folder, title=title, references=_references(before))
+        self.say(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+        if self._judged:
+            self._say_verdict(before, after)
+        self.say(next_commands(trainer.config, trainer.checkpoints))
+
+    def _go_on(self) -> str:
+        return f"go on with: {resume_command(self._trainer.config)}"
+
+    def _say_verdict(self, before: Evaluation, after: Evaluation | None) -> None:
+        """Say again what was advised, and how far the run has come."""
+        said = list(self._advice)
+        if after is not None:
+            embedded = is_embedded(self._trainer.config)
+            last = verdict(before, after, self._trainer.metrics_history, embedded=embedded)
+            said += [] if last is None else [last]
+        for sentence in said:
+            self.say(f"advice: {sentence}")
+
+    def _compare(self, before: Evaluation, after: Evaluation) -> None:
+        """Show the same held-out episodes as they were played before and after."""
+        then = {episode.seed: episode for episode in before.episodes}
+        both = [(then[episode.seed], episode) for episode in after.episodes if episode.seed in then]
+        for first, second in both[:_COMPARED]:
+            self.console.rule(f"held-out episode, seed {first.seed}")
+            for label, episode in (("before", first), ("after", second)):
+                turns = f"{episode.num_turns} turn{'s' * (episode.num_turns != 1)}"
+                self.console.print(f"[bold]{label}[/]: {episode.stop_reason}, {turns}")
+                self.say(_transcript(episode))
+
+
+def _transcript(episode: Trajectory) -> str:
+    lines = []
+    for state, action in zip(episode.states, episode.actions, strict=False):
+        lines.append(f"  {' | '.join(state.splitlines())}\n    > {action}")
+    final = episode.states[-1] if len(episode.states) > len(episode.actions) else ""
+    return "\n".join([*lines, f"  {' | '.join(final.splitlines())}"])
+
+
+def _references(result: Evaluation) -> Mapping[str, float]:
+    row = published().get(result.env_id or "", {})
+    return {player: row[player].success for player in ("random", "solver") if player in row}

@@ -1,0 +1,109 @@
+"""A run as a command makes it: from the table of its settings to what it says at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.checkpoint import Checkpoints
+from llm_gym_agents.commands.plan import choice_lines, keep_choices, resume_command
+from llm_gym_agents.commands.report import RunReport, say
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.distributed.place import leads
+from llm_gym_agents.distributed.plan import planned
+from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.run.progress import TrainingProgress
+from llm_gym_agents.trainer import PPOTrainer
+
+
+def run(
+    recipe: Recipe,
+    config: ConfigStore,
+    choices: Sequence[Choice] = (),
+    *,
+    hurry: bool = False,
+    strict: bool = False,
+) -> int:
+    """Train, and show what changed. In a hurry the model to begin with is a poor one."""
+    console = Console(quiet=not leads(config))
+    config.check()
+    _check_folder(config, console)
+    _introduce(recipe, config, choices, console)
+    made: dict[str, Any] = {}
+    if recipe.prepare is not None:
+        with console.status("making a model"):
+            made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
+    trainer = PPOTrainer(config, **made)
+    if trainer.place.leads:
+        keep_choices(choices, trainer.folder)
+    report = RunReport(trainer, console, strict=strict, judged=not hurry)
+    return train(trainer, report, recipe.name)
+
+
+def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
+    """Let ``trainer`` train, and report it."""
+    progress = TrainingProgress(report.console)
+    trainer.callbacks.append(lambda trainer, row: progress.update(row))
+    trainer.on_advice = report.advise
+    try:
+        trainer.lock_folder()
+        trainer.warm_up(report.say)
+        before = report.evaluate_before()
+        with progress:
+            latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
+            done = 0 if latest is None else int(latest.name.rpartition("-")[2])
+            progress.start(
+                trainer.schedule.iterations, done, trainer.config.environment.eval_interval
+            )
+            trainer.fit()
+        if trainer.stopped:
+            report.told_to_stop(before)
+            return 0
+        after = report.evaluate_after()
+    except KeyboardInterrupt:
+        report.interrupted()
+        raise
+    except OSError as error:
+        raise report.cannot_write(error) from error
+    finally:
+        trainer.cleanup()
+    if trainer.place.leads:
+        report.finished(before, after, title)
+    return 0
+
+
+def _check_folder(config: ConfigStore, console: Console) -> None:
+    """Refuse a folder that holds another run; one that came to nothing is begun again."""
+    folder = config.checkpoint.output_dir
+    if not read_metrics(folder) or config.checkpoint.resume:
+        return
+    if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
+        raise ConfigError(
+            f"{folder} holds a run already; go on with it by '{resume_command(config)}', or "
+            "choose another folder with --checkpoint.output-dir"
+        )
+    console.print(f"note: the run in {folder} ended before its first checkpoint; once more")
+    config.checkpoint.resume = True  # from nothing: its rows are let go of
+
+
+def _introduce(
+    recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
+) -> None:
+    """Say what will be trained, and how."""
+    by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
+    for sentence in config.without_effect():
+        if not sentence.startswith(by_default):
+            console.print(f"note: {sentence}", style="yellow")
+    roles = planned(config)
+    for line in (*choice_lines(choices), *(roles.lines() if roles else ())):
+        say(console, line)
+    if recipe.expected:
+        console.print(f"[bold]{recipe.name}[/]: {recipe.about}\nexpected: {recipe.expected}")
+    else:
+        console.print(f"[bold]{recipe.about}[/]")

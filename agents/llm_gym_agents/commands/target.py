@@ -1,0 +1,76 @@
+"""What a command line asks to train: a recipe, an id or a config file, as a recipe and a folder."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import gymnasium as gym
+
+from llm_gym.errors import ConfigError
+from llm_gym.registry.plugins import find_spec
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.defaults import named
+from llm_gym_agents.config.files import read_config
+from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
+from llm_gym_agents.run.lock import is_locked
+from llm_gym_agents.run.metrics import read_metrics
+
+
+def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
+    """Return the recipe, and which settings it chose; None where it is complete as it is.
+
+    Args:
+        target: A recipe's name, a registered id or a config file.
+        modules: Those that were imported first.
+    """
+    found = find_recipe(target)
+    if found is not None:
+        return found, None
+    chosen: set[str] = set()
+    if target.endswith((".yaml", ".yml", ".json")):
+        config = ConfigStore.load(target)
+        name, chosen = Path(target).stem, named(read_config(Path(target)))
+    else:
+        config, name = ConfigStore(), re.split("[/:]", target)[-1]
+        try:
+            find_spec(target)
+        except ConfigError as error:
+            raise ConfigError(
+                f"train takes a recipe ({', '.join(NAMES)}), a registered id or a config file, "
+                f"got {target!r}: {error}"
+            ) from error
+        config.environment.env_id = _with_module(target, modules)
+    about = f"Training on {target}."
+    return Recipe(name=name, about=about, expected="", config=config), chosen
+
+
+def unused_folder(folder: Path) -> Path:
+    """Return ``folder``, or the first of ``folder-2``, ``folder-3``, ... that holds no run."""
+    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    places = itertools.chain([folder], names)
+    return next(place for place in places if not read_metrics(place) and not is_locked(place))
+
+
+def shrink(config: ConfigStore) -> None:
+    """Make a run as small as it can be: everything happens once."""
+    config.training.num_epochs = config.training.num_iters_per_epoch = 1
+    config.training.batch_size = config.training.group_size * 2
+    config.training.mini_batch_size = config.training.batch_size
+    config.warm_start.turns, config.warm_start.steps = min(config.warm_start.turns, 200), 2
+    config.warm_start.rounds = 1
+    config.training.warmup_iters = config.training.critic_warmup_iters = 0
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 4
+    config.inference.num_envs = 4
+    config.inference.max_tokens = min(config.inference.max_tokens, 8)
+    config.inference.max_turns = min(config.inference.max_turns or 4, 4)
+
+
+def _with_module(env_id: str, modules: list[str]) -> str:
+    """Return ``env_id`` with the module that has to be imported first, so that a run resumes."""
+    entry = gym.registry[env_id].entry_point if env_id in gym.registry else None
+    home = entry if isinstance(entry, str) else getattr(entry, "__module__", "") or ""
+    top = re.split("[.:]", home)[0]
+    module = next((module for module in modules if module.split(".")[0] == top), None)
+    return env_id if module is None else f"{module}:{env_id}"
