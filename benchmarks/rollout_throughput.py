@@ -151,8 +151,8 @@ def build(engine: Engine, tokenizer: Any, envs: int, kind: type[LLMPolicy], barr
 
 def forget(engine: Engine) -> None:
     """Empty the prefix cache, as a weight update between two batches does."""
-    if hasattr(engine, "_llm"):
-        engine._llm.reset_prefix_cache()
+    if hasattr(engine, "_vllm"):
+        engine._vllm.ask("reset_prefix_cache")
     else:
         engine.update_weights(engine.model.named_parameters(), engine.version)
 

@@ -95,10 +95,10 @@ def test_a_separate_process_samples_takes_weights_outlives_an_interrupt_and_dies
 
 def test_a_process_that_hangs_is_given_up(separate, lm, monkeypatch):
     separate.generate(asked(1))
-    separate.stall_s = 2.0
+    separate._vllm.stall_s = 2.0
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(separate, "close", lambda: None)
+            patched.setattr(separate._vllm, "close", lambda: None)
             separate.submit(asked(max_tokens=400))
             send(separate, signal.SIGSTOP)
             with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with"):

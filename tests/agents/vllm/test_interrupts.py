@@ -17,7 +17,7 @@ from tests.agents.vllm.test_sampling import asked, largest_gap
 
 def core(engine):
     """Return the part of vLLM that plans and computes."""
-    return engine._engine.engine_core.engine_core
+    return engine._vllm.llm_engine.engine_core.engine_core
 
 
 def interrupt_once(monkeypatch, owner, name):
@@ -46,14 +46,14 @@ def test_an_interrupt_between_planning_and_computing_does_not_spoil_the_cache(
 @pytest.mark.parametrize("name", ["add_request", "step"])
 def test_an_interrupt_leaves_nothing_running(engine, monkeypatch, name):
     with monkeypatch.context() as patched:
-        interrupt_once(patched, engine._engine, name)
+        interrupt_once(patched, engine._vllm.llm_engine, name)
         with pytest.raises(KeyboardInterrupt):
             engine.generate(asked(max_tokens=100))
-        assert engine.running == engine._engine.get_num_unfinished_requests() == 0
-        interrupt_once(patched, engine._engine, name)
+        assert engine.running == engine._vllm.llm_engine.get_num_unfinished_requests() == 0
+        interrupt_once(patched, engine._vllm.llm_engine, name)
         with pytest.raises(KeyboardInterrupt):
             engine.score(prompts(3, 20))
-        assert engine._engine.get_num_unfinished_requests() == 0
+        assert engine._vllm.llm_engine.get_num_unfinished_requests() == 0
     assert not core(engine).scheduler.has_unfinished_requests()
 
 
@@ -88,15 +88,17 @@ def test_a_pattern_that_cannot_be_used_costs_no_other_reply(engine, pattern):
 
 def test_a_prefix_cache_that_is_kept_is_no_update(engine, lm, monkeypatch):
     """vLLM only logs that it did not empty it: samples would be half of the old weights."""
-    monkeypatch.setattr(engine, "close", lambda: None)
-    held = engine._engine.add_request("held", {"prompt_token_ids": [1] * 50}, asked_by_vllm())
-    engine._engine.step()
+    monkeypatch.setattr(engine._vllm, "close", lambda: None)
+    held = engine._vllm.llm_engine.add_request(
+        "held", {"prompt_token_ids": [1] * 50}, asked_by_vllm()
+    )
+    engine._vllm.llm_engine.step()
     try:
         with pytest.raises(EngineError, match="vLLM did not empty its prefix cache"):
             engine.update_weights(served_weights(lm), 5)
         assert engine.version == 0
     finally:
-        engine._engine.abort_request([held], internal=True)
+        engine._vllm.llm_engine.abort_request([held], internal=True)
     engine.update_weights(served_weights(lm), 0)
 
 

@@ -41,7 +41,7 @@ def test_the_one_liner_plays_64_environments(folder):
 
 
 def model_of(engine):
-    return engine._engine.model_executor.driver_worker.model_runner.model
+    return engine._vllm.llm_engine.model_executor.driver_worker.model_runner.model
 
 
 def test_the_command_plays_with_moves_that_can_be_used(folder, capfd):
@@ -64,10 +64,11 @@ def test_vllms_own_reload_of_packed_layers_is_right_or_caught(folder, lm, monkey
     packed = VLLMEngine(folder, dtype="float32", eager=True)
     try:
         assert Probe(lm).check(packed) <= 1e-5, "at first it has the weights"
-        names = packed._llm.collective_rpc("llm_gym_parameters")[0]
+        names = packed._vllm.ask("collective_rpc", "llm_gym_parameters")[0]
 
         def reload(bucket):
-            packed._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(bucket)})
+            given = {"weights_iterator": iter(bucket)}
+            packed._vllm.ask("collective_rpc", "reload_weights", kwargs=given)
             return names
 
         monkeypatch.setattr(packed, "_load", reload)
@@ -123,11 +124,11 @@ def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_pat
 
 
 def fail_after(engine, steps, monkeypatch):
-    step, left = engine._engine.step, iter(range(steps))
+    step, left = engine._vllm.llm_engine.step, iter(range(steps))
 
     def failing():
         if next(left, None) is None:
             raise RuntimeError("the driver is gone\nand so on")
         return step()
 
-    monkeypatch.setattr(engine._engine, "step", failing)
+    monkeypatch.setattr(engine._vllm.llm_engine, "step", failing)

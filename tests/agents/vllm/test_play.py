@@ -15,7 +15,7 @@ ENV = "llm_gym/GuessTheNumberEasy-v0"
 
 
 def play(engine, *, barrier, episodes=24, envs=8):
-    engine._llm.reset_prefix_cache()
+    engine._vllm.ask("reset_prefix_cache")
     chat = ChatFormat.from_tokenizer(engine.tokenizer)
     policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=6), barrier=barrier)
     collector = EpisodeCollector(TextEnvPool(ENV, envs, rules="system"), policy)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import active_children
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import (
     Completion,
     Engine,
@@ -27,7 +25,7 @@ from llm_gym_agents.engines.base import (
 )
 from llm_gym_agents.engines.replies import Row, StopStrings
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
-from llm_gym_agents.engines.vllm import waiting
+from llm_gym_agents.engines.vllm.guarded import GuardedVLLM
 from llm_gym_agents.engines.weight_push import Named, buckets, send
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.load import load_generation_config
@@ -95,17 +93,18 @@ class VLLMEngine(Engine):
                 "stall_s must be above 0 and gpu_memory_utilization in (0, 1], got "
                 f"{stall_s} and {gpu_memory_utilization}"
             )
-        self.tokenizer, self.path, self.stall_s = tokenizer, path, stall_s
-        self.separate, self.patterns, self.sleeps = separate, patterns, sleeps
+        self.tokenizer, self.path = tokenizer, path
+        self.patterns, self.sleeps = patterns, sleeps
         self._direct = not separate and tensor_parallel_size == 1
         self._names = itertools.count()
         self._requests: dict[str, _Running] = {}
         self._asleep = False
         self._reached: set[str] = set()
-        others = set(active_children())
-        self._llm: Any = vllm_runtime.start(
+        self._vllm = GuardedVLLM(
             path,
             separate=separate,
+            stall_s=stall_s,
+            replies=self._requests,
             cache_gb=cache_gb,
             dtype=dtype,
             max_model_len=max_model_len,
@@ -118,7 +117,6 @@ class VLLMEngine(Engine):
             trust_remote_code=trust_remote_code,
             tokenizer_inside=patterns,
         )
-        self._children = set(active_children()) - others
         try:
             self._look_around(trust_remote_code, end_ids)
         except BaseException:
@@ -127,20 +125,18 @@ class VLLMEngine(Engine):
 
     def _look_around(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
         """Note what vLLM has made of its settings, and tell its processes whose they are."""
-        found = self._engine.model_config
+        found = self._vllm.llm_engine.model_config
         self.context_length, self.dtype = int(found.max_model_len), found.dtype
         self._vocabulary = int(found.get_vocab_size())
         own = AutoConfig.from_pretrained(self.path, trust_remote_code=trust_remote_code)
         owners = (own, load_generation_config(self.path), self.tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
-        types = self._ask("collective_rpc", "llm_gym_parameters")[0]
+        types = self._vllm.ask("collective_rpc", "llm_gym_parameters")[0]
         self._dtypes = {name: getattr(torch, type[6:]) for name, type in types.items()}
-        packed = self._ask("collective_rpc", "llm_gym_packed")[0]
+        packed = self._vllm.ask("collective_rpc", "llm_gym_packed")[0]
         self.packed_weights = {**type(self).packed_weights, **packed}
-        if self.separate:
-            vllm_runtime.watch(self._llm, self._look)
         if not self._direct:
-            self._ask("collective_rpc", "llm_gym_follow", args=(os.getpid(),))
+            self._vllm.ask("collective_rpc", "llm_gym_follow", args=(os.getpid(),))
 
     @staticmethod
     def need_package(settings: Mapping[str, Any]) -> None:
@@ -158,7 +154,7 @@ class VLLMEngine(Engine):
             self._requests[name] = running  # before vLLM has it: an interrupt must find it here
             parameters.seed = running.request.seed  # vLLM copies them before it returns
             try:
-                self._guard(self._add, name, running.request.prompt, parameters)
+                self._vllm.add(name, running.request.prompt, parameters)
             except ConfigError:
                 self._drop(names)
                 raise
@@ -169,7 +165,7 @@ class VLLMEngine(Engine):
         deadline = None if timeout is None else time.monotonic() + timeout
         finished: list[Completion] = []
         while self._requests and not finished:
-            for output in self._guard(self._engine.step):
+            for output in self._vllm.step():
                 if (done := self._take(output)) is not None:
                     finished.append(done)
             if deadline is not None and time.monotonic() >= deadline:
@@ -184,7 +180,7 @@ class VLLMEngine(Engine):
     def cancel(self) -> list[Completion]:
         """Drop whatever is running. vLLM keeps what was sampled so far to itself."""
         dropped = self._drop(list(self._requests))
-        if dropped and self._llm is not None and not self.separate:
+        if dropped and self._vllm.is_open and not self._vllm.separate:
             # vLLM notes a block as cached before it computes it, and an interrupt may have come
             # in between.
             with suppress(EngineError):
@@ -196,16 +192,10 @@ class VLLMEngine(Engine):
 
     def _drop(self, names: list[str]) -> list[_Running]:
         dropped = [self._requests.pop(name) for name in names if name in self._requests]
-        if dropped and self._llm is not None:
+        if dropped and self._vllm.is_open:
             with suppress(EngineError):  # one that is dead has dropped them as well
-                self._guard(self._engine.abort_request, names)
+                self._vllm.abort(names)
         return dropped
-
-    def _add(self, name: str, prompt: Sequence[int], parameters: Any) -> None:
-        try:
-            self._engine.add_request(name, {"prompt_token_ids": list(prompt)}, parameters)
-        except vllm_runtime.refusals() as error:
-            raise ConfigError(f"vLLM refuses a request: {vllm_runtime.reason(error)}") from error
 
     def _prepare(self, request: Request) -> tuple[_Running, Any]:
         sampling = request.sampling
@@ -246,7 +236,7 @@ class VLLMEngine(Engine):
             if row.take(token, log_prob):
                 del self._requests[name]
                 if reply.finish_reason is None:
-                    self._guard(self._engine.abort_request, [name])
+                    self._vllm.abort([name])
                 return row.completion()
         return None
 
@@ -270,15 +260,15 @@ class VLLMEngine(Engine):
         scores: dict[str, list[float]] = {}
         try:
             for name, ids in zip(names, sequences, strict=True):
-                self._guard(self._add, name, ids, vllm_runtime.scoring_parameters())
+                self._vllm.add(name, ids, vllm_runtime.scoring_parameters())
             while len(scores) < len(names):
-                for output in self._guard(self._engine.step):
+                for output in self._vllm.step():
                     if output.finished:
                         pairs = zip(output.prompt_token_ids, output.prompt_logprobs, strict=True)
                         scores[output.request_id] = [at[id].logprob for id, at in pairs if at]
         except BaseException:
-            if self._llm is not None:
-                self._engine.abort_request(names)
+            if self._vllm.is_open:
+                self._vllm.abort(names)
             raise
         return [scores[name] for name in names]
 
@@ -315,17 +305,17 @@ class VLLMEngine(Engine):
     def weight_sums(self) -> list[dict[str, WeightSum]]:
         """Return the sums of the parameters in use, computed in each of vLLM's workers."""
         self._need_open()
-        said = self._ask("collective_rpc", "llm_gym_sums")
+        said = self._vllm.ask("collective_rpc", "llm_gym_sums")
         return [{name: WeightSum(*each) for name, each in shard.items()} for shard in said]
 
     def _load(self, bucket: Any) -> list[str]:
-        written: list[list[str]] = self._ask("collective_rpc", "llm_gym_load", args=(bucket,))
+        written: list[list[str]] = self._vllm.ask("collective_rpc", "llm_gym_load", args=(bucket,))
         return written[0]
 
     def _forget(self) -> None:
         """Empty the prefix cache; vLLM keeps it, and only logs that, if a request still runs."""
-        if not self._ask("reset_prefix_cache"):
-            self._give_up("did not empty its prefix cache")
+        if not self._vllm.ask("reset_prefix_cache"):
+            self._vllm.give_up("did not empty its prefix cache")
 
     def sleep(self) -> None:
         """Give the GPU's memory back until ``wake``; the weights wait in the host's."""
@@ -333,7 +323,7 @@ class VLLMEngine(Engine):
         if self.sleeps and not self._asleep:
             if self.running:
                 raise EngineError(f"vLLM cannot sleep with {self.running} replies running")
-            self._ask("sleep", level=1)
+            self._vllm.ask("sleep", level=1)
             self._asleep = True
 
     def wake(self) -> None:
@@ -343,56 +333,16 @@ class VLLMEngine(Engine):
             self._need_open()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()  # torch keeps what the trainer has freed to itself
-            self._ask("wake_up")
+            self._vllm.ask("wake_up")
 
     # --- life and death ------------------------------------------------------------------
 
     def close(self) -> None:
         """Drop what is running, end vLLM and free its memory. Safe to call twice."""
-        llm, self._llm = self._llm, None
-        self._requests.clear()
-        if llm is not None:
-            inside = vllm_runtime.stop(llm)
-            del llm  # it holds on to the memory
-            if inside:
-                vllm_runtime.free()
-
-    @property
-    def _engine(self) -> Any:
-        return self._llm.llm_engine
-
-    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Have vLLM do something, and do not wait for a process that never will."""
-        work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
-        if self.separate:
-            return self._guard(waiting.call, work, self._look)
-        return self._guard(work)
-
-    def _look(self, since: float) -> None:
-        """Give vLLM up if its process is gone, or has been asked too long ago."""
-        if not all(child.is_alive() for child in self._children):
-            self._give_up("lost its process")
-        if time.monotonic() - since >= self.stall_s:
-            self._give_up(f"has said nothing for {self.stall_s:g} s")
-
-    def _guard(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call into vLLM; whatever fails there ends the engine with one sentence."""
-        try:
-            return call(*args)
-        except LLMGymError:
-            raise
-        except Exception as error:  # noqa: BLE001 - vLLM raises what it likes
-            self._give_up(f"failed: {vllm_runtime.reason(error)}", error)
-
-    def _give_up(self, what: str, cause: Exception | None = None) -> NoReturn:
-        lost = len(self._requests)
-        self.close()
-        raise EngineError(
-            f"vLLM {what}; it was ended with {lost} replies running, build a new engine to go on"
-        ) from cause
+        self._vllm.close()
 
     def _need_open(self) -> None:
-        if self._llm is None:
+        if not self._vllm.is_open:
             raise EngineError("the engine is closed")
         if self._asleep:
             raise EngineError("the engine is asleep; call wake() first")

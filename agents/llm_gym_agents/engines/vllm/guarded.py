@@ -1,0 +1,120 @@
+"""A vLLM that may die: a call into it returns, or ends it with one sentence.
+
+vLLM raises what it likes, and waits without end for a process that is gone. Here both become an
+``EngineError``, and what it had under way is dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, MutableMapping, Sequence
+from multiprocessing import active_children
+from typing import Any, NoReturn
+
+from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.vllm import runtime as vllm_runtime
+from llm_gym_agents.engines.vllm import waiting
+
+
+class GuardedVLLM:
+    """A running vLLM, until ``close`` or its first failure.
+
+    Args:
+        path: A model folder or a hub name.
+        separate: Whether vLLM runs in a process of its own.
+        stall_s: Seconds after which a process that says nothing is given up.
+        replies: What is under way; it is lost when vLLM ends, and emptied then.
+        settings: vLLM's own.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        separate: bool,
+        stall_s: float,
+        replies: MutableMapping[str, Any],
+        **settings: Any,
+    ) -> None:
+        self.separate, self.stall_s, self._replies = separate, stall_s, replies
+        others = set(active_children())
+        self._llm: Any = vllm_runtime.start(path, separate=separate, **settings)
+        self._children = set(active_children()) - others
+        if separate:
+            vllm_runtime.watch(self._llm, self._look)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is one to call."""
+        return self._llm is not None
+
+    @property
+    def llm_engine(self) -> Any:
+        """What of vLLM plans and samples; calls to it are guarded by the methods below."""
+        return self._llm.llm_engine
+
+    # --- what it can be asked ------------------------------------------------------------
+
+    def add(self, name: str, prompt: Sequence[int], parameters: Any) -> None:
+        """Begin a reply; what vLLM finds wrong with a request does not end it."""
+        self._guard(self._add, name, {"prompt_token_ids": list(prompt)}, parameters)
+
+    def step(self) -> list[Any]:
+        """Sample a token of every reply, and return what there is to say of them."""
+        said: list[Any] = self._guard(self.llm_engine.step)
+        return said
+
+    def abort(self, names: list[str]) -> None:
+        """Drop replies, of which some may have ended."""
+        self._guard(self.llm_engine.abort_request, names)
+
+    def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Have vLLM do something, and do not wait for a process that never will."""
+        work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
+        if self.separate:
+            return self._guard(waiting.call, work, self._look)
+        return self._guard(work)
+
+    def _add(self, name: str, prompt: dict[str, list[int]], parameters: Any) -> None:
+        try:
+            self.llm_engine.add_request(name, prompt, parameters)
+        except vllm_runtime.refusals() as error:
+            raise ConfigError(f"vLLM refuses a request: {vllm_runtime.reason(error)}") from error
+
+    # --- how it ends ---------------------------------------------------------------------
+
+    def give_up(self, what: str, cause: Exception | None = None) -> NoReturn:
+        """End vLLM, and say what it did."""
+        lost = len(self._replies)
+        self.close()
+        raise EngineError(
+            f"vLLM {what}; it was ended with {lost} replies running, build a new engine to go on"
+        ) from cause
+
+    def close(self) -> None:
+        """Drop what is running, end vLLM and free its memory. Safe to call twice."""
+        llm, self._llm = self._llm, None
+        self._replies.clear()
+        if llm is not None:
+            inside = vllm_runtime.stop(llm)
+            del llm  # it holds on to the memory
+            if inside:
+                vllm_runtime.free()
+
+    def _guard(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Return what ``work`` returns; a failure that is not ours ends vLLM."""
+        try:
+            return work(*args)
+        except LLMGymError:
+            raise
+        except Exception as error:  # noqa: BLE001 - vLLM raises what it likes
+            self.give_up(f"failed: {vllm_runtime.reason(error)}", error)
+
+    def _look(self, since: float) -> None:
+        """Give vLLM up if its process is gone, or has been asked too long ago."""
+        if not all(child.is_alive() for child in self._children):
+            self.give_up("lost its process")
+        if time.monotonic() - since >= self.stall_s:
+            self.give_up(f"has said nothing for {self.stall_s:g} s")
