@@ -52,6 +52,9 @@ class ModelConfig(Section, section="model"):
     """Scale of the adapters, divided by their rank."""
     gradient_checkpointing: bool = False
     """Compute activations again on the way back: slower, with less memory."""
+    cuda_graphs: bool | None = None
+    """Hand over a GPU's passes at once, as recorded graphs; None does so for models below a billion
+    weights that are trained whole, on one card with room for the engine as well."""
 
 
 @dataclass(kw_only=True)

@@ -48,6 +48,8 @@ def build_players(
             led = sampler = LedSampler(lead, config, tokenizer, start)
             publisher = LedPublisher(lead, lambda: GroupPublisher(led.driven, lm, probed=probed))
     try:
+        sleeps = isinstance(sampler, Sampler) and getattr(sampler.engine, "sleeps", False)
+        learner.record_passes(config.model.cuda_graphs, engine_sleeps=sleeps)
         publisher.publish(0)
     except BaseException:
         sampler.close()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from llm_gym.errors import ConfigError
 from llm_gym_agents import algo
 from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.checkpoint import (
@@ -38,6 +39,7 @@ from llm_gym_agents.lm.precision import (
     keep_trained_in_float32,
     without_dropout,
 )
+from llm_gym_agents.lm.recorded import is_recordable, is_small
 from llm_gym_agents.lm.served_weights import adapted_layers, plain_lm, served_weights
 
 
@@ -101,6 +103,19 @@ class Learner:
             greedy_scores_E=greedy_scores_E,
             recorded=recorded,
         )
+
+    def record_passes(self, wanted: bool | None, *, engine_sleeps: bool = False) -> None:
+        """Record passes on a GPU if that is ``wanted``, or with None where it pays and fits."""
+        can = is_recordable(self.model, self.model.compute_dtype)
+        if wanted is None:  # an engine that has to sleep wants the memory that recordings keep
+            wanted = can and is_small(self.lm) and not engine_sleeps
+        if wanted and not can:
+            raise ConfigError(
+                "model.cuda_graphs needs every weight on one GPU, bfloat16 arithmetic, no adapters "
+                "and no gradient checkpointing; leave it None to use graphs where that holds"
+            )
+        if wanted:
+            self.model.record_passes()
 
     def trained(self) -> dict[str, Tensor]:
         """Return what the last update made of each sampled token, for a record of it."""

@@ -11,7 +11,7 @@ asked for, P both, C hidden channels.
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
+import functools
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -25,6 +25,7 @@ from llm_gym_agents.lm.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.lm.lean_layers import lean_layers
 from llm_gym_agents.lm.packed_attention import Packing, packed
 from llm_gym_agents.lm.precision import computing_in, narrow_stream, uncached, without_dropout
+from llm_gym_agents.lm.recorded import Recordings
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 
@@ -75,6 +76,8 @@ class PolicyValueModel(nn.Module):
         self.lm, self.temperature = lm, temperature
         self.compute_dtype, self.kernel, self.critic = compute_dtype, kernel, critic
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
+        self.recordings: dict[str, Recordings] = {}
+        """Of the passes of policy and critic, if they are recorded."""
         self.value_head: nn.Linear | None = None
         if critic != "none":
             weight = lm.get_output_embeddings().weight
@@ -88,6 +91,15 @@ class PolicyValueModel(nn.Module):
         """Where the policy's weights are."""
         found: torch.device = self.lm.device
         return found
+
+    def record_passes(self) -> None:
+        """Record passes as CUDA graphs from now on; see ``lm.recorded``."""
+        trunks = {"policy": self.lm.base_model, "critic": self.critic_lm}
+        self.recordings = {
+            name: Recordings(trunk, functools.partial(_hidden, trunk))
+            for name, trunk in trunks.items()
+            if trunk is not None
+        }
 
     def forward(
         self,
@@ -113,7 +125,8 @@ class PolicyValueModel(nn.Module):
             without_dropout(self)
         with computing_in(self.compute_dtype, ids_S.device):
             asked_P = position_T if bootstrap_B is None else torch.cat([position_T, bootstrap_B])
-            hidden_PC = _read(self.lm.base_model, ids_S, sequence_lengths_Q, asked_P)
+            packed_ids = ids_S, sequence_lengths_Q
+            hidden_PC = self._read(self.lm.base_model, "policy", *packed_ids, asked_P)
             log_prob_T, entropy_T = token_log_probs(
                 Head.of(self.lm),
                 hidden_PC[: len(token_T)],
@@ -123,7 +136,7 @@ class PolicyValueModel(nn.Module):
                 kernel=self.kernel,
             )
             if self.critic_lm is not None:
-                hidden_PC = _read(self.critic_lm, ids_S, sequence_lengths_Q, asked_P)
+                hidden_PC = self._read(self.critic_lm, "critic", *packed_ids, asked_P)
         if self.value_head is None:
             return TokenScores(log_prob_T, entropy_T, None, None)
         if self.critic == "detached":
@@ -132,17 +145,29 @@ class PolicyValueModel(nn.Module):
         tokens = len(token_T)
         return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])
 
+    def _read(
+        self, trunk: Any, name: str, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
+    ) -> Tensor:
+        """Return the trunk's last hidden state at the positions asked about."""
+        if name in self.recordings:
+            hidden_SC = self.recordings[name].hidden(ids_S, sequence_lengths_Q)
+            if hidden_SC is not None:
+                return hidden_SC[asked_P]
+        packing = Packing.of(sequence_lengths_Q, ids_S.device)
+        if not is_worth_it(trunk, len(ids_S), len(asked_P)):
+            return _hidden(trunk, ids_S, packing)[asked_P]
+        with last_layer_at(trunk, asked_P, packing):
+            return _hidden(trunk, ids_S, packing)
 
-def _read(trunk: Any, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor) -> Tensor:
-    """Return the trunk's last hidden state at the positions asked about."""
-    packing = Packing.of(sequence_lengths_Q, ids_S.device)
-    lean, few = lean_layers(trunk), is_worth_it(trunk, len(ids_S), len(asked_P))
-    at_few = last_layer_at(trunk, asked_P, packing) if few else nullcontext()
-    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean, at_few:
+
+def _hidden(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:
+    """Return the trunk's last hidden state at every id."""
+    lean = lean_layers(trunk)
+    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean:
         out = trunk(
             input_ids=ids_S.unsqueeze(0),
             position_ids=packing.position_S.unsqueeze(0),
             use_cache=False,
         )
-    hidden: Tensor = out.last_hidden_state.squeeze(0)
-    return hidden if few else hidden[asked_P]
+    hidden_SC: Tensor = out.last_hidden_state.squeeze(0)
+    return hidden_SC

@@ -43,12 +43,15 @@ class Packing:
     longest: int
 
     @classmethod
-    def of(cls, lengths_Q: Tensor, device: torch.device | None = None) -> Packing:
+    def of(
+        cls, lengths_Q: Tensor, device: torch.device | None = None, *, longest: int | None = None
+    ) -> Packing:
         """Return the packing of sequences of these lengths, for ids on ``device``.
 
-        Lengths that are on the CPU are read there: a GPU is not waited for.
+        Lengths that are on the CPU are read there: a GPU is not waited for. A ``longest`` that is
+        given may be more than the longest is.
         """
-        longest = int(lengths_Q.max())
+        longest = longest or int(lengths_Q.max())
         row_S = torch.repeat_interleave(lengths_Q)
         starts_Q = lengths_Q.cumsum(0) - lengths_Q
         within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]

@@ -1,0 +1,220 @@
+"""Recorded passes: the numbers of the plain ones, whatever the batch; nothing stale, nothing lost.
+
+A CPU has no graphs: there a stand-in "plays back" by doing the recorded work again at the same
+places, so that all but the recording itself is tested everywhere, and the rest on a GPU.
+"""
+
+import copy
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.lm import recorded
+from llm_gym_agents.lm.recorded import Size, is_recordable
+from tests.agents.learn.test_model import batch
+from tests.agents.learn.test_ppo import data
+from tests.agents.tiny import tiny_model
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+]
+
+
+@contextmanager
+def nothing(*_):
+    yield
+
+
+def done_again(work, pool, stream):
+    work()
+
+    def replay():
+        with torch.enable_grad():
+            work()
+
+    return replay
+
+
+@pytest.fixture(params=DEVICES)
+def device(request, monkeypatch):
+    """Where to record; on a CPU with the stand-in."""
+    if request.param == "cpu":
+        monkeypatch.setattr(recorded, "record", done_again)
+        monkeypatch.setattr(recorded, "beside", nothing)
+        monkeypatch.setattr(recorded, "new_pool", lambda: None)
+        monkeypatch.setattr(recorded, "new_stream", lambda device: None)
+    return request.param
+
+
+def pair(device, **settings):
+    """Return two equal models, the second of which records."""
+    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    lm = tiny_model(**wide).to(device)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    plain = PolicyValueModel(lm, compute_dtype=dtype, **settings)
+    recording = copy.deepcopy(plain)
+    recording.record_passes()
+    return plain, recording
+
+
+def inputs(device, seed=0):
+    """Return a batch of the same size, with other ids for each seed."""
+    ids, lengths, positions, tokens = batch()
+    more = torch.randint(0, 16, ids.shape, generator=torch.Generator().manual_seed(seed))
+    return more.to(device), lengths, positions.to(device), more[positions + 1].to(device)
+
+
+def gradients(model, *batches):
+    model.zero_grad(set_to_none=True)
+    for each in batches:
+        scores = model(*each)
+        (scores.log_prob_T.sum() + scores.value_T.square().sum() + scores.value_T.sum()).backward()
+    return {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+
+
+def close(found, wanted, device):
+    rounding = 1e-5 if device == "cpu" else 5e-2
+    allowed = rounding * (1e-2 + float(wanted.detach().abs().max()))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=allowed)
+
+
+def test_log_probs_and_values_are_those_of_the_plain_pass(device):
+    plain, recording = pair(device)
+    with torch.no_grad():
+        for seed in range(4):
+            found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
+            close(found.log_prob_T, wanted.log_prob_T, device)
+            close(found.value_T, wanted.value_T, device)
+    assert len(recording.recordings["policy"]) == 1
+
+
+def test_gradients_add_up_over_micro_batches(device):
+    plain, recording = pair(device)
+    for seed in (0, 10, 20):  # read as ever, recorded, played back
+        batches = [inputs(device, seed), inputs(device, seed + 1)]
+        wanted, found = gradients(plain, *batches), gradients(recording, *batches)
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            close(found[name], wanted[name], device)
+    assert len(recording.recordings["policy"]) == 1
+
+
+def test_a_critic_of_its_own_is_recorded_beside_the_policy(device):
+    plain, recording = pair(device, critic="separate")
+    for seed in range(3):
+        wanted = gradients(plain, inputs(device, seed))
+        found = gradients(recording, inputs(device, seed))
+        for name in wanted:
+            close(found[name], wanted[name], device)
+    assert {len(each) for each in recording.recordings.values()} == {1}
+
+
+def test_weights_that_were_stepped_are_the_ones_that_are_read_with(device):
+    plain, recording = pair(device)
+    for _ in range(3):
+        for model in (plain, recording):
+            gradients(model, inputs(device))
+            with torch.no_grad():
+                for each in model.lm.parameters():
+                    each -= 0.05 * each.grad
+        found, wanted = recording(*inputs(device)), plain(*inputs(device))
+        close(found.log_prob_T, wanted.log_prob_T, device)
+
+
+def test_weights_that_were_moved_are_recorded_anew(device):
+    plain, recording = pair(device)
+    for _ in range(3):
+        recording(*inputs(device))
+    for model in (plain, recording):
+        for each in model.lm.parameters():
+            each.data = each.data * 0.5
+    for _ in range(3):
+        found, wanted = recording(*inputs(device)), plain(*inputs(device))
+        close(found.log_prob_T, wanted.log_prob_T, device)
+
+
+def test_a_pass_whose_memory_was_used_again_does_not_go_back(device):
+    _, recording = pair(device)
+    for _ in range(2):
+        recording(*inputs(device))
+    first = recording(*inputs(device))
+    recording(*inputs(device, 1))
+    with pytest.raises(RuntimeError, match="must go back before the next one"):
+        first.log_prob_T.sum().backward()
+
+
+def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, caplog, device):
+    def fails(work, pool, stream):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(recorded, "record", fails)
+    plain, recording = pair(device)
+    for seed in range(4):
+        found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
+        close(found.log_prob_T, wanted.log_prob_T, device)
+    assert caplog.text.count("operation not permitted") == 1
+
+
+def test_only_so_many_sizes_are_recorded(monkeypatch, device):
+    monkeypatch.setattr(recorded, "MOST", 1)
+    _, recording = pair(device)
+    for lengths in ([40], [300], [600]):
+        ids = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
+        at, token = torch.tensor([3], device=device), torch.tensor([1], device=device)
+        for _ in range(2):
+            recording(ids, torch.tensor(lengths), at, token)
+    assert len(recording.recordings["policy"]) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_size_has_room_for_what_it_is_of_and_is_full(seed):
+    dice = torch.Generator().manual_seed(seed)
+    rows = int(torch.randint(1, 200, (), generator=dice))
+    lengths = torch.randint(1, 4 ** (1 + seed % 6), (rows,), generator=dice)
+    size = Size.of(lengths)
+    for given in (lengths, lengths[:0]):
+        filled = size.fill(given)
+        assert len(filled) == size.rows
+        assert int(filled.sum()) == size.ids
+        assert int(filled.max()) <= size.longest
+        assert torch.equal(filled[: len(given)], given)
+    assert size.ids <= max(int(lengths.sum()) + 127, 1.25 * int(lengths.sum()) + 1)
+
+
+def test_a_cpu_has_nothing_to_record():
+    assert not is_recordable(tiny_model(), torch.bfloat16)
+    config = ConfigStore()
+    learner = Learner(config, tiny_model())
+    learner.record_passes(None)
+    assert not learner.model.recordings
+    with pytest.raises(ConfigError, match=r"model\.cuda_graphs needs every weight on one GPU"):
+        learner.record_passes(True)
+
+
+def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
+    ended = []
+    for records in (False, True):
+        config = ConfigStore()
+        config.training.ppo_epochs = 4
+        wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+        learner = Learner(config, tiny_model(**wide).to(device))
+        if records:
+            learner.model.record_passes()
+        torch.manual_seed(0)
+        learner.update(data())
+        ended.append([each.detach().clone() for each in learner.lm.parameters()])
+        assert not records or len(learner.model.recordings["policy"])
+    for one, two in zip(*ended, strict=True):
+        close(one, two, device)
