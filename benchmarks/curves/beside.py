@@ -34,7 +34,8 @@ def draw(rows: dict[str, Any], stage: str = "final", path: Path = IMAGES / "trl.
             x = at.mean(0) * SCALE[what]
             colour = "#3aa6b9" if side == "ours" and "grpo" in setting else COLOURS[side]
             name = {"trl": "TRL", "ours": "llm-gym"}[side]
-            dashes = STYLES[sum(line.get_color() == colour for line in axes.lines)]
+            drawn = sum(line.get_color() == colour for line in axes.lines)
+            dashes = STYLES[drawn % len(STYLES)]
             axes.plot(x, success.mean(0), dashes, color=colour, label=f"{name}: {setting}")
             axes.fill_between(x, success.min(0), success.max(0), color=colour, alpha=0.15, lw=0)
         axes.set_xlabel(label)

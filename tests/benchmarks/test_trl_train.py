@@ -24,13 +24,13 @@ def curve(*successes, cpu_s=10.0):
 
 def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
     rows = {
-        f"sweep/trl/{name}/9": {"curve": curve(0.3, 0.3, end)}
-        for name, end in zip(script.TRL, (0.7, 0.6, 0.5, 0.4), strict=True)
+        f"sweep/trl/{name}/{script.SWEEP_SEED}": {"curve": curve(0.3, 0.3, end)}
+        for name, end in zip(script.TRL, (0.3, 0.7, 0.6, 0.5, 0.4, 0.3), strict=True)
     } | {
-        f"sweep/ours/{name}/9": {"curve": curve(0.3, 0.3, end)}
-        for name, end in zip(script.OURS, (0.4, 0.5, 0.9, 0.6), strict=True)
+        f"sweep/ours/{name}/{script.SWEEP_SEED}": {"curve": curve(0.3, 0.3, end)}
+        for name, end in zip(script.OURS, (0.4, 0.5, 0.9, 0.6, 0.5, 0.6), strict=True)
     }
-    rows["sweep/trl/rate 1e-3/9"] = {"error": "it collapsed"}
+    rows[f"sweep/trl/rate 1e-3/{script.SWEEP_SEED}"] = {"error": "it collapsed"}
     args = argparse.Namespace(seeds=[0, 1], scale=1.0, episodes=400, python="python")
     jobs = script.Plan(args, tmp_path).finals(rows)
     assert [job.key for job in jobs] == [

@@ -34,6 +34,8 @@ SETTINGS = {
     "rate 1e-3": {"learning_rate": 1e-3},
     "rate 2e-3": {"learning_rate": 2e-3},
     "4 steps, rate 1e-3": {"learning_rate": 1e-3, "steps_per_generation": 4},
+    "4 steps, rate 2e-3": {"learning_rate": 2e-3, "steps_per_generation": 4},
+    "8 steps, rate 1e-3": {"learning_rate": 1e-3, "steps_per_generation": 8},
     "4 passes, rate 1e-3": {
         "learning_rate": 1e-3, "steps_per_generation": 2, "num_iterations": 4
     },

@@ -17,6 +17,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from llm_gym_agents.engines.vllm.places import Places
 from llm_gym_agents.engines.vllm.runtime import keep_weights_in_place
 from llm_gym_agents.engines.weight_push import in_bucket
 from llm_gym_agents.engines.weight_sums import weight_sums
@@ -33,10 +34,15 @@ class WorkerSide:
     def llm_gym_load(self, bucket: Any) -> list[str]:
         """Put weights into the model, in place; return the names of what was written."""
         model = self.model_runner.model  # type: ignore[attr-defined]
-        written = model.load_weights(_tensors(bucket, self.device))  # type: ignore[attr-defined]
+        named = list(_tensors(bucket, self.device))  # type: ignore[attr-defined]
+        places = self.__dict__.setdefault("_llm_gym_places", None) or Places(model)
+        self._llm_gym_places = places
+        if (written := places.write(named)) is None:
+            written = sorted(model.load_weights(named))
+            places.learn(named)
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the sender frees its buffer when this returns
-        return sorted(written)
+        return written
 
     def llm_gym_parameters(self) -> dict[str, str]:
         """Return the names of all that a push has to reach, and the type of each."""
