@@ -133,9 +133,8 @@ class Recordings:
         return self._made[key](ids_S, lengths_Q)
 
     def _recorded(self, size: Size, learns: bool) -> _Recording | None:
-        if self._tape is None:
-            self._tape = _Tape(self._trunk)
         try:
+            self._tape = self._tape or _Tape(self._trunk)
             return _Recording(self._read, size, self._tape, learns)
         except RuntimeError as error:  # out of memory, or an operation that waits for the GPU
             said = str(error).split("\n", 1)[0]

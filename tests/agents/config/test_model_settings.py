@@ -5,9 +5,11 @@ import importlib.util
 import pytest
 import torch
 
-from llm_gym.errors import LLMGymError
+from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents import build
 from llm_gym_agents.build import build_lm
+from llm_gym_agents.learn import learner
+from llm_gym_agents.lm import recorded
 from tests.agents.config.effect_run import ECHO, configured, play
 from tests.agents.players import player_at_chance
 from tests.agents.tiny import save_tiny
@@ -58,6 +60,20 @@ def test_adapters_are_all_that_is_trained_and_alpha_scales_them(tmp_path):
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
     untouched = lm.state_dict()["model.embed_tokens.weight"]
     assert plain.weights["lm.model.embed_tokens.weight"].equal(untouched)
+
+
+@pytest.mark.parametrize("wanted", [None, True, False])
+def test_passes_are_recorded_as_graphs_if_the_config_says_so(wanted, tmp_path, monkeypatch):
+    monkeypatch.setattr(learner, "is_recordable", lambda model, dtype: True)
+    monkeypatch.setattr(recorded.Recordings, "hidden", lambda self, ids, lengths: asked.append(ids))
+    asked = []
+    play({"model.cuda_graphs": wanted}, tmp_path)
+    assert bool(asked) == (wanted is not False)
+
+
+def test_graphs_without_a_gpu_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"cuda_graphs needs every weight on one GPU"):
+        play({"model.cuda_graphs": True}, tmp_path)
 
 
 def test_checkpointing_saves_memory_and_changes_no_weight(tmp_path):

@@ -177,6 +177,7 @@ ELSEWHERE = {
         "model.lora_alpha",
     ],
     model.test_checkpointing_saves_memory_and_changes_no_weight: ["model.gradient_checkpointing"],
+    model.test_passes_are_recorded_as_graphs_if_the_config_says_so: ["model.cuda_graphs"],
     engine.test_filters_are_refused_in_training: [
         "inference.top_p",
         "inference.top_k",
