@@ -2,7 +2,8 @@
 
 First each side tries six settings on a seed that is not reported; then the best of each plays three
 others, and ours with GRPO as well. The best is the one with the highest mean success over its run,
-which counts how soon it learns as well as where it ends. CPU seconds leave out evaluations; success is on held-out episodes.
+which counts how soon it learns as well as where it ends. CPU seconds leave out evaluations; success
+is on held-out episodes.
 
     python benchmarks/peers/trl_train.py --lanes 8              # makes .venv-trl, then everything
     python benchmarks/peers/trl_train.py --python python3       # TRL is there already

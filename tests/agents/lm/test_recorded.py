@@ -71,7 +71,7 @@ def pair(device, **settings):
 
 def inputs(device, seed=0):
     """Return a batch of the same size, with other ids for each seed."""
-    ids, lengths, positions, tokens = batch()
+    ids, lengths, positions, _ = batch()
     more = torch.randint(0, 16, ids.shape, generator=torch.Generator().manual_seed(seed))
     return more.to(device), lengths, positions.to(device), more[positions + 1].to(device)
 

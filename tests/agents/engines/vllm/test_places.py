@@ -9,7 +9,7 @@ from llm_gym_agents.engines.vllm.places import Places
 class Served(nn.Module):
     """Weights as vLLM keeps them: some packed, some padded, some in a way of their own."""
 
-    packed_modules_mapping = {"qkv": ["q", "k", "v"], "gate_up": ["gate", "up"]}  # noqa: RUF012
+    packed_modules_mapping = {"qkv": ["q", "k", "v"], "gate_up": ["gate", "up"]}
 
     def __init__(self):
         super().__init__()
