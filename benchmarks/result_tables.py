@@ -145,7 +145,7 @@ def _trl_gpu(result: Any) -> str:
         ours, theirs = told["best"]["ours"], told["best"]["trl"]
         lines += [
             "",
-            f"The best of each side ({ours}; {theirs}), to {told['goal']:.1%}, which both reach: "
+            f"The best of each side ({ours}; {theirs}), to the {told['goal']:.1%} that both reach: "
             f"{told['times_faster']:.1f}x as fast; an update: {told['times_per_update']:.1f}x as "
             "fast.",
         ]

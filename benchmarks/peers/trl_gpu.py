@@ -6,9 +6,11 @@ and reports the success of every batch. A run that is slower to learn is given m
 
     python benchmarks/peers/trl_gpu.py --model FOLDER                    # seven minutes of a GPU
     python benchmarks/peers/trl_gpu.py --model FOLDER --sides trl --trl-backend transformers
+    python benchmarks/peers/trl_gpu.py --model FOLDER --runs trl:5e-5:0 ours:5e-5:0 ours:5e-5:1
 
 Needs TRL 1.16 and vLLM beside this package. Each run is a process of its own with a limit; what it
-had measured by then counts. Writes ``benchmarks/results/trl_gpu.json``, of which
+has measured is written every few seconds, and counts whatever happens then; one that ends before
+its turn is started once more. Writes ``benchmarks/results/trl_gpu.json``, of which
 ``curves/one_card.py`` draws the figure.
 """
 
@@ -24,6 +26,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -41,6 +46,10 @@ STARTING = 200.0
 """Seconds that engines may take to start, unless told otherwise."""
 LATE = 40.0
 """Seconds that a run may go on after its time, to end its update."""
+NOTE_EVERY = 3.0
+"""Seconds between two looks at what a run has measured."""
+STARTS = 2
+"""Times that a run is started, if it ends before its turn."""
 TOLD = "told to stop"
 """What is wrong with a run that was cut from outside; what it had measured counts."""
 SMOOTH = 5
@@ -50,48 +59,75 @@ SMOOTH = 5
 class Run:
     """A process that starts its engine, waits for its turn, and notes what it measures."""
 
-    def __init__(self, side: str, rate: float, begin: Path, place: Path, args: Any) -> None:
-        self.side, self.rate = side, rate
-        self.name = f"{side}, rate {rate:.0e}".replace("e-0", "e-")
+    def __init__(
+        self, side: str, rate: float, seed: int, *, begin: Path, place: Path, args: Any
+    ) -> None:
+        self.side, self.rate, self.seed = side, rate, seed
+        self.name = run_name(side, rate, seed)
         self.backend = args.trl_backend if side == "trl" and args.trl_backend else args.backend
         self.seconds = args.seconds if side == "ours" else args.trl_seconds
         self.rows, self.turn = place / f"{self.name}.jsonl", place / f"{self.name}.turn"
         self.log = place / f"{self.name}.log"
-        command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
-        command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
-        command += ["--seconds", str(self.seconds), "--backend", self.backend]
-        command += ["--cache-gb", str(args.cache_gb)]
-        # Engines that start at the same moment would compile into the same folder, and meet at the
-        # same port.
-        own = {"VLLM_CACHE_ROOT": str(place / f"vllm-{self.name}".replace(" ", ""))}
-        own |= {"MASTER_PORT": str(free_port())}
-        with self.log.open("w") as log:
+        self._command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
+        self._command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
+        self._command += ["--seconds", str(self.seconds), "--backend", self.backend]
+        self._command += ["--cache-gb", str(args.cache_gb), "--seed", str(seed)]
+        # Engines that start at the same moment would compile into the same folder.
+        self._cache = {"VLLM_CACHE_ROOT": str(place / f"vllm-{self.name}".replace(" ", ""))}
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start the process; it waits when it is ready."""
+        self.starts += 1
+        own = self._cache | {"MASTER_PORT": str(free_port())}  # or they would meet at one
+        with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | own
+                self._command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | own
             )
 
-    @property
     def is_ready(self) -> bool:
-        """Whether it waits for its turn, or has ended before."""
-        return ready_of(self.turn).exists() or self.process.poll() is not None
+        """Whether it waits for its turn, or has ended before that twice."""
+        if ready_of(self.turn).exists():
+            return True
+        if self.process.poll() is not None and self.starts < STARTS:
+            self.start()
+        return self.process.poll() is not None
 
-    def result(self) -> dict[str, Any]:
-        """Give it its turn, and return what it measured."""
+    def result(self, note: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Give it its turn, and return what it measured; ``note`` is told meanwhile."""
         print(f"{self.name} ...", flush=True)
         self.turn.touch()
-        wrong = None
+        deadline, wrong, code = monotonic() + self.seconds + LATE, None, None
         try:
-            if code := self.process.wait(self.seconds + LATE):
-                wrong = f"exit code {code}: {self.log.read_text()[-1500:]}"
-        except (subprocess.TimeoutExpired, SystemExit) as error:
+            while code is None and monotonic() < deadline:
+                with suppress(subprocess.TimeoutExpired):
+                    code = self.process.wait(NOTE_EVERY)
+                note(self.made(TOLD if code is None else None))
+        except SystemExit:
+            wrong = TOLD
+        if code:
+            wrong = f"exit code {code}: {self.log.read_text()[-1500:]}"
+        elif code is None and wrong is None:
             wrong = f"stopped {LATE:.0f} s after its time: {self.log.read_text()[-1500:]}"
-            if isinstance(error, SystemExit):
-                wrong = TOLD
-            self.process.kill()
-            self.process.wait()
-        lines = self.rows.read_text().splitlines() if self.rows.exists() else []
-        made = {"side": self.side, "rate": self.rate, "backend": self.backend, "error": wrong}
-        return made | {"rows": [json.loads(line) for line in lines]}
+        self.process.kill()
+        self.process.wait()
+        return self.made(wrong)
+
+    def made(self, wrong: str | None) -> dict[str, Any]:
+        """Return what it has measured so far, and what is wrong with it."""
+        lines = self.rows.read_text().split("\n")[:-1] if self.rows.exists() else []
+        about = {"side": self.side, "rate": self.rate, "seed": self.seed, "backend": self.backend}
+        return about | {"error": wrong, "rows": [json.loads(line) for line in lines]}
+
+
+def run_name(side: str, rate: float, seed: int) -> str:
+    """Return what a run is called.
+
+    >>> run_name("trl", 5e-5, 1)
+    'trl, rate 5e-5, seed 1'
+    """
+    return f"{side}, rate {rate:.0e}, seed {seed}".replace("e-0", "e-")
 
 
 def free_port() -> int:
@@ -111,9 +147,10 @@ def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
 def all_ready(runs: list[Run], begun: subprocess.Popen[bytes] | None, limit: float) -> bool:
     """Wait until every run is; return whether the warm start is there."""
     deadline = monotonic() + limit
-    while monotonic() < deadline and not (
-        all(run.is_ready for run in runs) and (begun is None or begun.poll() is not None)
-    ):
+    while monotonic() < deadline:
+        ready = [run.is_ready() for run in runs]
+        if all(ready) and (begun is None or begun.poll() is not None):
+            break
         sleep(0.2)
     return begun is None or begun.poll() == 0
 
@@ -134,23 +171,48 @@ def smooth(rows: list[dict[str, float]]) -> list[dict[str, float]]:
 def summary(sides: dict[str, Any]) -> dict[str, Any]:
     """Return what each run came to, and how much sooner our best has TRL's success than its best.
 
-    The best run of a side is the one that ends highest.
+    The best setting of a side is the one whose seeds end highest, in the mean; a setting is told by
+    the means of its seeds.
     """
     runs = {name: each["rows"] for name, each in sides.items() if each["rows"]}
     told: dict[str, Any] = {"runs": {name: _run(rows) for name, rows in runs.items()}, "best": {}}
+    settings: dict[str, list[str]] = defaultdict(list)
+    for name in runs:
+        settings[_setting(name)].append(name)
+    means = {
+        setting: {
+            what: statistics.fmean(told["runs"][name][what] for name in names)
+            for what in ("final", "s_per_update")
+        }
+        for setting, names in settings.items()
+        if all(told["runs"][name]["s_per_update"] is not None for name in names)
+    }
     for side in ("ours", "trl"):
-        own = [name for name in runs if sides[name]["side"] == side]
+        own = [setting for setting in means if setting.startswith(side)]
         if own:
-            told["best"][side] = max(own, key=lambda name: told["runs"][name]["final"])
-    if len(told["best"]) == 2:
-        best = {side: told["runs"][name] for side, name in told["best"].items()}
-        goal = told["goal"] = min(each["final"] for each in best.values())
-        for row, rows in zip(told["runs"].values(), runs.values(), strict=True):
-            row["seconds_to_goal"] = reached(smooth(rows), goal, "seconds")
-            row["episodes_to_goal"] = reached(smooth(rows), goal, "episodes")
-        told["times_faster"] = _times(best, "seconds_to_goal")
-        told["times_per_update"] = _times(best, "s_per_update")
+            told["best"][side] = max(own, key=lambda setting: means[setting]["final"])
+    if len(told["best"]) < 2:
+        return told
+    best = {side: means[setting] for side, setting in told["best"].items()}
+    goal = told["goal"] = min(each["final"] for each in best.values())
+    for row, rows in zip(told["runs"].values(), runs.values(), strict=True):
+        row["seconds_to_goal"] = reached(smooth(rows), goal, "seconds")
+        row["episodes_to_goal"] = reached(smooth(rows), goal, "episodes")
+    ways = {
+        side: [told["runs"][name]["seconds_to_goal"] for name in settings[setting]]
+        for side, setting in told["best"].items()
+    }
+    # A seed of TRL's that ends below the mean of all never gets there: its whole run counts.
+    whole = [told["runs"][name]["seconds"] for name in settings[told["best"]["trl"]]]
+    theirs = [end if way is None else way for way, end in zip(ways["trl"], whole, strict=True)]
+    if None not in ways["ours"]:
+        told["times_faster"] = statistics.fmean(theirs) / statistics.fmean(ways["ours"])
+    told["times_per_update"] = best["trl"]["s_per_update"] / best["ours"]["s_per_update"]
     return told
+
+
+def _setting(name: str) -> str:
+    return name.partition(", seed")[0]
 
 
 def _run(rows: list[dict[str, float]]) -> dict[str, Any]:
@@ -166,9 +228,19 @@ def _run(rows: list[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _times(best: dict[str, Any], what: str) -> float | None:
-    ours, theirs = best["ours"][what], best["trl"][what]
-    return None if not ours or theirs is None else theirs / ours
+def wanted(args: argparse.Namespace) -> list[tuple[str, float, int]]:
+    """Return side, rate and seed of every run, in the order of their turns."""
+    if args.runs:
+        parts = [each.split(":") for each in args.runs]
+        return [(side, float(rate), int(seed)) for side, rate, seed in parts]
+    return list(itertools.product(args.sides, args.rates, args.seeds))
+
+
+def write(path: Path, made: dict[str, Any]) -> None:
+    """Write a result; the file is whole at any moment."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(made, indent=1, default=str) + "\n")
+    part.replace(path)
 
 
 def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
@@ -179,17 +251,20 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
         begun = None if args.started else started(begin, args)
         runs: list[Run] = []
         try:
-            for rate in args.rates:
-                for side in args.sides:
-                    runs.append(Run(side, rate, begin, place, args))
+            for side, rate, seed in wanted(args):
+                runs.append(Run(side, rate, seed, begin=begin, place=place, args=args))
             if not all_ready(runs, begun, args.starting):
                 sys.exit("no start: see above")
             while args.after is not None and not args.after.exists():
                 sleep(0.2)
             for run in runs:
-                made["sides"][run.name] = run.result()
-                made["summary"] = summary(made["sides"])
-                args.out.write_text(json.dumps(made, indent=1, default=str) + "\n")
+
+                def note(found: dict[str, Any], name: str = run.name) -> None:
+                    made["sides"][name] = found
+                    made["summary"] = summary(made["sides"])
+                    write(args.out, made)
+
+                note(run.result(note))
                 if made["sides"][run.name]["error"] == TOLD:
                     break
         finally:
@@ -205,6 +280,8 @@ def main() -> None:
     parser.add_argument("--trl-seconds", type=float, default=100.0, help="of TRL's")
     parser.add_argument("--sides", nargs="+", choices=("ours", "trl"), default=["ours", "trl"])
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of each")
+    parser.add_argument("--runs", nargs="+", metavar="SIDE:RATE:SEED", help="these alone, in order")
     parser.add_argument("--warm-steps", type=int, default=60)
     parser.add_argument("--cache-gb", type=int, default=8, help="of each vLLM")
     parser.add_argument("--after", type=Path, help="wait for this file: others have the card")
