@@ -22,7 +22,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
 
 from llm_gym.errors import ConfigError
 
@@ -196,9 +195,6 @@ def _varlen(
     return out_SHD
 
 
-def _no_mask(*args: Any, **kwargs: Any) -> None:
-    return None
-
-
+# Without a mask of the same name transformers makes none, and does not look for packed sequences,
+# which would wait for the GPU.
 AttentionInterface.register(NAME, packed_attention)
-AttentionMaskInterface.register(NAME, _no_mask)

@@ -212,8 +212,8 @@ class _Recording:
         self._ids_S[len(ids_S) :].zero_()
         filled = self._size.fill(lengths_Q)
         packing = Packing.of(filled, longest=self._size.longest)
-        self._packing.slot_S.copy_(packing.slot_S)
-        self._packing.starts.copy_(packing.starts)
+        self._packing.slot_S.copy_(packing.slot_S, non_blocking=True)
+        self._packing.starts.copy_(packing.starts, non_blocking=True)
         if self._learns:
             replayed: Any = _Replayed.apply  # untyped in torch
             found: Tensor = replayed(self, *self.tape.weights)

@@ -81,8 +81,10 @@ def ours(args: argparse.Namespace) -> None:
     made = settings(args)
     made.inference.backend = args.backend
     if args.backend == "vllm":
-        # The cache is named, not a share of the card: others measure theirs at this moment.
+        # The cache is named, not a share of the card, and the engine is told that it need not sleep,
+        # as it would find out alone: others are on the card at this moment, and wait.
         made.inference.engine = {"cache_gb": args.cache_gb, "max_model_len": args.length}
+        made.inference.engine["sleeps"] = False
     with tempfile.TemporaryDirectory() as place:
         made.checkpoint.output_dir = place
         trainer = PPOTrainer(made)
