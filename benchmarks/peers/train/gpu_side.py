@@ -81,8 +81,8 @@ def ours(args: argparse.Namespace) -> None:
     made = settings(args)
     made.inference.backend = args.backend
     if args.backend == "vllm":
-        # The cache is named, not a share of the card, and the engine is told that it need not sleep,
-        # as it would find out alone: others are on the card at this moment, and wait.
+        # The cache is named, not a share of the card, and that there is room to stay awake is not
+        # left to be found out: others, who wait for their turn, are on the card at this moment.
         made.inference.engine = {"cache_gb": args.cache_gb, "max_model_len": args.length}
         made.inference.engine["sleeps"] = False
     with tempfile.TemporaryDirectory() as place:
