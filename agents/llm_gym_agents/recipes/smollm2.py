@@ -82,7 +82,7 @@ GAMES = {
     # In the form in which the suite is asked, to see what the model can do elsewhere afterwards;
     # few steps of imitation, because they teach it to forget the rest.
     "guess-the-number": Game(
-        "llm_gym/GuessTheNumber-v0", 32, "history", turns=1000, steps=24, rules=True, epochs=20,
+        "llm_gym/GuessTheNumber-v0", 32, "history", turns=1000, steps=24, rules=True, epochs=15,
         rate=5e-5, training=FALLS,
     ),
     # Chance never finds the way out, and its map has to be read: a solver shows how.
