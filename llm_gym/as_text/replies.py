@@ -20,6 +20,7 @@ from llm_gym.core.formats import ActionFormat, drop_thinking
 from llm_gym.core.reading.finders import find_pattern, find_phrases
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.reading.reader import readings
+from llm_gym.core.reading.spoken import spoken
 
 
 class Reading(NamedTuple):
@@ -73,7 +74,7 @@ class ReplyReader:
 
     def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> Reading:
         """Return what was found; ``info`` says what is legal, ``told`` what the model has read."""
-        move = self.format.parse(drop_thinking(reply) if "think>" in reply else reply)
+        move = self.format.parse(drop_thinking(reply) if self.strict else spoken(reply))
         if move is not None and (action := self._choices.get(move)) is not None:
             return Reading(move, action)
         try:

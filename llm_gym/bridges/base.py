@@ -18,8 +18,9 @@ from llm_gym.as_text.phrasebooks.observations import clip
 from llm_gym.bridges.foreign import Foreign
 from llm_gym.bridges.suites import stable
 from llm_gym.core import splits
-from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.formats import get_format
 from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text_env import MAX_ACTION_CHARS
 from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
@@ -166,7 +167,7 @@ class ForeignEnv(gym.Env[str, str]):
         """Play what ``action`` holds."""
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise self._refusal(action)
-        move = self.format.parse(drop_thinking(action) if "think>" in action else action)
+        move = self.format.parse(spoken(action))
         text, reward, stop, valid, said = self._play(move)
         self._turn += 1
         if not valid:

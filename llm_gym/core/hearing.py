@@ -11,6 +11,7 @@ from collections.abc import Callable
 from llm_gym.core.formats import drop_thinking
 from llm_gym.core.outcome import Outcome, reject
 from llm_gym.core.reading.reader import has_marker, readings
+from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.telling import Telling
 
 
@@ -26,9 +27,11 @@ class Hearing(Telling):
 
     def _base_first_reading(self, action: str) -> str | None:
         """Return what the format's own parser finds, if there is nothing to weigh against it."""
-        move = self._base_parse(drop_thinking(action) if "think>" in action else action)
-        if self.strict or move is None:
-            return move
+        if self.strict:
+            return self._base_parse(drop_thinking(action))
+        move = self._base_parse(spoken(action))
+        if move is None:
+            return None
         if move[-1] == "?" and not self.free_text:
             return None
         mark = self._base_format.mark
@@ -42,7 +45,7 @@ class Hearing(Telling):
         if move is not None and self.is_understood(move):
             return refused
         told = (self._base_rules(), self._base_observations[-1])
-        own = self._base_parse(drop_thinking(action))
+        own = self._base_parse(spoken(action))
         for found in readings(action, self, told):
             if found.move is None:
                 self._base_reader = found.how

@@ -7,7 +7,7 @@ one: of "4 or 5" both are found, even if only 5 could be played.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from llm_gym.core.reading.prose import Named
@@ -21,6 +21,12 @@ _SUM = re.compile(
     r"((?<!\d)\d++(?:\s?[-+*/\u00d7\u00f7\u2212]\s?\d++)++)(\s?(?:=|\bis\b|\bequals\b|\bgives\b|\bmakes\b))?"
 )
 _ROW = re.compile(r"(?:-|(?<!\d))\d+(?:[ \t|.]+-?\d+)+(?![.\d])")
+# "1, 2, 3" counts aloud, and "11-20", "from 11 to 20" or "between 11 and 20" are where it may be.
+_SPAN = re.compile(
+    r"(?<![\w.-])\d++(?:,\s\d++){2,}+|(?<![\w.-])\d++[-\u2013]\d++(?![\w-])(?!\s?=)"
+    r"|\b(?:from|range(?:\s\w{1,4})?|between)\s\d++\s(?:to|and)\s\d++",
+    re.IGNORECASE,
+)
 
 
 @lru_cache(maxsize=256)
@@ -59,6 +65,19 @@ def find_pattern(text: str, pattern: str) -> Iterator[Named]:
         yield one.start(), one.end(), one[0]
 
 
+def apart(found: Iterable[Named]) -> Iterator[Named]:
+    """Yield the moves by their place, of two that overlap the first.
+
+    >>> list(apart([(4, 9, "b"), (0, 5, "a")]))
+    [(0, 5, 'a')]
+    """
+    last = -1
+    for one in sorted(found, key=lambda named: (named[0], -named[1])):
+        if one[0] >= last:
+            yield one
+            last = one[1]
+
+
 def find_numbers(text: str) -> Iterator[Named]:
     """Yield the whole numbers in ``text``, but for the terms of a sum and the rows of a board.
 
@@ -66,7 +85,7 @@ def find_numbers(text: str) -> Iterator[Named]:
     ['7', '7', '-2']
     """
     sums = (one.span(1) for one in _SUM.finditer(text) if one[2])
-    rows = (one.span() for one in _ROW.finditer(text))
+    rows = (one.span() for pattern in (_ROW, _SPAN) for one in pattern.finditer(text))
     skipped = {at for start, end in (*sums, *rows) for at in range(start, end)}
     for one in _NUMBER.finditer(text):
         if one.start() not in skipped:
@@ -78,7 +97,8 @@ def find_numbers(text: str) -> Iterator[Named]:
 _CALLED = re.compile(
     r"(?:\b(?:guess(?:es|ing)?|try(?:ing)?|choose|choosing|pick(?:ing)?|say(?:ing)?|play(?:ing)?"
     r"|select(?:ing)?|go(?:ing)? with|use|using|i'?ll|will|would|i'?d|let'?s|let me|answer|move"
-    r"|choice|action|step|is|be|with|to|then)\s{1,3}|[:=,]\s{0,3}){1,3}"
+    r"|choice|action|step|is|be|with|to|then|think|believe|should|do|hence|thus|definitely|clearly"
+    r"|certainly|so|on)\s{1,3}|[:=,>\u2192]\s{0,3}|\s[-\u2013\u2014]\s{1,3}){1,3}"
     r"(?:(?:the|a|my|next|new|word|letter|is|be|guess|:|to)\s{1,3}){0,4}[\"'`*\u201c\u2018\[]{0,3}"
     r"([A-Za-z]+)(?![\w'])",
     re.IGNORECASE,
@@ -87,15 +107,21 @@ _QUOTED = re.compile(r"[\"'`*\u201c\u2018\[]{1,3}([A-Za-z]+)[.!]?[\"'`*\u201d\u2
 _CAPITALS = re.compile(r"\b([A-Z]{3,})\b")
 _FIRST = re.compile(
     r"[\s*_\"'`\u201c\u2018\[-]*([A-Za-z]+)[\"'`\u201d\u2019*\]]*\s*"
-    r"(?:[.,;:!?(\u2014\u2013-]|$|(?:because|is my|since|is the|it is|as|or)\b)",
+    r"(?:[.,;:!?(\u2014\u2013-]|$|(?:because|is my|since|is the|is an?|is correct|is best|it is"
+    r"|as|or|fits|please)\b)",
     re.IGNORECASE,
 )
 _JOINED = re.compile(
-    r"\b(?:or|and|not|versus|vs)\s+[\"'`*\u201c\u2018]?([A-Za-z]+)\b", re.IGNORECASE
+    r"\b(?:or|and|not|versus|vs|over|instead of|rather than)\s+[\"'`*\u201c\u2018]?([A-Za-z]+)\b",
+    re.IGNORECASE,
 )
 _LETTER = re.compile(
     r"\bletters?\s{1,3}(?:is\s|would be\s|:)?\s{0,3}[\"'`*\u201c\u2018]{0,3}([A-Za-z])\b",
     re.IGNORECASE,
+)
+_SPELLED = re.compile(
+    r"(?<![\w'-])[A-Za-z](?:-[A-Za-z]){2,14}(?![\w-])"
+    r"|(?<![\w'-])[A-Za-z](?: [A-Za-z]){2,14}(?![\w'-])"
 )
 _EVERYDAY = frozenset(
     re.findall(
@@ -104,12 +130,13 @@ _EVERYDAY = frozenset(
         the and for you are not but this that with have will your from they what when which guess
         word words letter letters move moves answer next last line reply think would could should
         about first second third final choose because common start begin good best well then there
-        here also just like some more most other same very only into than them these those their
-        let try use say play pick has had was were can may now its one two all any out our yes step
-        english hidden example action choice correct right wrong going sure okay game turn turns
-        left lives target change hello thanks sorry please again after before since maybe never
-        perhaps might either neither goal closer brings seems help made make take know need want see
-        does did done each every both such still even been being where why how who way part place
+        here also just like some more most other same very only into than them these those their let
+        try use say play pick has had was were can may now its one two all any out our yes step
+        english hidden example action choice correct clues right wrong going sure okay game turn
+        turns left lives target change hello thanks sorry please again after before since maybe
+        never perhaps might either neither goal closer brings seems help made make take know need
+        want see does did done each every both such still even been being where why how who way part
+        place
         """,
     )
 )
@@ -136,6 +163,9 @@ def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
             if len(word) == 1 and word in "ai" and loose:
                 continue
             spans[one.span(1)] = word
+    for one in _SPELLED.finditer(text):
+        if len(word := re.sub(r"\W", "", one[0]).lower()) in lengths:
+            spans[one.span()] = word
     yield from ((start, end, word) for (start, end), word in sorted(spans.items()))
 
 

@@ -7,16 +7,19 @@ thinks aloud corrects itself; two that are joined by "or" are a hedge.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
 from llm_gym.core.formats import parse_boxed, parse_json
 
 _NAMES = "action|answer|move|guess|choice|command|final_answer|final answer"
+_NAME = re.compile(rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output)", re.IGNORECASE)
+_LONGEST = 4000  # characters of a move in an object
 _TAG = re.compile(rf"<\s?({_NAMES})\s?>", re.IGNORECASE)
 _CLOSE = re.compile(rf"</\s?(?:{_NAMES})\s?>|<(?:{_NAMES})>|\n|$", re.IGNORECASE)
 _JSON = re.compile(
-    rf"\{{[^{{}}\n]{{0,300}}?[\"'\u201c]?\b({_NAMES})[\"'\u201d]?\s?:\s?"
+    rf"\{{[^{{}}]{{0,300}}?[\"'\u201c]?\b({_NAMES})[\"'\u201d]?\s?:\s?"
     r"(?:\"([^\"\n]*)\"|'([^'\n]*)'|\u201c([^\u201d\n]*)\u201d|\[([\d,\s.-]{1,200})\]|([^\s,{}\"']{1,200}))",
     re.IGNORECASE,
 )
@@ -49,6 +52,8 @@ class Marker(NamedTuple):
     text: str
     start: int
     end: int
+    more: str = ""
+    """The same with all that an object says, as some moves have several parts."""
 
     @property
     def is_strong(self) -> bool:
@@ -122,17 +127,68 @@ def _boxes(text: str) -> list[Marker]:
 def _objects(text: str) -> list[Marker]:
     if "{" not in text:
         return []
-    found = []
-    for one in _last(_JSON, text):
-        said = next((part for part in one.groups()[1:] if part), "")
-        if one[5]:
-            said = " ".join(one[5].replace(",", " ").split())
-        elif one[2] and "\\" in one[2]:
-            said = parse_json(text[one.start() :]) or one[2]
-        end = text.find("}", one.end())
-        after = end + 1 if 0 <= end < one.end() + 200 else one.end()
-        found.append(Marker("json", one[1].casefold(), said.strip(), one.start(), after))
-    return found
+    found, end = [], len(text)
+    for _ in range(2):  # the last two, the last one first
+        end = text.rfind("{", 0, end)
+        if end >= 0 and (one := _object(text, end)):
+            found.append(one)
+    return found or [_broken_object(text, one) for one in _last(_JSON, text)]
+
+
+def _object(text: str, start: int) -> Marker | None:
+    r"""Return what the JSON object at ``start`` says.
+
+    >>> _object('{"why": "safe",\n "move": "up"}', 0)[1:3]
+    ('move', 'up')
+    >>> _object('{"row": 1, "column": 2}', 0)[1:3], _object('{"word": "crane"}', 0)[1:3]
+    (('object', 'row 1, column 2'), ('word', 'crane'))
+    """
+    value, end = _decoded(text, start)
+    if value is None:
+        return None
+    parts = {str(key): _scalar(one) for key, one in value.items()}
+    parts = {key: part for key, part in parts.items() if part}
+    key = next((key for key in parts if _NAME.fullmatch(key)), "")
+    if not key and len(parts) == 1:
+        key = next(iter(parts))
+    if key:
+        others = [part for other, part in parts.items() if other != key]
+        more = " ".join([parts[key], *others]) if others else ""
+        return Marker("json", key.casefold(), parts[key], start, end, more)
+    whole = ", ".join(f"{key} {part}" for key, part in parts.items())
+    return Marker("json", "object", whole, start, end) if whole else None
+
+
+def _decoded(text: str, start: int) -> tuple[dict[str, object] | None, int]:
+    """Return the object at ``start``, with quotes of either kind, and where it ends."""
+    end = text.find("}", start) + 1
+    if "'" in text[start:end] and '"' not in text[start:end]:
+        text = text[:start] + text[start:end].replace("'", '"')
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None, start
+    return (value, end) if isinstance(value, dict) else (None, start)
+
+
+def _scalar(value: object) -> str:
+    """Return a value of JSON as a move is written, empty for what cannot be one."""
+    if isinstance(value, list) and all(isinstance(one, int) for one in value):
+        return " ".join(map(str, value))
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value).strip()[:_LONGEST] if is_plain else ""
+
+
+def _broken_object(text: str, one: re.Match[str]) -> Marker:
+    """Return what an object says that is no JSON to the letter."""
+    said = next((part for part in one.groups()[1:] if part), "")
+    if one[5]:
+        said = " ".join(one[5].replace(",", " ").split())
+    elif one[2] and "\\" in one[2]:
+        said = parse_json(text[one.start() :]) or one[2]
+    end = text.find("}", one.end())
+    after = end + 1 if 0 <= end < one.end() + 200 else one.end()
+    return Marker("json", one[1].casefold(), said.strip(), one.start(), after)
 
 
 def _labels(text: str) -> list[Marker]:

@@ -7,12 +7,12 @@ Only the last ``WINDOW`` characters are read, sentence by sentence, so the work 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
+from llm_gym.core.reading import cues
 from llm_gym.core.reading.dressing import squeeze, undress
 
 Named = tuple[int, int, str]
@@ -22,60 +22,7 @@ WINDOW = 20_000
 _MOST = 64  # moves looked at in one sentence
 _BRIEF = 12  # words of a sentence in which a mere mention is a move
 _LONGEST = 2000  # characters of one sentence, from its end
-
-SENTENCES = re.compile(r"(?<=[.!?;])[\"'\u201d\u2019)*_]*\s+|\n+")
-_NOT = (
-    r"\b(?:not|never|no|don'?t|do n't|doesn'?t|didn'?t|won'?t|can'?t|cannot|isn'?t|aren'?t|wasn'?t"
-    r"|shouldn'?t|wouldn'?t|mustn'?t|couldn'?t|neither|nor|without|avoid\w*|refus\w+|declin\w+"
-    r"|instead of|rather than|other than|except|anything but|everything but|all but|nothing but"
-    r"|unable|against|stop|skip\w*|rul(?:e|ed|ing) out|far from|reject\w*|dismiss\w*|forbid\w*)\b"
-)
-_DENIED_BEFORE = re.compile(_NOT, re.IGNORECASE)
-_DENIED_AFTER = re.compile(
-    rf"{_NOT}|\b(?:blocked|impossible|illegal|invalid|wrong|bad|mistake|dangerous|unsafe|pointless"
-    r"|useless|out of the question|forbidden|worse|worst|taken|off the table|lose|loses|fails?"
-    r"|terrible|unusable|foolish|unwise|risky)\b",
-    re.IGNORECASE,
-)
-_DOUBT = re.compile(
-    r"\b(?:or|either|maybe|perhaps|might|may|possibly|could|unsure|not sure|uncertain|undecided"
-    r"|don'?t know|do not know|no idea|what about|how about|wonder\w*|torn|between|versus|vs"
-    r"|alternatively|whether|hesitat\w*|can'?t decide|cannot decide|any of)\b",
-    re.IGNORECASE,
-)
-_ASIDE = re.compile(
-    r"\b(?:if|unless|when|whenever|suppose|imagine|went|moved|tried|played|guessed|previous(?:ly)?"
-    r"|you (?:play|move|go|push|press|slip|draw)|last time|last turn|earlier|already|was"
-    r"|were|had|used to|you said|you told|said)\b",
-    re.IGNORECASE,
-)
-_STRONG_BREAK = re.compile(
-    r";|\s[-\u2013\u2014]+\s|\b(?:because|since|as|(?<!ing )(?<!all )but|so|while|although"
-    r"|though|which|where|therefore|thus"
-    r"|hence|given|for|after|actually|instead(?! of))\b",
-    re.IGNORECASE,
-)
-_BREAK = re.compile(rf",|:|\(|\bthen\b|{_STRONG_BREAK.pattern}", re.IGNORECASE)
-_CUE = re.compile(
-    r"\b(?:i|i'?ll|i'?d|i'?m|we|we'?ll|let'?s|let us|let me|please|going with|yes|okay|ok|sure)\b"
-    r"|\b(?:move|action|answer|guess|choice|pick|option|decision|command|step|play|solution|result"
-    r"|best|response|reply|last line|final|next|number|word|letter|total|value|count|sum)\b"
-    r"[^,;]{0,60}(?:\b(?:is|be|would|should|will|are)\b|:|=)|=\s{0,3}$|\b(?:occurs?|appears?)\b|[:]\s{0,3}[*\"'`]{0,3}$",
-    re.IGNORECASE,
-)
-_STARTS = re.compile(r"[\s*_\"'`\u201c\u2018(\[-]*", re.IGNORECASE)
-_ABOUT_IT = re.compile(
-    r"[\s*_\"'`\u201d\u2019]*(?:is|are|was|has|have|leads?|looks?|seems?|side|of|and|goes|contains?)\b",
-    re.IGNORECASE,
-)
-_MINE = re.compile(
-    r"[\s*_\"'`\u201d\u2019,]*(?:is|would be|will be|it is|it'?s|seems|looks|sounds)\s+"
-    r"(?:the\s+|my\s+|to\s+be\s+|like\s+){0,2}(?:best|right|my|next|good|correct|final|obvious|only|safest|answer|move|guess|choice"
-    r"|action|way|what i)",
-    re.IGNORECASE,
-)
-_NEXT = re.compile(r"[\s,]*(?:and|then|and then)?[\s,]*", re.IGNORECASE)
-_OPEN, _CLOSE = tuple("\"'`*\u201c\u2018[<"), tuple("\"'`*\u201d\u2019]>")
+SENTENCES = cues.SENTENCES
 
 
 class Verdict(NamedTuple):
@@ -107,8 +54,9 @@ def judge(text: str, find: Find, known: AbstractSet[str] = frozenset()) -> Verdi
         sentences.pop()
     for sentence in sentences:
         if squeeze(sentence) not in known:
+            or_else = cues.OR_ELSE.match(sentence) is not None
             for move, how in _weigh(sentence, find):
-                said.setdefault(how, set()).add(move)
+                said.setdefault("else" if or_else else how, set()).add(move)
     return _decide(said)
 
 
@@ -120,7 +68,9 @@ def _is_cut_quote(sentence: str, known: AbstractSet[str]) -> bool:
 def _decide(said: dict[str, set[str]]) -> Verdict:
     stated, plain, denied = (said.get(how, set()) for how in ("stated", "plain", "denied"))
     doubted, asked = said.get("doubt", set()), said.get("question", set())
-    moves = stated or plain
+    moves = stated or plain or said.get("later", set())
+    if others := said.get("else", set()) - moves:  # "Left. Or right?"
+        moves, doubted = (moves | others, doubted) if moves else (moves, doubted | others)
     if len(moves) > 1:
         named = " and ".join(sorted(moves)[:3])
         return Verdict(None, f"Your reply names more than one move: {named}. Name one.", "two")
@@ -148,22 +98,52 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
         return []
     if is_question(sentence):
         return [(move, "question") for *_, move in found]
+    sentence, found, slighted = _compared(sentence, found)
     inside = {at for start, end, _ in found for at in range(start, end)}
-    strong = [one.span() for one in _STRONG_BREAK.finditer(sentence) if one.start() not in inside]
-    breaks = [one.span() for one in _BREAK.finditer(sentence) if one.start() not in inside]
+    strong = [
+        one.span() for one in cues.STRONG_BREAK.finditer(sentence) if one.start() not in inside
+    ]
+    breaks = [one.span() for one in cues.BREAK.finditer(sentence) if one.start() not in inside]
     roles = [
         _role(sentence, start, end, strong, breaks, len(found) == 1) for start, end, _ in found
     ]
     for at in range(1, len(found)):
         before, (start, end, move) = found[at - 1], found[at]
         between = sentence[before[1] : start]
-        if move == before[2] and _NEXT.fullmatch(between):
+        if move == before[2] and cues.NEXT.fullmatch(between):
             found[at] = start, end, f"{move} again"
         # "I go left, up" names two moves; "I go left, up is a wall" names one.
-        follows = roles[at - 1] == "stated" and not _STRONG_BREAK.search(between)
-        if roles[at] == "plain" and follows and not _ABOUT_IT.match(sentence, end):
+        follows = roles[at - 1] == "stated" and not cues.STRONG_BREAK.search(between)
+        if roles[at] == "plain" and follows and not cues.ABOUT_IT.match(sentence, end):
             roles[at] = "stated"
-    return [(move, role) for (*_, move), role in zip(found, roles, strict=True)]
+        if cues.SLASH.fullmatch(between):
+            roles[at - 1] = roles[at] = "doubt"
+    if cues.CONDITION.match(sentence) and not cues.CONCLUSION.search(sentence):
+        roles = ["later" if role in ("stated", "plain") else role for role in roles]
+    return [(move, role) for (*_, move), role in zip(found, roles, strict=True)] + [
+        (move, "denied") for move in slighted
+    ]
+
+
+def _compared(sentence: str, found: list[Named]) -> tuple[str, list[Named], list[str]]:
+    """Return a sentence without what a move is preferred to: "left rather than up" is "left".
+
+    >>> _compared("left rather than up", [(0, 4, "left"), (17, 19, "up")])
+    ('left', [(0, 4, 'left')], ['up'])
+    """
+    kept, slighted, cut = [found[0]], [], 0
+    for before, (start, end, move) in pairwise(found):
+        between = sentence[before[1] - cut : start - cut]
+        versus = cues.VERSUS.fullmatch(between) or (
+            cues.THAN.fullmatch(between) and cues.PREFERRED.search(sentence, 0, start - cut)
+        )
+        if versus and before[2] != move and kept[-1][2] == before[2]:
+            sentence = sentence[: before[1] - cut] + sentence[end - cut :]
+            cut += end - before[1]
+            slighted.append(move)
+        else:
+            kept.append((start - cut, end - cut, move))
+    return sentence, kept, slighted
 
 
 def _role(
@@ -177,25 +157,27 @@ def _role(
     clause = sentence[_last_end(breaks, start) : start]
     part = sentence[_last_end(strong, start) : start]
     rest = sentence[end : min((s for s, _ in breaks if s >= end), default=len(sentence))]
-    if _DENIED_BEFORE.search(clause) and not _DOUBT.search(clause):
+    if cues.UNTRIED.search(clause):
+        return "aside"
+    if cues.DENIED_BEFORE.search(clause) and not cues.DOUBT.search(clause):
         return "denied"
-    if _DOUBT.search(clause) or _DOUBT.search(rest):
+    if cues.DOUBT.search(clause) or cues.DOUBT.search(rest):
         return "doubt"
-    if _MINE.match(sentence, end) and not _DENIED_BEFORE.search(rest):
+    if cues.MINE.match(sentence, end) and not cues.DENIED_BEFORE.search(rest):
         return "stated"
-    if _DENIED_AFTER.search(rest):
+    if cues.DENIED_AFTER.search(rest):
         return "denied"
-    if _ASIDE.search(clause):
+    if cues.ASIDE.search(clause):
         return "aside"
     if alone and undress(sentence) == undress(sentence[start:end]):
         return "stated"
-    opens = _STARTS.fullmatch(sentence, 0, start) is not None
-    if opens and not _ABOUT_IT.match(sentence, end):
+    opens = cues.STARTS.fullmatch(sentence, 0, start) is not None
+    if opens and not cues.ABOUT_IT.match(sentence, end):
         return "stated"
-    if len(sentence.split()) > _BRIEF and not _CUE.search(part):
+    if len(sentence.split()) > _BRIEF and not cues.CUE.search(part):
         return "aside"
-    quoted = sentence[:start].endswith(_OPEN) and sentence.startswith(_CLOSE, end)
-    return "stated" if quoted or _CUE.search(part) else "plain"
+    quoted = sentence[:start].endswith(cues.OPEN) and sentence.startswith(cues.CLOSE, end)
+    return "stated" if quoted or cues.CUE.search(part) else "plain"
 
 
 def _last_end(spans: list[tuple[int, int]], before: int) -> int:

@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from llm_gym.core.formats import drop_thinking, parse_plain
-from llm_gym.core.reading.dressing import squeeze, undress
+from llm_gym.core.formats import parse_plain
+from llm_gym.core.reading.dressing import LISTED, plain_text, squeeze, undress
 from llm_gym.core.reading.markers import Marker, find_markers, is_hedge
 from llm_gym.core.reading.prose import SENTENCES, WINDOW, Verdict, is_question, judge
+from llm_gym.core.reading.spoken import spoken
 
 _MARKS = re.compile(r"<[a-z]|\\boxed|```|[:{\[]", re.IGNORECASE)
 _HEDGE = Verdict(None, "Your reply gives more than one move. Give one.", "two")
@@ -63,7 +64,9 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
         game: Finds moves in sentences.
         told: What the model has read; quoting it says nothing.
     """
-    text = drop_thinking(reply)
+    text = spoken(reply)
+    if not game.free_text:
+        text = plain_text(text)
     known = {squeeze(part) for said in told for part in SENTENCES.split(said[-WINDOW:])}
     text = _without_quotes(text, known) if len(text) <= WINDOW else text[-WINDOW:]
     markers = find_markers(text)
@@ -76,6 +79,8 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
         if not (seen_strong and marker.is_strong):  # of several, the last
             seen_strong = seen_strong or marker.is_strong
             yield from _marked(marker, game)
+    if _lists_moves(text, game):
+        yield Reading(None, _HEDGE.why, _HEDGE.problem, is_final=True)
     last = parse_plain(text)
     is_open = last is None or (not game.free_text and is_question(last))
     if not is_open and (bare := game.marked_move("", undress(last or ""))):
@@ -88,8 +93,8 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
 def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
-    texts = (bare,) if game.free_text and marker.kind != "fence" else (raw, bare)
-    said = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts)]
+    texts = (bare,) if game.free_text and marker.kind != "fence" else (raw, bare, marker.more)
+    said = [game.marked_move(marker.label, text) for text in dict.fromkeys(filter(None, texts))]
     if game.free_text or not is_question(raw):
         yield from (Reading(move, marker.kind) for move in said if move)
     verdict = judge(raw, game.named_moves)
@@ -97,6 +102,21 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
         yield Reading(verdict.move, verdict.why or marker.kind, verdict.problem, is_final=True)
     elif marker.is_strong and said[0]:
         yield Reading(said[0], marker.kind, is_final=True)
+
+
+def _lists_moves(text: str, game: Speaker) -> bool:
+    """Return whether ``text`` ends with a list of different moves: options, or a plan."""
+    lines = [line for line in text[-WINDOW:].split("\n") if line.strip()][-2:]
+    if len(lines) < 2 or not all(LISTED.match(line) for line in lines):
+        return False
+    first, last = (_whole_move(undress(line), game) for line in lines)
+    return bool(first and last) and first != last
+
+
+def _whole_move(text: str, game: Speaker) -> str:
+    for start, end, move in game.named_moves(text):
+        return move if start == 0 and end == len(text) else ""
+    return ""
 
 
 def _without_quotes(text: str, known: set[str]) -> str:

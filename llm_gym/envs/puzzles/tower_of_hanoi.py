@@ -12,6 +12,7 @@ import numpy as np
 
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.finders import apart
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
@@ -28,9 +29,17 @@ _PEG = re.compile(r"^[A-F]:((?: \d)*)$", re.MULTILINE)
 _GOAL = re.compile(r"^Goal: peg ([A-F])\.", re.MULTILINE)
 
 
-_NAMED = re.compile(
-    r"(?<![\w'])(?:(?i:from\s+)?(?i:peg|tower|rod)\s+)?([A-F])(?:\s*(?i:(?:on|in)?to|->|\u2192|,)\s*|\s+)"
-    r"(?:(?i:the\s+)?(?i:peg|tower|rod)\s+)?([A-F])(?![\w'])(?!,? (?:and )?[A-F]\b)"
+_PEG_NAMED = r"(?:(?i:the\s+)?(?i:peg|tower|rod)\s+)?([A-F])(?![\w'])"
+_NAMED = (
+    re.compile(
+        rf"(?<![\w'])(?:(?i:from\s+)?(?i:peg|tower|rod)\s+)?([A-F])"
+        rf"(?:\s*(?i:(?:on|in)?to|[-=]>|\u2192|,|-)\s*|\s+){_PEG_NAMED}"
+        r"(?!,? (?:and )?[A-F]\b(?! ?(?:[A-F]|to|[-=]>|\u2192)\b))"
+    ),
+    re.compile(
+        rf"\b(?i:from|on)\W{{1,3}}{_PEG_NAMED}[^.;\n]{{1,30}}?"
+        rf"\b(?i:(?:on)?to|on)\W{{1,3}}{_PEG_NAMED}"
+    ),
 )
 
 
@@ -40,8 +49,11 @@ def find_transfers(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_transfers("I move disk 1 from peg A to peg C. A, B and C.")]
     ['A C']
     """
-    for one in _NAMED.finditer(text):
-        yield one.start(), one.end(), f"{one[1]} {one[2]}"
+    return apart(
+        (one.start(), one.end(), f"{one[1]} {one[2]}")
+        for pattern in _NAMED
+        for one in pattern.finditer(text)
+    )
 
 
 def parse_transfer(move: str) -> tuple[int, int] | None:

@@ -9,6 +9,10 @@ from llm_gym.core.reading.prose import Named
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
 _NAMES = {name: way for way, compass in _COMPASS.items() for name in (way, compass)}
+_ARROWS = dict(
+    zip("\u2191\u2192\u2193\u2190\u2b06\u27a1\u2b07\u2b05", 2 * tuple(_COMPASS), strict=True)
+)
+"""Arrows that are a move where nothing else is said; in a sentence they are mostly none."""
 _VERBS = (
     "go|goes|going|move|moves|moving|slide|sliding|push|pushing|walk|walking|step|stepping|head"
     "|heading|swipe|shift"
@@ -16,7 +20,8 @@ _VERBS = (
 _SAID = re.compile(
     rf"(?:\b(?:{_VERBS})\s+)?(?:(?:to|towards?)\s+the\s+|(?:one|1|a)\s+(?:step|cell|tile|square|space)\s+"
     r"(?:to the )?|in the direction\s+|the tiles?\s+|everything\s+|it\s+|me\s+|them\s+|the box\s+"
-    r"|(?:the |all )?tiles\s+)?\b(up|down|left|right|north|south|east|west)(?:wards?)?\b",
+    r"|(?:the |all )?tiles\s+)?(?:\b|(?<=move_)|(?<=go_))"
+    r"(up|down|left|right|north|south|east|west)(?:wards?)?\b",
     re.IGNORECASE,
 )
 # Words that are no direction where they stand: "Turns left: 5", "the right move", "end up".
@@ -24,12 +29,13 @@ _IDIOM = re.compile(
     r"\b(?:(?:turns?|steps?|lives|tries|time|nothing|anything|what)\s+(?:(?:is|are)\s+)?"
     r"|(?:moves|cells?|\d+|(?:one|last)\s+move)\s+)left\b(?!\s+of)"
     r"|\bpull\w*\s+(?:\w+\s+){0,2}?(?:up|down|left|right)\b"
-    r"|\bleft\s*:|\bleft\s+(?:over|to\s+(?:do|go|play)|with|in the game)\b"
+    r"|\bleft\s*:|\bleft\s+(?:over(?!\s+(?:to\s+)?(?:up|down|right))|to\s+(?:do|go|play)|with"
+    r"|in the game)\b"
     r"|\b(?:the|a|all|that\'?s|is)\s+right\s+(?:move|answer|choice|way|one|thing|direction|order|place|decision|option)\b"
     r"|\ball\s+right\b|\bthat\'?s\s+right\b|\bright\s+(?:now|away|after|before|here|there"
     r"|next to|answer|corner|side|edge|order)\b"
     r"|\b(?:to|on|at|of|in)\s+(?:the|its|your|my)\s+(?:left|right)(?=\s+(?:of|side|is|there|corner|edge))"
-    r"|\b(?:left|right|up|down)(?=\s*[-/]\s*(?:left|right|up|down|most|hand)\b)|\b(?:top|bottom|upper|lower)[\s-]+(?:left|right)\b"
+    r"|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)|\b(?:top|bottom|upper|lower)[\s-]+(?:left|right)\b"
     r"|\b(?:end|ends|ended|set|sets|give|gives|gave|make|makes|open|opens|line|lines|speed|back|follow|pick|come|comes"
     r"|add|adds|use|used|clean|look|wake|stand|hurry|grow|sum|build|mess|break|wind|save|free|clear|freeing|opening|setting|lining|ending)s?\s+up\b"
     r"|\bup\s+(?:to|until|the|for|with|against|front|at)\b|\bupside\b|\b(?:break|breaks|slow|calm|sit|settle|write|cut|narrow)s?\s+down\b"
@@ -57,6 +63,9 @@ def find_directions(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_directions("Turns left: 5. The right move is to go North.")]
     ['up']
     """
+    if (way := _ARROWS.get(text.strip(" \ufe0f.!*`"))) is not None:
+        yield 0, len(text), way
+        return
     text = _IDIOM.sub(lambda found: "\0" * len(found[0]), text)
     for one in _SAID.finditer(text):
         yield one.start(), one.end(), _NAMES[one[1].lower()]

@@ -16,6 +16,7 @@ from llm_gym.core.outcome import Outcome, go_on, reject
 from llm_gym.core.reading.dressing import undress
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.tool_games.other_calls import bare_call, find_call
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
@@ -92,6 +93,8 @@ def parse_lines(text: str, tools: Collection[str]) -> str | None:
     for found in reversed(list(_CALL.finditer(text))):
         if (name := found[1].casefold()) in tools:
             given = text[found.end() :].strip()
+            if text.count("```", 0, found.start()) % 2:  # it began inside a fence
+                return f"{name}: {given.partition('```')[0].strip()}"
             return f"{name}: {parse_fence(given)[1] or given}"
     return None
 
@@ -230,6 +233,10 @@ class ToolEnv(TextEnv):
             is_code = self.strict or move[:6].lower() == "python"
             return move if is_code else move.partition("\n\n")[0]
         said = self._base_format.parse(text)
+        if said and not self.strict:
+            said = bare_call(said)
+            if not self.is_understood(said):
+                said = find_call(text, (*self._inputs, "answer")) or said
         return None if said and not self.strict and self._is_sentence(said) else said
 
     def _is_sentence(self, move: str) -> bool:

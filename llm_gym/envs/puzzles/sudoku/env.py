@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.finders import apart
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle
@@ -22,13 +23,25 @@ _MOVE = re.compile(r"(?:place |put )?[\[(]?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9
 _ROW = re.compile(r"^\d\|(.+)$", re.MULTILINE)
 
 
-_PLACED = re.compile(
-    r"(?<![\w.|])(?<!\d[ ,])(?:[\[(])?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9])[\])]?"
-    r"(?![ ,]{1,2}[0-9]|\w|\s?\|)"
-    r"|\brow\s+([0-9])\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9])\W{1,3}(?:[a-z]+\W{1,3}){0,4}?([0-9])(?!\w)"
-    r"|\b([0-9])\s+(?:in|at|into|on)\s+(?:the\s+cell\s+)?(?:in\s+)?row\s+([0-9])\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9])(?!\w)",
-    re.IGNORECASE,
-)
+_AT = r"[\[(]([0-9]), ?([0-9])[\])]"
+_ROW_COL = r"\brow\W{1,3}([0-9])\W{1,3}(?:and\s+)?col(?:umn)?\W{1,3}([0-9])"
+_HOLDS = r"\W{1,4}(?:[a-z]+\W{1,3}){0,6}?([0-9])(?!\w)"
+_CELL_FIRST = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?<![\w.|])(?<!\d[ ,])[\[(]?([0-9])(?:, ?| |-)([0-9])(?:, ?| |-)([0-9])[\])]?"
+        r"(?!(?: |, ?|-)[0-9](?! [0-9] [0-9](?! ?[0-9]))|\w|\s?\|)",
+        _ROW_COL + _HOLDS,
+        _AT + _HOLDS,
+        r"\br([0-9]) ?c([0-9])\s?(?:=|:|->|\u2192|is)\s?([0-9])(?!\w)",
+    )
+]
+_DIGIT_FIRST = [
+    re.compile(
+        rf"\b([0-9])\s+(?:in|at|into|on)\s+(?:the\s+)?(?:cell\s+)?(?:in\s+)?{place}(?!\w)", re.I
+    )
+    for place in (_ROW_COL, _AT)
+]
 
 
 def find_placements(text: str) -> Iterator[Named]:
@@ -37,10 +50,17 @@ def find_placements(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_placements("Put 5 in row 1, column 3, or (2, 1, 9).")]
     ['1 3 5', '2 1 9']
     """
-    for one in _PLACED.finditer(text):
-        digit, row, col = one.group(7, 8, 9)
-        cells = (row, col, digit) if digit else [cell for cell in one.groups() if cell]
-        yield one.start(), one.end(), " ".join(cells)
+    found = [
+        (one.start(), one.end(), f"{one[1]} {one[2]} {one[3]}")
+        for pattern in _CELL_FIRST
+        for one in pattern.finditer(text)
+    ]
+    found += [
+        (one.start(), one.end(), f"{one[2]} {one[3]} {one[1]}")
+        for pattern in _DIGIT_FIRST
+        for one in pattern.finditer(text)
+    ]
+    return apart(found)
 
 
 def parse_placement(move: str) -> tuple[int, int, int] | None:

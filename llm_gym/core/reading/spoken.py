@@ -1,0 +1,75 @@
+r"""What a reply says: without its reasoning, and without what belongs to a chat template.
+
+Every family of models marks its reasoning in its own way, and control tokens reach us as text
+wherever a server decodes them. Neither is part of the move.
+"""
+
+from __future__ import annotations
+
+import re
+
+from llm_gym.core.formats import drop_thinking
+
+_NAMES = r"(?:seed:)?(thinking|think|thoughts?|reasoning|scratchpad|reflection)"
+# An opening that is never closed hides the rest, so a text of openings is gone over once.
+_THOUGHT = re.compile(
+    rf"[<\[\u25c1]{_NAMES}[>\]\u25b7].*?(?:[<\[\u25c1]/(?:seed:)?\1[>\]\u25b7]"
+    r"|(?=<(?:answer|action|move|guess)>)|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_BLOCK = re.compile(
+    r"<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_CLOSED = re.compile(r"</thinking>|\u25c1/think\u25b7|\[/think\]", re.IGNORECASE)
+_CONTROL = re.compile(
+    r"<\|[\w-]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|start_of_turn|end_of_text)>"
+    r"|\[/?INST\]",
+    re.IGNORECASE,
+)
+_HARMONY = "<|channel|>"
+_LONGEST = 44  # characters of a control token
+_ROUNDS = 8  # control tokens taken off either end
+
+
+def spoken(text: str) -> str:
+    r"""Return ``text`` without reasoning and without the control tokens around it.
+
+    >>> spoken("<thinking>south?</thinking>go north<|im_end|>"), spoken("[THINK]up?[/THINK]down")
+    ('go north', 'down')
+    >>> spoken("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
+    'down'
+    >>> spoken("a[0] < 3")
+    'a[0] < 3'
+    """
+    if "<" not in text and "[" not in text and "\u25c1" not in text and "assistantf" not in text:
+        return text
+    text = drop_thinking(_final_channel(text))
+    text = _BLOCK.sub("", _THOUGHT.sub("", text))
+    if closed := list(_CLOSED.finditer(text)):  # opened in the prompt
+        text = text[closed[-1].end() :]
+    return _without_control(text)
+
+
+def _final_channel(text: str) -> str:
+    """Return what the last ``final`` channel says; nothing where there are only others."""
+    if _HARMONY in text:
+        _, channel, said = text.rpartition(f"{_HARMONY}final")
+        return said.partition("<|message|>")[2] if channel else text.partition(_HARMONY)[0]
+    if text.lstrip().startswith("analysis") and "assistantfinal" in text:
+        return text.rpartition("assistantfinal")[2]
+    return text
+
+
+def _without_control(text: str) -> str:
+    for _ in range(_ROUNDS):
+        said = text.strip()
+        first = _CONTROL.match(said)
+        if first and first.end() < len(said):
+            text = said[first.end() :]
+            continue
+        at = max(said.rfind("<", -_LONGEST), said.rfind("[", -_LONGEST))
+        if at < 0 or _CONTROL.fullmatch(said, at) is None:
+            break
+        text = said[:at]
+    return text

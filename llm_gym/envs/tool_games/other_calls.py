@@ -1,0 +1,105 @@
+r"""Calls in the ways that models were trained to write them, though the rules ask for another.
+
+``search("x")``, ``<search>x</search>``, JSON in its many styles, ``Action:`` with ``Action Input:``
+and ``Search query: x`` all name one call plainly. Everything here is pure and bounded; what is
+no call of one of the tools gives an empty text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+
+from llm_gym.parsing import ActionParser, ToolCall, get_parser
+
+_LONGEST = 20_000  # characters of a reply that are looked at
+_QUOTES = "\"'`\u201c\u201d\u2018\u2019"
+_PARSERS = ("react", "json", "auto")
+_SIGNS = re.compile(r"[({<\[]|action input|quer(?:y|ies)|search|look", re.IGNORECASE)
+
+
+def find_call(text: str, names: Collection[str]) -> str:
+    r"""Return the one call of a tool in ``text`` as a move; empty where there is none.
+
+    >>> find_call('I will look.\nsearch("Mila Farrow")', ["search"])
+    'search: Mila Farrow'
+    >>> find_call('{"name": "search", "arguments": {"query": "Mila"}}', ["search"])
+    'search: Mila'
+    >>> find_call("Action: search\nAction Input: Mila", ["search"])
+    'search: Mila'
+    >>> find_call("I search", ["search"])
+    ''
+    """
+    if len(text) > _LONGEST or _SIGNS.search(text) is None:
+        return ""
+    last = text.strip().rpartition("\n")[2].strip(" *`.")
+    for pattern in _written(tuple(names)):
+        if found := pattern.fullmatch(last):
+            return f"{found[1].lower()}: {found[2].strip().strip(_QUOTES).strip()}"
+    if tags := list(_tags(tuple(names)).finditer(text)):
+        return f"{tags[-1][1].lower()}: {tags[-1][2].strip()}" if len(tags) == 1 else ""
+    return _parsed(text, names)
+
+
+def bare_call(move: str) -> str:
+    """Return a call of the form ``tool: input`` without what it is dressed in.
+
+    >>> bare_call("**sql:** SELECT 1"), bare_call("sql: `SELECT 1`"), bare_call("`sql: SELECT 1`")
+    ('sql: SELECT 1', 'sql: SELECT 1', 'sql: SELECT 1')
+    >>> bare_call('python: "a"'), bare_call("**sql: SELECT 1**")  # code; to be read as a sentence
+    ('python: "a"', '**sql: SELECT 1**')
+    """
+    in_ticks = move[:1] == move[-1:] == "`" and move.count("`") == 2
+    name, colon, text = (move[1:-1] if in_ticks else move).partition(":")
+    name, text = name.strip(), text.strip()
+    is_bold = name[:2] == "**" and (name[-2:] == "**" or text[:2] == "**")
+    if is_bold:
+        name, text = name.strip("*"), text.removeprefix("**").lstrip()
+    if not colon or not name.isidentifier() or name.casefold() == "python":
+        return move
+    quote = text[:1]
+    is_quoted = quote in ("`", '"') and text[-1:] == quote and text.count(quote) == 2
+    if is_quoted:
+        text = text[1:-1].strip()
+    return f"{name}: {text}" if in_ticks or is_bold or is_quoted else move
+
+
+@lru_cache(maxsize=16)
+def _written(names: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    some = "|".join(map(re.escape, names))
+    return tuple(
+        re.compile(pattern, re.IGNORECASE)
+        for pattern in (
+            rf"({some})\((?:\w{{1,20}}\s?=\s?)?([\"'][^\"']*[\"']|[\w .,-]*)\);?",
+            rf"({some})(?:ing)?(?: query| for| input)? ?: ?(\S.*)",
+            rf"({some}) [-\u2013\u2014] (\S.*)",
+            rf"(?:i(?:'ll| will)? |let me |let's )?({some})(?: for)? "
+            r"([\"\u201c][^\"\u201c\u201d]+[\"\u201d])",
+        )
+    )
+
+
+@lru_cache(maxsize=16)
+def _tags(names: tuple[str, ...]) -> re.Pattern[str]:
+    some = "|".join(map(re.escape, names))
+    return re.compile(rf"<({some})>([^<]{{1,4000}})</\1>", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1)
+def _readers() -> tuple[ActionParser, ...]:
+    return tuple(get_parser(name) for name in _PARSERS)
+
+
+def _parsed(text: str, names: Collection[str]) -> str:
+    """Return the only call that a parser finds, with the first of its arguments."""
+    for parser in _readers():
+        calls = [call for call in parser.parse(text).calls if call.name.casefold() in names]
+        if len(calls) == 1 and (given := _input(calls[0])):
+            return f"{calls[0].name.casefold()}: {given}"
+    return ""
+
+
+def _input(call: ToolCall) -> str:
+    given = [one for one in call.arguments.values() if isinstance(one, str | int | float)]
+    return str(given[0]) if len(given) == 1 else (call.text or "")

@@ -1,0 +1,185 @@
+"""Replies as chat models write them: reasoning marks, templates, objects, lists, other scripts."""
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.core.reading.prose import judge
+from llm_gym.core.reading.spoken import spoken
+from llm_gym.envs.shared.directions import find_directions
+
+
+def read(name, reply, seed=0, **settings):
+    """Return what was read, and whether it was played."""
+    env = gym.make(f"llm_gym/{name}-v0", **settings)
+    env.reset(seed=seed)
+    info = env.step(reply)[4]
+    return info["move"], info["valid_action"]
+
+
+THOUGHTS = [
+    "<think>up?</think>{}",
+    "<thinking>up?</thinking>\n{}",
+    "up it is</thinking>{}",
+    "<reasoning>Not up.</reasoning>{}",
+    "<scratchpad>up\n</scratchpad>\n{}",
+    "<reasoning>up seems best <answer>{}</answer>",
+    "[THINK]up?[/THINK]{}",
+    "\u25c1think\u25b7up?\u25c1/think\u25b7{}",
+    "<seed:think>up</seed:think>{}",
+    "<|begin_of_thought|>up<|end_of_thought|>{}",
+    "<|channel|>analysis<|message|>up?<|end|><|start|>assistant<|channel|>final<|message|>{}",
+    "analysisLet me go up.assistantfinal{}",
+    "{}<|im_end|>",
+    "{}</s>",
+    "<|im_start|>{}<|im_end|>\n<|endoftext|>",
+    "[INST]{}[/INST]",
+]
+
+
+@pytest.mark.parametrize("reply", THOUGHTS)
+def test_no_model_is_held_to_what_it_only_thought_or_to_its_template(reply):
+    move, played = read("Maze", reply.format("down"))
+    assert played
+    assert move == "down"
+    query = reply.format("search: Mila")
+    if "<answer>" not in reply:
+        assert spoken(query).strip().lower().endswith("search: mila")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["<thinking>down", "<|channel|>analysis<|message|>down", "[THINK]down", "<reasoning>down"],
+)
+def test_a_thought_that_never_ends_says_nothing(reply):
+    assert read("Maze", reply) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "move"),
+    [
+        # dressing
+        *(("Wordle", reply, "crane") for reply in (
+            "crane \U0001f44d", "crane :)", "\ufeffcrane\u200b", "<b>crane</b>",
+            "\u300ccrane\u300d",
+            "C-R-A-N-E", "c r a n e", "=> crane", "Answer - crane", "Definitely crane.",
+            "crane is a good starting word.", "Let me try crane instead of slate.",
+        )),
+        # numbers
+        ("GuessTheNumber", "\uff17", "7"),
+        ("GuessTheNumber", "\u0667", "7"),
+        ("GuessTheNumber", r"\(7\)", "7"),
+        ("GuessTheNumber", "\u7b54\u3048\u306f7\u3067\u3059\u3002", "7"),
+        ("GuessTheNumber", "The remaining range is 11-20, so 18.", "18"),
+        ("GuessTheNumber", "It is from 11 to 20. I guess 15.", "15"),
+        ("GuessTheNumber", "My guess is 18. If it is too low, I will guess 19 next.", "18"),
+        ("LetterCounting", "Let me count: 1, 2, 3, 4, 5. So there are 5.", "5"),
+        # objects
+        ("Maze", '{\n  "why": "it is open",\n  "move": "down"\n}', "down"),
+        ("Maze", '{"direction": "down"}', "down"),
+        ("Maze", '{"next_move": "down", "confidence": 0.9}', "down"),
+        ("Wordle", '{"word": "crane"}', "crane"),
+        ("Minesweeper", '{"action": "reveal", "row": 3, "col": 1}', "reveal 3 1"),
+        ("Sudoku", '{"row": 1, "col": 3, "digit": 3}', "1 3 3"),
+        # parts of a move
+        *(("Sudoku", reply, "1 3 3") for reply in (
+            "R1C3=3", "r1c3 = 3", "(1,3) = 3", "(1, 3) -> 3", "3 at (1, 3)",
+            "row=1, col=3, digit=3", "Cell (1,3) should be 3.", "1-3-3",
+            "In row 1, column 3, the only possible digit is 3.",
+        )),
+        *(("Mastermind", reply, "4 2 1 3") for reply in (
+            "4-2-1-3", "Guess: 4-2-1-3", "4 | 2 | 1 | 3", "I'd go with 4, 2, 1 and 3.",
+        )),
+        # one preferred to another
+        *(("Maze", reply, "down") for reply in (
+            "I'd rather go down than up.", "down rather than up", "I prefer down over up.",
+            "down instead of up", "Moving up would hit a wall, so I'll move down.", "\u2193",
+            "\u2b07\ufe0f", "move_down", "~~up~~ down",
+            "I have thought about up, but I'll go with down.",
+        )),
+        ("Bandit", "I have not tried purple yet, so I'll try purple.", "purple"),
+    ],
+)  # fmt: skip
+def test_natural_replies_are_read(name, reply, move):
+    assert read(name, reply) == (move, True)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["{'from': 'X', 'to': 'Y'}", '{"from": "X", "to": "Y"}', "X-Y", "From: X, To: Y",
+     "I take the disk from X and put it on Y.", "from=X to=Y"],
+)  # fmt: skip
+def test_pegs_are_read_however_they_are_joined(reply):
+    env = gym.make("llm_gym/TowerOfHanoi-v0")
+    env.reset(seed=0)
+    source, target = env.unwrapped.legal_moves()[0].split()
+    info = env.step(reply.replace("X", source).replace("Y", target))[4]
+    assert (info["valid_action"], info["move"]) == (True, f"{source} {target}")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Options:\n- up\n- down", "1. up\n2. down", "up/down", "Answer: up / down", "up... or down?",
+     "Up. Or maybe down.", "It would be unwise to go down.", "The opponent will probably go down.",
+     "Before I go down, tell me more.", "\u4e0ddown", "Ich gehe nicht down.", "up and/or down"],
+)  # fmt: skip
+def test_lists_hedges_and_what_others_do_are_no_moves(reply):
+    assert read("Maze", reply)[1] is False
+    assert judge(reply, find_directions).move is None or "\n" in reply
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ['search("Mila Farrow")', "search(query='Mila Farrow')", "<search>Mila Farrow</search>",
+     '{"tool": "search", "input": "Mila Farrow"}', "**search:** Mila Farrow",
+     '{"name": "search", "arguments": {"query": "Mila Farrow"}}', "search - Mila Farrow",
+     '<tool_call>\n{"name": "search", "arguments": {"query": "Mila Farrow"}}\n</tool_call>',
+     "Action: search\nAction Input: Mila Farrow", "Search query: Mila Farrow",
+     'I will search "Mila Farrow"', "`search: Mila Farrow`", "search: Mila Farrow<|im_end|>",
+     "Here it is:\n\n```\nsearch: Mila Farrow\n```\nThat should do."],
+)  # fmt: skip
+def test_a_call_is_a_call_in_every_style(reply):
+    assert read("SearchQA", reply) == ("search: Mila Farrow", True)
+    if "\nsearch:" not in reply:
+        assert read("SearchQA", reply, strict=True)[0] != "search: Mila Farrow"
+
+
+def test_a_query_is_run_without_what_surrounds_it():
+    query = "SELECT count(*) FROM visits WHERE id > 0"
+    for reply in (
+        f"sql: `{query}`",
+        f'sql: "{query}"',
+        f"**sql:** {query}",
+        f"Here:\n\n```\nsql: {query}\n```\n\nLet me know!",
+        f'{{\n "action": "sql: {query}"\n}}',
+        f"sql: {query}</s>",
+    ):
+        env = gym.make("llm_gym/TextToSQL-v0")
+        env.reset(seed=0)
+        assert not env.step(reply)[0].startswith("SQL error"), reply
+
+
+def test_code_that_talks_of_calls_is_code():
+    code = 'python: print({"name": "answer", "arguments": {"n": 3}})'
+    assert read("MathPython", code)[0] == code
+    code = "```python\nanswer = int('7')\nprint(answer)\n```"
+    assert read("MathPython", code)[0].startswith("python: answer = int")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<think>",
+        "<reasoning>",
+        "</reasoning>",
+        "[THINK]",
+        "<|a|>",
+        "</s>",
+        "<",
+        "[/INST]",
+        "\u25c1",
+    ],
+)
+def test_marks_are_taken_off_in_one_pass(piece):
+    text = "</reasoning>" + piece * (400_000 // len(piece)) + "x"
+    assert isinstance(spoken(text), str)
+    assert isinstance(spoken(text[::-1]), str)
