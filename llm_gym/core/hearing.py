@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from llm_gym.core.formats import drop_thinking
 from llm_gym.core.outcome import Outcome, reject
+from llm_gym.core.reading.dressing import LISTED
 from llm_gym.core.reading.reader import has_marker, readings
 from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.telling import Telling
@@ -36,6 +37,8 @@ class Hearing(Telling):
             return None
         mark = self._base_format.mark
         if (mark and action.count(mark) > 1) or (self._base_bare and has_marker(action, move)):
+            return None
+        if "\n" in action and LISTED.match(move):  # options or a plan, maybe
             return None
         return move
 

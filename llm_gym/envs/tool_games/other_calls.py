@@ -34,12 +34,18 @@ def find_call(text: str, names: Collection[str]) -> str:
     if len(text) > _LONGEST or _SIGNS.search(text) is None:
         return ""
     last = text.strip().rpartition("\n")[2].strip(" *`.")
-    for pattern in _written(tuple(names)):
-        if found := pattern.fullmatch(last):
-            return f"{found[1].lower()}: {found[2].strip().strip(_QUOTES).strip()}"
+    written = (pattern.fullmatch(last) for pattern in _written(tuple(names)))
+    if found := next(filter(None, written), None):
+        return _call(found[1], found[2].strip().strip(_QUOTES), names)
     if tags := list(_tags(tuple(names)).finditer(text)):
-        return f"{tags[-1][1].lower()}: {tags[-1][2].strip()}" if len(tags) == 1 else ""
+        return _call(tags[-1][1], tags[-1][2], names) if len(tags) == 1 else ""
     return _parsed(text, names)
+
+
+def _call(name: str, given: str, names: Collection[str]) -> str:
+    """Return a call as a move; what is called an answer may be a call itself."""
+    inner = given.partition(":")[0].strip().casefold()
+    return given.strip() if inner in names else f"{name.lower()}: {given.strip()}"
 
 
 def bare_call(move: str) -> str:

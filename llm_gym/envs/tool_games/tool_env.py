@@ -125,7 +125,8 @@ class ToolEnv(TextEnv):
         super().__init__(**common)
         self._base_parse = self._read
         names = "|".join((*self._inputs, "answer"))
-        another = rf",?\s(?:or|and)\s+(?:with\s+|maybe\s+)?(?:{names})\s?:"
+        joined = r",?\s(?:or|and|and/or)\s+(?:with\s+|maybe\s+)?|\s?[,/]\s?"
+        another = rf"(?:{joined})(?:{names})\s?:"
         self._another = re.compile(another, re.IGNORECASE)
         self._call = re.compile(
             rf"(?<!\w)({names})[*_`]{{0,3}}\s?:\s*(\S.*?)(?={another}|$)", re.IGNORECASE

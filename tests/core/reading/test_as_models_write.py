@@ -143,6 +143,28 @@ def test_a_call_is_a_call_in_every_style(reply):
         assert read("SearchQA", reply, strict=True)[0] != "search: Mila Farrow"
 
 
+@pytest.mark.parametrize(
+    "name", ["TextGame", "CookingWorld", "TicTacToe", "GuessTheNumber", "Sudoku"]
+)
+def test_a_list_of_different_moves_is_no_move_and_of_the_same_one_is(name):
+    env = gym.make(f"llm_gym/{name}-v0")
+    env.reset(seed=0)
+    first, second = env.unwrapped.legal_moves()[:2]
+    assert read(name, f"1. {first}\n2. {second}")[1] is False
+    assert read(name, f"- {first}\n- {first}")[1] is True
+    assert read(name, f"1. I look around.\n2. {first}")[1] is True
+
+
+def test_a_call_that_is_given_as_the_answer_is_the_call():
+    for reply in (
+        "<answer>search: Mila</answer>",
+        "**Answer: search: Mila**",
+        "Answer - search: Mila",
+    ):
+        assert read("SearchQA", reply) == ("search: Mila", True)
+    assert read("SearchQA", "search: Mila, search: Norvik")[1] is False
+
+
 def test_a_query_is_run_without_what_surrounds_it():
     query = "SELECT count(*) FROM visits WHERE id > 0"
     for reply in (
