@@ -39,12 +39,14 @@ DOUBT = re.compile(
 ASIDE = re.compile(
     r"\b(?:if|unless|when|whenever|suppose|imagine|went|moved|tried|played|guessed|previous(?:ly)?"
     r"|you (?:play|move|go|push|press|slip|draw)|last time|last turn|earlier|already|was"
-    r"|were|had|used to|you said|you told|said|before (?:i|we|you)|yesterday|considered|considering"
-    r"|contemplated|tempted|(?:thought|thinking|think) (?:about|of)|someone|somebody"
+    r"|were|had|used to|you said|you told|said|before (?:i|we|you)|tell me|yesterday"
+    r"|considered|considering|contemplated|tempted|(?:thought|thinking|think) (?:about|of)|someone|somebody"
     r"|(?:opponent|enemy|rival) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?|goes"
     r"|wants?|threatens?|likely|probably))\b",
     re.IGNORECASE,
 )
+PAST = re.compile(r"[\s*_\"'`]*(?:was|were|has been|had been|got)\b", re.IGNORECASE)
+"""After a move: it was made before."""
 UNTRIED = re.compile(
     r"\b(?:not|never|n't|haven'?t|hasn'?t)\s+(?:yet\s+)?(?:been\s+)?(?:tried|tested|explored|used|pulled"
     r"|played|pressed|guessed|visited|seen|chosen|had)\b",

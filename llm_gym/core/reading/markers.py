@@ -25,7 +25,8 @@ _JSON = re.compile(
 )
 _LABEL = re.compile(
     r"^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus|and)"
-    r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command)s?(?: (?:is|would be|will be))?"
+    r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection|pick"
+    r"|final)s?(?: (?:is|would be|will be))?"
     r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\n\s{0,20})?(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )

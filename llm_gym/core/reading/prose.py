@@ -167,7 +167,7 @@ def _role(
         return "stated"
     if cues.DENIED_AFTER.search(rest):
         return "denied"
-    if cues.ASIDE.search(clause):
+    if cues.ASIDE.search(clause) or cues.PAST.match(sentence, end):
         return "aside"
     if alone and undress(sentence) == undress(sentence[start:end]):
         return "stated"

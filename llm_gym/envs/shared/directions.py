@@ -32,6 +32,7 @@ _IDIOM = re.compile(
     r"|\bleft\s*:|\bleft\s+(?:over(?!\s+(?:to\s+)?(?:up|down|right))|to\s+(?:do|go|play)|with"
     r"|in the game)\b"
     r"|\b(?:the|a|all|that\'?s|is)\s+right\s+(?:move|answer|choice|way|one|thing|direction|order|place|decision|option)\b"
+    r"|^\W*right,\s+(?=(?:i|i'?m|i'?ll|so|let'?s|the|my|now|then|that|we|this)\b)"
     r"|\ball\s+right\b|\bthat\'?s\s+right\b|\bright\s+(?:now|away|after|before|here|there"
     r"|next to|answer|corner|side|edge|order)\b"
     r"|\b(?:to|on|at|of|in)\s+(?:the|its|your|my)\s+(?:left|right)(?=\s+(?:of|side|is|there|corner|edge))"
