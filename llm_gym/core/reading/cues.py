@@ -40,7 +40,8 @@ ASIDE = re.compile(
     r"\b(?:if|unless|when|whenever|suppose|imagine|went|moved|tried|played|guessed|previous(?:ly)?"
     r"|you (?:play|move|go|push|press|slip|draw)|last time|last turn|earlier|already|was"
     r"|were|had|used to|you said|you told|said|before (?:i|we|you)|tell me|yesterday"
-    r"|considered|considering|contemplated|tempted|(?:thought|thinking|think) (?:about|of)|someone|somebody"
+    r"|considered|considering|contemplated|tempted|(?:thought|thinking|think) (?:about|of)"
+    r"|someone|somebody"
     r"|(?:opponent|enemy|rival) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?|goes"
     r"|wants?|threatens?|likely|probably))\b",
     re.IGNORECASE,
