@@ -32,8 +32,6 @@ from llm_gym_agents.rollouts.evaluation import evaluate
 
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
-SOLVED = {"TextGameMedium": 800}
-"""Games that chance never wins → steps for which the warm start imitates the solver there."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
 PATIENCE = 400.0
@@ -62,11 +60,9 @@ def settings(
     return config
 
 
-def warm(game: str, seed: int, folder: Path) -> dict[str, Any]:
+def warm(game: str, seed: int, folder: Path, flags: Sequence[str] = ()) -> dict[str, Any]:
     """Teach the embedded model to write moves of ``game``; leave it in ``folder``."""
-    config = settings(game, seed)
-    if game in SOLVED:
-        config.warm_start.player, config.warm_start.steps = "solver", SOLVED[game]
+    config = settings(game, seed, flags=flags)
     with tempfile.TemporaryDirectory() as place:
         config.checkpoint.output_dir = place
         trainer = PPOTrainer(config)
@@ -183,7 +179,7 @@ def result(arguments: Sequence[str]) -> dict[str, Any]:
     args, flags = parser.parse_known_args(arguments)
     torch.set_num_threads(1)
     if args.what == "warm":
-        return warm(args.game, args.seed, args.folder)
+        return warm(args.game, args.seed, args.folder, flags)
     return learn(
         args.game, args.seed, args.folder, args.estimator, args.train, args.points, args.episodes,
         flags,

@@ -36,6 +36,8 @@ UNUSABLE = 0.1
 """Share of replies that cannot be used above which there is another round, if there is one left."""
 HELPED = 0.75
 """Share of the unusable replies that a round may leave, or it is the last."""
+RISEN, MASTERED = 0.05, 0.9
+"""Success that a round of a solver's moves has to add for another, and of who needs none."""
 ROUNDS_APART = 1_000_003
 """Keeps the episodes of later rounds away from those of other seeds."""
 STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
@@ -49,6 +51,20 @@ def success_after(found: Mapping[str, float] | None) -> HeldOut | None:
     if not found or not found.keys() >= set(STARTED):
         return None
     return HeldOut(*(found[name] for name in STARTED))
+
+
+def once_more(player: str, last: Evaluation, now: Evaluation, *, first: bool = False) -> str | None:
+    """Return why there is to be another round of imitation, by what the last one brought, if so.
+
+    Legal moves come first, and they are all there is to learn from random play. Who imitates a
+    solver goes on while it wins more with every round: what it has not seen won, reinforcement
+    learning will hardly find.
+    """
+    if now.invalid > UNUSABLE and (first or now.invalid <= HELPED * last.invalid):
+        return f"{now.invalid:.0%} of the replies cannot be used"
+    if player == "solver" and last.success + RISEN <= now.success < MASTERED:
+        return f"{last.success:.0%} to {now.success:.0%} of the episodes are won by now"
+    return None
 
 
 class Decision(NamedTuple):
@@ -102,15 +118,15 @@ class WarmUp:
         turns, after = self._teach(decision.player, 0), self.evaluate(episodes)
         # A file has no other moves for another round.
         rounds = 1 if decision.player == "file" else self.config.warm_start.rounds
+        last = before
         for at in range(1, rounds):
-            if after.invalid <= UNUSABLE:
+            why = once_more(decision.player, last, after, first=at == 1)
+            if why is None:
                 break
-            self.say(f"warm start: {after.invalid:.0%} of the replies cannot be used, once more")
-            last = after.invalid
+            self.say(f"warm start: {why}, once more")
+            last = after
             turns += self._teach(decision.player, at)
             after = self.evaluate(episodes)
-            if after.invalid > HELPED * last:
-                break
         write_losses(Path(self.config.checkpoint.output_dir), self.losses)
         self.say(
             f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "

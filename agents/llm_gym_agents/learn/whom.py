@@ -7,7 +7,8 @@ to be shown what pays before it can get better at it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -22,13 +23,14 @@ BATCHES = 4
 _RUN = -4
 """Names the episodes that are looked at, apart from all that are trained or evaluated on."""
 _TURNS = 100
+_ROUNDING = 1e-9
 
 
 class Chance(NamedTuple):
     """What random play comes to."""
 
     paid: int
-    """Episodes in which a usable move was paid, for good or bad."""
+    """Episodes in which a usable move was paid, for good or bad, by more than shaping."""
     played: int
     batch: int
 
@@ -72,6 +74,11 @@ def has_solver(env: gym.Env[str, str]) -> bool:
 def _is_paid(episode: Trajectory) -> bool:
     """Whether a move that could be used was paid; a penalty for nonsense teaches no game."""
     return any(
-        reward != 0.0 and info.get("valid_action", True)
+        abs(reward - _shaping(info)) > _ROUNDING and info.get("valid_action", True)
         for info, reward in zip(episode.infos, episode.rewards, strict=True)
     )
+
+
+def _shaping(info: Mapping[str, Any]) -> float:
+    """Return the part of a reward that only says how near the goal is."""
+    return float((info.get("reward_terms") or {}).get("shaping", 0.0))

@@ -70,7 +70,7 @@ def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
     config.environment.env_id, config.training.adv_estimator = env_id, estimator
     apply_defaults(config, look(config))
     assert (config.training.group_size, config.training.group_credit) == (size, credit)
-    assert config.training.entropy_coef == (0.01 if estimator == "gae" else 0.002)
+    assert config.training.entropy_coef == (0.002 if credit == "turn" else 0.01)
     config.check()
 
 

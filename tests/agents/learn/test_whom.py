@@ -25,11 +25,21 @@ def test_chance_never_writes_the_sentence_that_pays(env_id):
     assert str(found).endswith("of 128 episodes, less than once in a batch of 32")
 
 
-def test_what_shaping_pays_counts_and_a_penalty_does_not():
-    plain, shaped = (make_text("llm_gym/TowerOfHanoiEasy-v0", shaping=on) for on in (False, True))
-    assert chance(shaped, 8, turns=500).is_enough
-    assert not chance(plain, 8, turns=500).is_enough
+@pytest.mark.parametrize("env_id", ["llm_gym/TowerOfHanoiEasy-v0", "llm_gym/TextGameMedium-v0"])
+def test_what_shaping_pays_does_not_count(env_id):
+    plain, shaped = (
+        chance(make_text(env_id, shaping=on), 8, turns=500, split="train") for on in (False, True)
+    )
+    assert plain == shaped
+    assert plain.paid == 0
+    assert not shaped.is_enough
 
+
+def test_a_game_with_shaping_is_paid_where_chance_wins():
+    assert chance(make_text("llm_gym/TextGameEasy-v0", shaping=True), 64, turns=9_000).is_enough
+
+
+def test_a_penalty_does_not_count():
     class Nonsense(gym.Wrapper):
         def random_action(self):
             return "nonsense"

@@ -1,0 +1,131 @@
+"""Does reinforcement learning hurt a player that is good already, and what keeps it from that?
+
+Warm starts that imitate a solver leave a good player beside a critic that knows nothing yet: what
+it says is noise, whitened to the size of true advantages. Each variant changes one thing, from the
+same weights; GuessTheNumberEasy, whose warm start plays at chance, shows what it costs others.
+
+    python benchmarks/good_start.py --lanes 8
+    python benchmarks/good_start.py --only SearchQAEasy --variants default critic --seeds 0
+    python benchmarks/good_start.py --show                     # only the table
+
+Runs are those of ``learning.py``: a process of one thread each, evaluated on 100 held-out episodes
+on the way and on 200 others at the end. ``lowest`` is the lowest evaluation after the first. Writes
+``benchmarks/results/good_start.json``, a row as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from time import monotonic
+from typing import Any
+
+from forked import Forks
+from lanes import Job, Results, work
+from learning import WARM, missing
+from machine import provenance
+
+RESULT = Path(__file__).parent / "results" / "good_start.json"
+EPISODES = {
+    "SearchQAEasy": 5120,
+    "TextToSQLEasy": 4096,
+    "TextGameMedium": 640,
+    "GuessTheNumberEasy": 12288,
+}
+"""Game → episodes of a run."""
+SOLVED = {"SearchQAEasy": "--warm-start.player solver"}
+"""Flags of the warm start, where it would not imitate the solver by itself."""
+VARIANTS = {
+    "default": "",
+    "critic": "--training.critic-warmup-iters 3",
+    "critic, fast": "--training.critic-warmup-iters 3 --training.value-learning-rate 1e-2",
+    "slow": "--training.learning-rate 3e-4",
+    "no entropy": "--training.entropy-coef 0",
+    "leash": "--training.use-kl-in-loss --training.kl-coef 0.05",
+}
+"""Name → flags of ``llm-gym train``."""
+POINTS = 10
+
+
+def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
+    """Return warm starts and the runs that begin with them, seed by seed."""
+    found: list[Job] = []
+    for seed in args.seeds:
+        places = {game: weights / f"{game}-{seed}" for game in args.only}
+        for game, place in places.items():
+            taught = ["warm", game, str(seed), str(place), *SOLVED.get(game, "").split()]
+            found.append(Job(f"{game}/{seed}/{WARM}", taught))
+        for game, place in places.items():
+            episodes = max(1, round(EPISODES[game] * args.scale))
+            command = ["learn", game, str(seed), str(place), "--train", str(episodes)]
+            command += ["--points", str(POINTS), "--episodes", str(args.episodes)]
+            for name in args.variants:
+                key = f"{game}/{seed}/{name}"
+                found.append(Job(key, [*command, *VARIANTS[name].split()]))
+    return found
+
+
+def table(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Return a line for each game and variant: start, lowest, end, and the mean on the way."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for key, row in rows.items():
+        if "curve" in row:
+            found[row["game"], key.rpartition("/")[2]].append(row)
+    lines = [
+        "| game | variant | seeds | start | lowest | mean on the way | end | CPU s |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for (game, name), runs in sorted(found.items(), key=_order):
+        curves = [[point["success"] for point in run["curve"]] for run in runs]
+        numbers = (
+            fmean(curve[0] for curve in curves),
+            fmean(min(curve[1:]) for curve in curves),
+            fmean(fmean(curve[1:]) for curve in curves),
+            fmean(run["final"] for run in runs),
+        )
+        cells = " | ".join(f"{number:.1%}" for number in numbers)
+        took = fmean(run["cpu_s"] for run in runs)
+        lines.append(f"| {game} | {name} | {len(runs)} | {cells} | {took:.0f} |")
+    return "\n".join(lines)
+
+
+def _order(found: tuple[tuple[str, str], object]) -> tuple[int, int]:
+    game, name = found[0]
+    return list(EPISODES).index(game), list(VARIANTS).index(name)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
+    made.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
+    made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
+    made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
+    made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
+    made.add_argument("--out", type=Path, default=RESULT)
+    made.add_argument("--show", action="store_true", help="run nothing")
+    return made
+
+
+def main() -> None:
+    args = parser().parse_args()
+    if not args.show:
+        results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
+        deadline = monotonic() + 60 * args.minutes
+        with tempfile.TemporaryDirectory() as scratch:
+            weights = args.weights or Path(scratch)
+            weights.mkdir(parents=True, exist_ok=True)
+            todo = missing(jobs(args, weights), results)
+            work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks("curves.run"))
+    print(table(json.loads(args.out.read_text())["rows"]))
+
+
+if __name__ == "__main__":
+    main()
