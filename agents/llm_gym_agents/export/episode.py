@@ -1,9 +1,9 @@
-"""One episode as a conversation: what every trainer of others is given."""
+"""One episode as a conversation: what every other trainer is given."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 
@@ -17,7 +17,7 @@ Message = dict[str, Any]
 
 
 class Conversation:
-    """An environment that is spoken with.
+    """An environment that is spoken with; close it, or use it in a ``with`` statement.
 
     Args:
         env_id: A registered id.
@@ -55,6 +55,16 @@ class Conversation:
         self.done = bool(terminated or truncated)
         self.stop = stop_reason(terminated, truncated, info)
         return observation
+
+    def close(self) -> None:
+        """Give back what the environment holds; what the episode was stays known."""
+        self.env.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def success(self) -> bool:

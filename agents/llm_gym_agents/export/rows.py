@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from llm_gym.episodes import play_episode
+from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.errors import ConfigError
 from llm_gym_agents.export.episode import Conversation, need
 
@@ -26,13 +26,13 @@ def prompt_rows(
     >>> sorted(row), row["prompt"][-1]["seed"]
     (['env_id', 'instance_id', 'prompt', 'seed', 'split'], 3)
     """
-    talk = Conversation(env_id, **kwargs)
     rows = []
-    for seed in seeds:
-        prompt = talk.begin(seed, split)
-        prompt[-1]["seed"] = seed
-        about = {"env_id": env_id, "instance_id": talk.instance_id, "split": split or ""}
-        rows.append({"prompt": prompt, "seed": seed, **about})
+    with Conversation(env_id, **kwargs) as talk:
+        for seed in seeds:
+            prompt = talk.begin(seed, split)
+            prompt[-1]["seed"] = seed
+            about = {"env_id": env_id, "instance_id": talk.instance_id, "split": split or ""}
+            rows.append({"prompt": prompt, "seed": seed, **about})
     return rows
 
 
@@ -51,30 +51,31 @@ def episode_rows(
     >>> [message["role"] for message in row["messages"]][:3], row["success"]
     (['user', 'assistant', 'user'], True)
     """
-    env = Conversation(env_id, **kwargs).env
-    if not env.has_wrapper_attr(f"{player}_action"):
-        raise ConfigError(f"{env_id} brings no {player} along")
-    act = env.get_wrapper_attr(f"{player}_action")
     options = None if split is None else {"split": split}
-    rows = []
-    for seed in seeds:
-        try:
-            episode = play_episode(env, lambda _: act(), seed, options)
-        except NotImplementedError as error:
-            raise ConfigError(f"{env_id} has no {player}: {error}") from error
-        if episode.success or not only_won:
-            about = {"env_id": env_id, "instance_id": episode.instance_id or "", "player": player}
-            rows.append(
-                {
-                    "messages": _plain(episode.messages),
-                    "reward": episode.total_reward,
-                    "success": bool(episode.success),
-                    "turns": episode.num_turns,
-                    "seed": seed,
-                    **about,
-                }
-            )
+    with Conversation(env_id, **kwargs) as talk:
+        if not talk.env.has_wrapper_attr(f"{player}_action"):
+            raise ConfigError(f"{env_id} brings no {player} along")
+        act = talk.env.get_wrapper_attr(f"{player}_action")
+        rows = []
+        for seed in seeds:
+            try:
+                episode = play_episode(talk.env, lambda _: act(), seed, options)
+            except NotImplementedError as error:
+                raise ConfigError(f"{env_id} has no {player}: {error}") from error
+            if episode.success or not only_won:
+                rows.append({**_told(episode), "env_id": env_id, "player": player})
     return rows
+
+
+def _told(episode: Trajectory) -> Row:
+    return {
+        "messages": _plain(episode.messages),
+        "reward": episode.total_reward,
+        "success": bool(episode.success),
+        "turns": episode.num_turns,
+        "seed": episode.seed,
+        "instance_id": episode.instance_id or "",
+    }
 
 
 def _plain(messages: Sequence[Any]) -> list[Row]:

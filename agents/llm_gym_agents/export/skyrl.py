@@ -41,6 +41,6 @@ def skyrl_env(env_id: str, **kwargs: Any) -> type:
             return {"success": float(self.talk.success), "turns": self.talk.turns}
 
         def close(self) -> None:
-            self.talk.env.close()
+            self.talk.close()
 
     return Game

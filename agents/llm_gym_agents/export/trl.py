@@ -7,12 +7,15 @@ call of ``play``.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.export.episode import Conversation
 from llm_gym_agents.export.rows import as_dataset, prompt_rows
+from llm_gym_agents.export.token_row import TokenRow
 from llm_gym_agents.text.chat import ChatFormat
 
 
@@ -21,7 +24,8 @@ class TRLGame:
 
     A prompt is the beginning of an episode; every completion of it is a whole episode of the same
     seed, replies and observations in turn, with ``env_mask`` 1 where the model wrote. What the
-    model sampled is never tokenised again.
+    model sampled is never tokenised again. An episode is cut after the turn that reaches TRL's
+    ``max_completion_length``, so it may be a reply and an observation longer than that.
 
     Args:
         env_id: A registered id.
@@ -43,24 +47,17 @@ class TRLGame:
         """Play an episode for each prompt, all of them a turn at a time."""
         if self._format is None:
             self._format = ChatFormat.from_tokenizer(trainer.processing_class)
-        rows = [
-            _Row(self._talk(prompt), self._format, prompt[-1].get("seed")) for prompt in prompts
-        ]
-        for _ in range(self.max_turns):
-            playing = [row for row in rows if not row.is_over(trainer.max_completion_length)]
-            if not playing:
-                break
-            # TRL's own generation, whatever engine it was told to use.
-            replies, logprobs = trainer._generate_single_turn(
-                [[*row.prompt, *row.completion] for row in playing], None, {}, 1
-            )
-            for at, row in enumerate(playing):
-                row.take(list(replies[at]), None if logprobs is None else list(logprobs[at]))
-        has_logprobs = all(len(row.logprobs) == len(row.completion) for row in rows)
+        with ExitStack() as opened:
+            rows = [
+                TokenRow(opened.enter_context(self._talk(prompt)), self._format, prompt[-1]["seed"])
+                for prompt in prompts
+            ]
+            self._play(rows, trainer)
+        logprobs = [row.logprobs for row in rows]
         return {
             "prompt_ids": [row.prompt for row in rows],
             "completion_ids": [row.completion for row in rows],
-            "logprobs": [row.logprobs for row in rows] if has_logprobs else None,
+            "logprobs": None if None in logprobs else logprobs,
             "env_mask": [row.mask for row in rows],
             "env_reward": [row.talk.reward for row in rows],
             "env_success": [row.talk.success for row in rows],
@@ -71,40 +68,22 @@ class TRLGame:
         """Return what the episodes have earned: the reward function that the trainer needs."""
         return [float(reward) for reward in env_reward]
 
+    def _play(self, rows: Sequence[TokenRow], trainer: Any) -> None:
+        for _ in range(self.max_turns):
+            playing = [row for row in rows if not row.is_over(trainer.max_completion_length)]
+            if not playing:
+                break
+            # TRL's own generation, whatever engine it was told to use.
+            replies, logprobs = trainer._generate_single_turn(
+                [row.ids for row in playing], None, {}, 1
+            )
+            for at, row in enumerate(playing):
+                row.take(list(replies[at]), None if logprobs is None else list(logprobs[at]))
+
     def _talk(self, prompt: Any) -> Conversation:
         if isinstance(prompt, str) or prompt[-1].get("seed") is None:
             raise ConfigError("a prompt must come from dataset(), which notes its seed")
         return Conversation(self.env_id, **self._kwargs)
-
-
-class _Row:
-    """One episode, as token ids."""
-
-    def __init__(self, talk: Conversation, written: ChatFormat, seed: int) -> None:
-        told = talk.begin(seed)
-        system = told[0]["content"] if len(told) > 1 else ""
-        self.talk, self._format = talk, written
-        self.prompt = written.opening(system, told[-1]["content"])
-        self.completion: list[int] = []
-        self.mask: list[int] = []
-        self.logprobs: list[float] = []
-        self._cut = False
-
-    def is_over(self, most: int) -> bool:
-        self._cut = self._cut or len(self.completion) >= most
-        return self.talk.done or self._cut
-
-    def take(self, reply: list[int], logprobs: list[float] | None) -> None:
-        self._add(reply, 1, logprobs)
-        observation = self.talk.answer(self._format.text_of(reply))
-        if not self.talk.done:
-            following = self._format.following(reply, observation)
-            self._add(following, 0, [0.0] * len(following) if logprobs is not None else None)
-
-    def _add(self, ids: list[int], mask: int, logprobs: list[float] | None) -> None:
-        self.completion += ids
-        self.mask += [mask] * len(ids)
-        self.logprobs += logprobs or []
 
 
 def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
@@ -119,6 +98,8 @@ def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
 
         def __init__(self) -> None:
             self._talk = Conversation(env_id, **kwargs)
+            # TRL would take a public ``close`` for a tool, and never calls one.
+            weakref.finalize(self, self._talk.close)
 
         def reset(self, seed: int | None = None, **_: Any) -> str:
             told = self._talk.begin(seed)

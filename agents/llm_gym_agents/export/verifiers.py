@@ -64,10 +64,11 @@ def load_environment(
 
 
 def _settled(state: Any) -> Conversation:
-    """Return the episode, with the last reply played: one that used up the turns was not."""
+    """Return the finished episode: a reply that used up the turns has not been played yet."""
     talk: Conversation = state[_TALK]
     if not talk.done and talk.turns < len(state["trajectory"]):
         talk.answer(_content(state["trajectory"][-1]["completion"][-1]))
+    talk.close()
     return talk
 
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from llm_gym_agents.export.episode import Conversation, need
 from llm_gym_agents.export.rows import Row, prompt_rows
+from llm_gym_agents.export.token_row import TokenRow
 from llm_gym_agents.text.chat import ChatFormat
 
 AGENT = "llm_gym"
@@ -45,35 +46,20 @@ def agent_loop(env_id: str, *, max_turns: int = 16, **kwargs: Any) -> type:
         """Plays a text environment of llm-gym."""
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
-            talk, written = (
-                Conversation(env_id, **kwargs),
-                ChatFormat.from_tokenizer(self.tokenizer),
-            )
-            told = talk.begin(int(row["extra_info"]["seed"]))
-            prompt = written.opening(
-                told[0]["content"] if len(told) > 1 else "", told[-1]["content"]
-            )
-            ids: list[int] = []
-            mask: list[int] = []
-            logprobs: list[float] = []
+            written = ChatFormat.from_tokenizer(self.tokenizer)
             most, request = self.rollout_config.response_length, uuid4().hex
-            while not talk.done and talk.turns < max_turns and len(ids) < most:
-                output = await self.server_manager.generate(
-                    request_id=request, prompt_ids=[*prompt, *ids], sampling_params=sampling_params
-                )
-                reply = list(output.token_ids)
-                ids, mask = [*ids, *reply], [*mask, *[1] * len(reply)]
-                logprobs += list(output.log_probs or [])
-                observation = talk.answer(written.text_of(reply))
-                if not talk.done:
-                    more = written.following(reply, observation)
-                    ids, mask = [*ids, *more], [*mask, *[0] * len(more)]
-                    logprobs += [0.0] * len(more) if output.log_probs else []
+            with Conversation(env_id, **kwargs) as talk:
+                played = TokenRow(talk, written, int(row["extra_info"]["seed"]))
+                while talk.turns < max_turns and not played.is_over(most):
+                    output = await self.server_manager.generate(
+                        request_id=request, prompt_ids=played.ids, sampling_params=sampling_params
+                    )
+                    played.take(list(output.token_ids), output.log_probs or None)
             return verl.AgentLoopOutput(
-                prompt_ids=prompt,
-                response_ids=ids[:most],
-                response_mask=mask[:most],
-                response_logprobs=logprobs[:most] if len(logprobs) == len(ids) else None,
+                prompt_ids=played.prompt,
+                response_ids=played.completion[:most],
+                response_mask=played.mask[:most],
+                response_logprobs=played.logprobs and played.logprobs[:most],
                 reward_score=talk.reward,
                 num_turns=2 * talk.turns,
                 metrics=verl.AgentLoopMetrics(),

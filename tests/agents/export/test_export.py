@@ -1,6 +1,8 @@
 """What the exports hand over, without any package of others."""
 
+import gc
 import json
+from types import SimpleNamespace
 
 import gymnasium as gym
 import pytest
@@ -11,6 +13,8 @@ from llm_gym_agents.commands.export import main
 from llm_gym_agents.export.episode import Conversation
 from llm_gym_agents.export.rows import episode_rows, prompt_rows
 from llm_gym_agents.export.tools import tool_definitions
+from llm_gym_agents.export.trl import TRLGame, environment_factory
+from tests.agents.tiny import tiny_tokenizer
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 
@@ -77,3 +81,62 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
         main(["prompts", GUESS, "--episodes", "1", "--out", str(tmp_path / "x.csv")])
     with pytest.raises(ConfigError, match="at least 1"):
         main(["prompts", GUESS, "--episodes", "0"])
+
+
+class Counted(gym.Wrapper):
+    """Counts how many there are that hold something."""
+
+    opened = closed = 0
+
+    def __init__(self, env):
+        super().__init__(env)
+        Counted.opened += 1
+
+    def close(self):
+        Counted.closed += 1
+        super().close()
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    monkeypatch.setattr(Counted, "opened", 0)
+    monkeypatch.setattr(Counted, "closed", 0)
+    gym.register("Counted-v0", lambda: Counted(gym.make(GUESS)))
+    yield "Counted-v0"
+    del gym.registry["Counted-v0"]
+
+
+def trainer(tokenizer):
+    """What of TRL's trainer is asked: here it always replies 1, or fails."""
+
+    def reply(prompts, images, fields, count):
+        if len(prompts) == 3:
+            raise RuntimeError("out of memory")
+        return [tokenizer.encode("1<|im_end|>") for _ in prompts], None
+
+    return SimpleNamespace(
+        processing_class=tokenizer, max_completion_length=500, _generate_single_turn=reply
+    )
+
+
+def test_every_environment_that_is_made_is_closed(counted):
+    prompt_rows(counted, range(3))
+    assert (Counted.opened, Counted.closed) == (1, 1)
+    episode_rows(counted, range(3))
+    with pytest.raises(ConfigError, match="brings no juggler along"):
+        episode_rows(counted, [0], player="juggler")
+    assert (Counted.opened, Counted.closed) == (3, 3)
+
+    game, rollouts = TRLGame(counted, max_turns=2), trainer(tiny_tokenizer())
+    prompts = [row["prompt"] for row in prompt_rows(counted, range(3))]
+    assert len(game.rollout_func(prompts[:2], rollouts)["env_reward"]) == 2
+    assert (Counted.opened, Counted.closed) == (6, 6)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        game.rollout_func(prompts, rollouts)
+    assert (Counted.opened, Counted.closed) == (9, 9)
+
+    played = environment_factory(counted)()
+    played.reset(seed=0)
+    del played
+    gc.collect()
+    assert (Counted.opened, Counted.closed) == (10, 10)
