@@ -9,13 +9,10 @@ Each table stands between two markers, ``<!-- NAME -->`` and ``<!-- /NAME -->``.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
-from pathlib import Path
 from statistics import median
 from textwrap import fill
-from typing import Any
 
 import docs_replies
 import gpu_tables
@@ -24,17 +21,10 @@ import gymnasium as gym
 import leaderboard
 import result_tables
 import scale_tables
+from doc_tables import ROOT, TEXT, read, table
 
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
-
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-
-
-def _result(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
 
 
 def families() -> list[list[str]]:
@@ -47,8 +37,8 @@ def families() -> list[list[str]]:
 
 def summary() -> str:
     """What the tables say, in two sentences."""
-    seeds = json.loads((RESULTS / "demo.json").read_text())["rows"]
-    rows = json.loads((RESULTS / "env_throughput.json").read_text())["rows"]
+    seeds = read("demo")["rows"]
+    rows = read("env_throughput")["rows"]
     first = {
         row["game"].split()[0]: row["steps_ratio"] for row in reversed(rows) if "steps_ratio" in row
     }
@@ -74,125 +64,105 @@ def summary() -> str:
 
 def games() -> str:
     """One row for each game, by its plain id; the levels are in docs/environments.md."""
-    lines = [
-        "| game | levels | random | solver |",
-        "| --- | --- | ---: | ---: |",
-    ]
+    rows = []
     for ids in families():
         plain = min(ids, key=len)
         name = plain.removesuffix("-v0")
-        levels = ", ".join(
-            sorted(one.removesuffix("-v0")[len(name) :] for one in ids if one != plain)
-        )
+        levels = sorted(one.removesuffix("-v0")[len(name) :] for one in ids if one != plain)
         score = published()[plain]
-        lines.append(
-            f"| `{plain}` | {levels or '-'} | {score['random'].success:.0%} "
-            f"| {score['solver'].success:.0%} |"
-        )
-    return "\n".join(lines)
+        played = (score[player].success for player in ("random", "solver"))
+        rows.append((f"`{plain}`", ", ".join(levels) or "-", *played))
+    return table({"game": TEXT, "levels": TEXT, "random": "{:.0%}", "solver": "{:.0%}"}, rows)
 
 
 def scores() -> str:
-    lines = [
-        "| environment | turns allowed | random | solver | oracle |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    players = ("random", "solver", "oracle")
+    columns = {"environment": TEXT, "turns allowed": "{}", **dict.fromkeys(players, "{:.1%}")}
+    rows = []
     for row in ENVS:
-        score = published()[row.id]
-        cells = " | ".join(f"{score[name].success:.1%}" for name in ("random", "solver", "oracle"))
         limit = getattr(gym.make(row.id).unwrapped, "max_turns", None)
-        lines.append(f"| `{row.id}` | {limit} | {cells} |")
-    return "\n".join(lines)
+        score = published()[row.id]
+        rows.append((f"`{row.id}`", str(limit), *(score[name].success for name in players)))
+    return table(columns, rows)
 
 
 def serving() -> str:
-    lines = [
-        "| playing | envs | tokens/s | of the bare engine | uneven replies, over lock-step |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    columns = {
+        "playing": TEXT,
+        "envs": "{}",
+        "tokens/s": "{:,}",
+        "of the bare engine": "{:.2f}",
+        "uneven replies, over lock-step": "{:.1f}x",
+    }
+    rows = []
     for name, place in (("vllm", "CPU, random 2-layer model"), ("vllm_h200", "H200, SmolLM2-135M")):
-        found = json.loads((RESULTS / f"rollout_{name}.json").read_text())
+        found = read(f"rollout_{name}")
+        uneven = found["uneven"]
         for row in found["rows"]:
-            uneven = found["uneven"]
-            gain = f"{uneven['speed_up']:.1f}x" if row["envs"] == uneven["envs"] else "-"
-            lines.append(
-                f"| vLLM, {place} | {row['envs']} | {row['tokens_per_s']:,} "
-                f"| {row['ratio']:.2f} | {gain} |"
-            )
-    peer = json.loads((RESULTS / "rollout_trl_h200.json").read_text())["rows"][-1]
-    lines.append(
-        f"| TRL's generation, lock-step, H200 | {peer['envs']} | {peer['tokens_per_s']:,} | - | - |"
-    )
-    push = json.loads((RESULTS / "weight_push_vllm_h200.json").read_text())
-    lines += [
-        "",
+            gain = uneven["speed_up"] if row["envs"] == uneven["envs"] else None
+            played = (row[key] for key in ("envs", "tokens_per_s", "ratio"))
+            rows.append((f"vLLM, {place}", *played, gain))
+    peer = read("rollout_trl_h200")["rows"][-1]
+    lock_step = "TRL's generation, lock-step, H200"
+    rows.append((lock_step, peer["envs"], peer["tokens_per_s"], None, None))
+    push = read("weight_push_vllm_h200")
+    return (
+        f"{table(columns, rows)}\n\n"
         f"New weights on the H200 ({push['weights'] / 1e6:.0f}M parameters, bfloat16): push "
         f"{push['push_ms']:.0f} ms, probe {push['probe_ms']:.0f} ms, together "
         f"{push['training']['publish_share']:.1%} of an iteration of "
         f"{push['training']['tokens_per_iteration']:,} sampled tokens; log-probs differ by "
         f"{push['training']['probe_gap'][-1]:.2f}, by {push['stale_gap']:.1f} after a push "
         "that was left out, which the probe noticed. Asleep, vLLM gave "
-        f"{push['freed_gib']:.0f} GiB back.",
-    ]
-    return "\n".join(lines)
+        f"{push['freed_gib']:.0f} GiB back."
+    )
 
 
 def demo() -> str:
-    lines = [
-        "| seed | before | after | 1,000 fresh episodes | iterations | to 90 % "
-        "| seconds in all | CPU seconds |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in json.loads((RESULTS / "demo.json").read_text())["rows"]:
-        lines.append(
-            f"| {row['seed']} | {row['before']:.1%} | {row['after']:.1%} | {row['fresh']:.1%} "
-            f"| {row['iterations']} "
-            f"| {row['iterations_to_90'] or '-'} | {row['total_s']:.0f} | {row['cpu_s']:.0f} |"
-        )
-    return "\n".join(lines)
+    columns = {"seed": "{}"}
+    columns |= dict.fromkeys(("before", "after", "1,000 fresh episodes"), "{:.1%}")
+    columns |= dict.fromkeys(("iterations", "to 90 %"), "{}")
+    columns |= dict.fromkeys(("seconds in all", "CPU seconds"), "{:.0f}")
+    keys = ("seed", "before", "after", "fresh")
+    keys += ("iterations", "iterations_to_90", "total_s", "cpu_s")
+    return table(columns, [[row[key] for key in keys] for row in read("demo")["rows"]])
 
 
 def speed(all_rows: bool = False) -> str:
     """Our steps per second beside the peers': of each game one row, or all."""
-    lines = [
-        "| game, same parameters | steps/s | GEM | TextArena | over the faster |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    seen = set()
-    for row in json.loads((RESULTS / "env_throughput.json").read_text())["rows"]:
+    columns = {"game, same parameters": TEXT}
+    columns |= dict.fromkeys(("steps/s", "GEM", "TextArena"), "{:,}")
+    columns["over the faster"] = "{:.1f}x"
+    seen, rows = set(), []
+    for row in read("env_throughput")["rows"]:
         game = row["game"].split()[0]
         if "steps_ratio" not in row or (game in seen and not all_rows):
             continue
         seen.add(game)
-        rates = {name: f"{one['steps_per_s']:,}" for name, one in row["suites"].items()}
-        lines.append(
-            f"| {row['game']} | {rates['llm_gym']} | {rates.get('gem', '-')} "
-            f"| {rates.get('textarena', '-')} | {row['steps_ratio']:.1f}x |"
-        )
-    return "\n".join(lines)
+        rates = {name: one["steps_per_s"] for name, one in row["suites"].items()}
+        suites = (rates.get(name) for name in ("llm_gym", "gem", "textarena"))
+        rows.append((row["game"], *suites, row["steps_ratio"]))
+    return table(columns, rows)
 
 
 def all_speeds() -> str:
-    found = json.loads((RESULTS / "env_throughput.json").read_text())
-    lines = [speed(all_rows=True), "", "Of 64 environments at once:", ""]
-    lines += ["| game | ours | peer | ratio |", "| --- | ---: | ---: | ---: |"]
+    found = read("env_throughput")
+    rows = []
     for row in found["vector"]:
         ours = row["suites"]["llm_gym"]["steps_per_s"]
         for name, one in row["suites"].items():
             if name != "llm_gym":
-                ratio = ours / one["steps_per_s"]
-                lines.append(
-                    f"| {row['game']} | {ours:,} | {name} {one['steps_per_s']:,} | {ratio:.1f}x |"
-                )
+                theirs = one["steps_per_s"]
+                rows.append((row["game"], ours, f"{name} {theirs:,}", ours / theirs))
+    vector = table({"game": TEXT, "ours": "{:,}", "peer": "{}", "ratio": "{:.1f}x"}, rows)
     own = [row["suites"]["llm_gym"] for row in found["alone"]]
     medians = [one["reset_us"] for one in own]
     tails = [one["reset_p99_us"] for one in own]
-    lines += [
-        "",
+    return (
+        f"{speed(all_rows=True)}\n\nOf 64 environments at once:\n\n{vector}\n\n"
         f"Resets, over all {len(medians)} ids: the slowest median is {max(medians) / 1e3:.2f} ms, "
-        f"the slowest 99th percentile {max(tails) / 1e3:.2f} ms.",
-    ]
-    return "\n".join(lines)
+        f"the slowest 99th percentile {max(tails) / 1e3:.2f} ms."
+    )
 
 
 TABLES = {
@@ -203,20 +173,12 @@ TABLES = {
     "speed": speed,
     "all-speeds": all_speeds,
     "serving": serving,
-    "replies": lambda: docs_replies.write_table(_result("replies")),
+    "replies": lambda: docs_replies.write_table(read("replies")),
     "leaderboard": lambda: leaderboard.table(leaderboard.read()),
     "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
-    "guards": lambda: guards.markdown(_result("guards")["rows"]),
-    "learning": result_tables.learning,
-    "trl-train": result_tables.trl_train,
-    "trl-gpu": result_tables.trl_gpu,
-    "agilerl": result_tables.agilerl,
-    "verl-parts": result_tables.verl_parts,
-    "serve": result_tables.serve,
-    "gpu-update": gpu_tables.update,
-    "gpu-fits": gpu_tables.fits,
-    "gpu-iteration": gpu_tables.iteration,
-    "real-model": gpu_tables.real_model,
+    "guards": lambda: guards.markdown(read("guards")["rows"]),
+    **result_tables.TABLES,
+    **gpu_tables.TABLES,
     **scale_tables.TABLES,
 }
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -224,9 +186,9 @@ PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "doc
 
 def filled(text: str) -> str:
     """Return ``text`` with every table between markers written anew."""
-    for name, table in TABLES.items():
+    for name, write in TABLES.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = marked.sub(lambda found, table=table: f"{found[1]}{table()}\n{found[2]}", text)
+        text = marked.sub(lambda found, write=write: f"{found[1]}{write()}\n{found[2]}", text)
     return text
 
 

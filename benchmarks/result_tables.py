@@ -6,36 +6,20 @@ missing, with the command that makes it.
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curves.table import GOAL, learned, table
+from curves.table import GOAL, learned
+from curves.table import table as table_of_curves
+from doc_tables import TEXT, figure, measured, read, table
 from learning import EPISODES, ESTIMATORS, SEEDS
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
 
 
-def _from(name: str, command: str, write: Callable[[Any], str]) -> str:
-    path = RESULTS / f"{name}.json"
-    if not path.exists():
-        return f"Not measured yet: `{command}` writes `benchmarks/results/{name}.json`."
-    return write(json.loads(path.read_text()))
-
-
-def _figure(name: str, about: str) -> list[str]:
-    exists = (ROOT / "docs" / "images" / name).exists()
-    return [f"![{about}](images/{name})", ""] if exists else []
-
-
-def learning() -> str:
-    return _from("learning", "python benchmarks/learning.py --lanes 13", _learning)
-
-
-def _learning(result: Any) -> str:
+@measured("learning", "python benchmarks/learning.py --lanes 13")
+def learning(result: Any) -> str:
     rows = result["rows"]
     found = learned(rows)
     done = sum(len(game[name]) for game in found.values() for name in ESTIMATORS)
@@ -50,57 +34,60 @@ def _learning(result: Any) -> str:
         if found[game][name]
     )
     asked = sum(bool(found[game][name]) for game in games for name in ESTIMATORS)
-    lines = [
+    return (
         f"{done} of {wanted} runs; with {reached} of {asked} pairs of game and estimator every "
         f"seed that was run ended at {GOAL:.0%} or more."
         + (f" {len(cut)} more were cut when the time was up." if cut else "")
-        + (f" {len(failed)} runs failed: {', '.join(failed)}." if failed else ""),
-        "",
-        *_figure("learning_cpu.png", "success against CPU seconds, a panel for each game"),
-        *_figure("learning_episodes.png", "success against episodes, a panel for each game"),
-        table(rows, games),
-    ]
-    return "\n".join(lines)
-
-
-def trl_train() -> str:
-    return _from("trl_train", "python benchmarks/peers/trl_train.py", _trl_train)
+        + (f" {len(failed)} runs failed: {', '.join(failed)}." if failed else "")
+        + "\n\n"
+        + figure("learning_cpu.png", "success against CPU seconds, a panel for each game")
+        + figure("learning_episodes.png", "success against episodes, a panel for each game")
+        + table_of_curves(rows, games)
+    )
 
 
 def _trl_summary(result: Any) -> dict[str, Any]:
-    sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
+    sys.path.insert(0, str(Path(__file__).parent / "peers"))
     from trl_train import summary
 
     return summary(result["rows"])
 
 
-def _trl_train(result: Any) -> str:
-    lines = _figure("trl.png", "success of both sides against episodes and CPU seconds")
-    lines += [
-        "| side, setting | seeds | start | end, mean | lowest to highest | peak, mean | episodes "
-        "| CPU s | CPU s of an update | CPU s to 60 % | to TRL's end | times faster |",
-        f"| --- |{' ---: |' * 11}",
-    ]
-    for name, row in _trl_summary(result).items():
-        way, times = row.get("cpu_s_to_trl_final"), row.get("times_faster")
-        there = row["cpu_s_to_60"]
-        lines.append(
-            f"| {name} | {row['seeds']} | {row['start']:.1%} | {row['final']:.1%} "
-            f"| {row['lowest']:.1%} to {row['highest']:.1%} | {row['peak']:.1%} "
-            f"| {row['episodes']:,.0f} | {row['cpu_s']:.0f} | {row['cpu_s_per_update']:.2f} "
-            f"| {'-' if there is None else f'{there:.0f}'} "
-            f"| {'-' if way is None else f'{way:.0f}'} "
-            f"| {'-' if times is None else f'{times:.1f}x'} |"
+@measured("trl_train", "python benchmarks/peers/trl_train.py")
+def trl_train(result: Any) -> str:
+    columns = {
+        "side, setting": TEXT,
+        "seeds": "{}",
+        "start": "{:.1%}",
+        "end, mean": "{:.1%}",
+        "lowest to highest": "{}",
+        "peak, mean": "{:.1%}",
+        "episodes": "{:,.0f}",
+        "CPU s": "{:.0f}",
+        "CPU s of an update": "{:.2f}",
+        "CPU s to 60 %": "{:.0f}",
+        "to TRL's end": "{:.0f}",
+        "times faster": "{:.1f}x",
+    }
+    rows = [
+        (
+            name,
+            *(row[key] for key in ("seeds", "start", "final")),
+            f"{row['lowest']:.1%} to {row['highest']:.1%}",
+            *(row[key] for key in ("peak", "episodes", "cpu_s", "cpu_s_per_update")),
+            *(row.get(key) for key in ("cpu_s_to_60", "cpu_s_to_trl_final", "times_faster")),
         )
-    return "\n".join(lines)
+        for name, row in _trl_summary(result).items()
+    ]
+    curves = figure("trl.png", "success of both sides against episodes and CPU seconds")
+    return curves + table(columns, rows)
 
 
 def trl_headline() -> str:
     """Return how we compare with TRL in one sentence, empty while nobody has measured it."""
-    path = RESULTS / "trl_train.json"
-    if not path.exists():
+    if (result := read("trl_train")) is None:
         return ""
-    told = _trl_summary(json.loads(path.read_text()))
+    told = _trl_summary(result)
     peers = [row for name, row in told.items() if name.startswith("trl")]
     theirs = max(peers, key=lambda row: row["final"], default=None)
     ours = [row for name, row in told.items() if name.startswith("ours")]
@@ -116,109 +103,90 @@ def trl_headline() -> str:
     )
 
 
-def trl_gpu() -> str:
-    return _from("trl_gpu", "python benchmarks/peers/trl_gpu.py --model FOLDER", _trl_gpu)
-
-
-def _trl_gpu(result: Any) -> str:
-    told = result["summary"]
-    lines = [
-        "![success of both sides against seconds and episodes](images/trl_gpu.png)",
-        "",
-        "| side | engine | updates | first batch | last five | best five | seconds of an update "
-        "| seconds to the same success | episodes to it |",
-        f"| --- | --- |{' ---: |' * 7}",
-    ]
+@measured("trl_gpu", "python benchmarks/peers/trl_gpu.py --model FOLDER")
+def trl_gpu(result: Any) -> str:
+    columns = {"side": TEXT, "engine": TEXT, "updates": "{}"}
+    columns |= dict.fromkeys(("first batch", "last five", "best five"), "{:.1%}")
+    columns["seconds of an update"] = "{:.2f}"
+    columns |= dict.fromkeys(("seconds to the same success", "episodes to it"), "{:,.0f}")
+    told, rows = result["summary"], []
     for name, side in result["sides"].items():
         if name not in told["runs"]:
             why = side["error"].splitlines()[-1] if side["error"] else "no batch"
-            lines.append(f"| {name} | {side['backend']} | failed: {why} | | | | | | |")
+            rows.append((name, side["backend"], f"failed: {why}"))
             continue
         row = told["runs"][name]
-        ways = (row.get("seconds_to_goal"), row.get("episodes_to_goal"))
-        lines.append(
-            f"| {name} | {side['backend']} | {row['updates']} | {row['first']:.1%} "
-            f"| {row['final']:.1%} | {row['peak']:.1%} | {row['s_per_update']:.2f} "
-            f"| {' | '.join('-' if way is None else f'{way:,.0f}' for way in ways)} |"
-        )
+        found = (row[key] for key in ("updates", "first", "final", "peak", "s_per_update"))
+        ways = (row.get(key) for key in ("seconds_to_goal", "episodes_to_goal"))
+        rows.append((name, side["backend"], *found, *ways))
+    shown = "![success of both sides against seconds and episodes](images/trl_gpu.png)\n\n"
+    shown += table(columns, rows)
     if told.get("times_faster"):
         ours, theirs = told["best"]["ours"], told["best"]["trl"]
-        lines += [
-            "",
-            f"The best of each side ({ours}; {theirs}), to the {told['goal']:.1%} that both reach: "
-            f"{told['times_faster']:.1f}x as fast; an update: {told['times_per_update']:.1f}x as "
-            "fast.",
-        ]
-    return "\n".join(lines)
+        shown += (
+            f"\n\nThe best of each side ({ours}; {theirs}), to the {told['goal']:.1%} that both "
+            f"reach: {told['times_faster']:.1f}x as fast; an update: "
+            f"{told['times_per_update']:.1f}x as fast."
+        )
+    return shown
 
 
-def verl_parts() -> str:
-    return _from("verl_parts", "python benchmarks/peers/verl_parts.py", _verl_parts)
-
-
-def _verl_parts(result: Any) -> str:
-    lines = [
-        "| part | ours, ms | verl, ms | times as fast | largest difference |",
-        f"| --- |{' ---: |' * 4}",
-    ]
-    names = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
+@measured("verl_parts", "python benchmarks/peers/verl_parts.py")
+def verl_parts(result: Any) -> str:
+    columns = {
+        "part": TEXT,
+        "ours, ms": "{:.0f}",
+        "verl, ms": "{:.0f}",
+        "times as fast": "{:.1f}x",
+        "largest difference": "{:.0e}",
+    }
+    rows = []
     for name, row in result["rows"].items():
-        if "error" in row["verl"]:
-            lines.append(
-                f"| {names[name]} | {1e3 * row['ours_s']:.0f} | {row['verl']['error']} | | |"
-            )
-            continue
-        lines.append(
-            f"| {names[name]} | {1e3 * row['ours_s']:.0f} | {1e3 * row['verl']['seconds']:.0f} "
-            f"| {row['times']:.1f}x | {row['apart']:.0e} |"
-        )
-    return "\n".join(lines)
+        ours, theirs = (VERL_PARTS[name], 1e3 * row["ours_s"]), row["verl"]
+        if "error" in theirs:
+            rows.append((*ours, theirs["error"]))
+        else:
+            rows.append((*ours, 1e3 * theirs["seconds"], row["times"], row["apart"]))
+    return table(columns, rows)
 
 
-def agilerl() -> str:
-    return _from("agilerl_train", "python benchmarks/peers/agilerl_train.py", _agilerl)
-
-
-def _agilerl(result: Any) -> str:
-    lines = [
-        "| side | updates | CPU s of an update | playing | learning | success of the first batches "
-        "| of the last |",
-        f"| --- |{' ---: |' * 6}",
+@measured("agilerl_train", "python benchmarks/peers/agilerl_train.py")
+def agilerl(result: Any) -> str:
+    columns = {"side": TEXT, "updates": "{}"}
+    columns |= dict.fromkeys(("CPU s of an update", "playing", "learning"), "{:.2f}")
+    columns |= dict.fromkeys(("success of the first batches", "of the last"), "{:.1%}")
+    keys = ("updates", "cpu_s_per_update", "play_s", "learn_s", "first", "last")
+    rows = [
+        (name, f"does not run: {row['error']}")
+        if "error" in row
+        else (name, *(row.get(key) for key in keys))
+        for name, row in result["rows"].items()
     ]
-    for name, row in result["rows"].items():
-        if "error" in row:
-            lines.append(f"| {name} | does not run: {row['error']} | | | | | |")
-            continue
-        lines.append(
-            f"| {name} | {row['updates']} | {row['cpu_s_per_update']:.2f} "
-            f"| {_seconds(row.get('play_s'))} | {_seconds(row.get('learn_s'))} "
-            f"| {row['first']:.1%} | {row['last']:.1%} |"
-        )
-    return "\n".join(lines)
+    return table(columns, rows)
 
 
-def serve() -> str:
-    return _from("serve", "python benchmarks/serve.py", _serve)
-
-
-def _serve(result: Any) -> str:
-    lines = [
-        "| | steps/s | beside OpenEnv's | by the server's processor time |",
-        "| --- | ---: | ---: | ---: |",
+@measured("serve", "python benchmarks/serve.py")
+def serve(result: Any) -> str:
+    columns = {"": TEXT, "steps/s": "{:,}"}
+    columns |= dict.fromkeys(("beside OpenEnv's", "by the server's processor time"), "{:.1f}x")
+    keys = ("steps_per_s", "times_openenv", "times_openenv_by_cpu")
+    rows = [
+        (name.replace("llm-gym serve", "`llm-gym serve`"), *(row[key] for key in keys))
+        for name, row in result["speed"].items()
     ]
-    for name, row in result["speed"].items():
-        lines.append(
-            f"| {name.replace('llm-gym serve', '`llm-gym serve`')} | {row['steps_per_s']:,} "
-            f"| {row['times_openenv']:.1f}x | {row['times_openenv_by_cpu']:.1f}x |"
-        )
     memory = result["memory"]
-    lines += [
-        "",
-        f"The server holds {memory['rss_mib_after_5000']:.1f} MiB after 5,000 sessions, and "
-        f"{memory['rss_mib_at_the_end']:.1f} MiB after {memory['sessions']:,}.",
-    ]
-    return "\n".join(lines)
+    return (
+        f"{table(columns, rows)}\n\nThe server holds {memory['rss_mib_after_5000']:.1f} MiB after "
+        f"5,000 sessions, and {memory['rss_mib_at_the_end']:.1f} MiB after "
+        f"{memory['sessions']:,}."
+    )
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+TABLES = {
+    "learning": learning,
+    "trl-train": trl_train,
+    "trl-gpu": trl_gpu,
+    "agilerl": agilerl,
+    "verl-parts": verl_parts,
+    "serve": serve,
+}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import mean
 from typing import Any
 
-from result_tables import _from
+from doc_tables import TEXT, measured, table
 
+SCALING = "python benchmarks/scaling.py"
 KINDS = {
     "in_process": "one process",
     "0": "2 actors, staleness 0",
@@ -21,53 +23,39 @@ STAGES = {
 LEARNERS = {"none": "plain", "ddp": "replicas (`ddp`)", "fsdp": "shards (`fsdp`)"}
 
 
-def lots() -> str:
-    return _from("scaling", "python benchmarks/scaling.py", _lots)
-
-
-def _lots(result: Any) -> str:
-    lines = [
-        "| a lot of | bytes | to hand out | to take in |",
-        "| --- | ---: | ---: | ---: |",
-    ]
+@measured("scaling", SCALING)
+def lots(result: Any) -> str:
+    columns = {
+        "a lot of": TEXT,
+        "bytes": "{:,}",
+        "to hand out": "{:.2f} ms",
+        "to take in": "{:.2f} ms",
+    }
+    rows = []
     for name, row in result["lots"].items():
         count, _, tokens = name.split()
-        lines.append(
-            f"| {count} episodes of {tokens} tokens | {row['bytes']:,} "
-            f"| {1e3 * row['deal_s']:.2f} ms | {1e3 * row['take_s']:.2f} ms |"
-        )
+        about = f"{count} episodes of {tokens} tokens"
+        rows.append((about, row["bytes"], 1e3 * row["deal_s"], 1e3 * row["take_s"]))
     sent = ", ".join(
         f"{1e3 * seconds:.0f} ms for {size}" for size, seconds in result["broadcast_to_2_s"].items()
     )
-    lines += ["", f"Weights through the object store to two actors: {sent}."]
-    return "\n".join(lines)
+    return f"{table(columns, rows)}\n\nWeights through the object store to two actors: {sent}."
 
 
-def players() -> str:
-    return _from("scaling", "python benchmarks/scaling.py", _players)
-
-
-def _players(result: Any) -> str:
-    rows = result["players"]
-    one = rows["1"]["tokens_per_s"]
-    lines = ["| real samplers | tokens/s | over one |", "| ---: | ---: | ---: |"]
-    for count, row in rows.items():
-        rate = row["tokens_per_s"]
-        lines.append(f"| {count} | {rate:,.0f} | {rate / one:.2f}x |")
+@measured("scaling", SCALING)
+def players(result: Any) -> str:
+    columns = {"real samplers": "{}", "tokens/s": "{:,.0f}", "over one": "{:.2f}x"}
+    rates = {count: row["tokens_per_s"] for count, row in result["players"].items()}
+    rows = [(count, rate, rate / rates["1"]) for count, rate in rates.items()]
     machine = result["machine"]
-    lines += [
-        "",
-        f"A thread and a model each, on {machine['cpus']} cores with a load of "
-        f"{machine['load_average']:g} when it began.",
-    ]
-    return "\n".join(lines)
+    return (
+        f"{table(columns, rows)}\n\nA thread and a model each, on {machine['cpus']} cores with a "
+        f"load of {machine['load_average']:g} when it began."
+    )
 
 
-def predicted() -> str:
-    return _from("scaling", "python benchmarks/scaling.py", _predicted)
-
-
-def _predicted(result: Any) -> str:
+@measured("scaling", SCALING)
+def predicted(result: Any) -> str:
     row = result["sleeping"]
     return (
         f"{row['actors']} real Ray actors that sleep instead of playing, driven as players are: "
@@ -76,31 +64,24 @@ def _predicted(result: Any) -> str:
     )
 
 
-def beyond() -> str:
-    return _from("scaling", "python benchmarks/scaling.py", _beyond)
-
-
-def _beyond(result: Any) -> str:
-    lines = [
-        "| model | players | staleness | lots/s | playing | learning | the driver | broadcast "
-        "| waits for |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
-    for row in result["beyond"]:
-        shares = [row["busy"][name] for name in ("players", "learner", "driver", "broadcast")]
-        cells = " | ".join(f"{share:.0%}" for share in shares)
-        lines.append(
-            f"| {row['model']} | {row['players']:,} | {row['staleness']} | {row['lots_per_s']:.1f} "
-            f"| {cells} | {row['bottleneck']} |"
+@measured("scaling", SCALING)
+def beyond(result: Any) -> str:
+    columns = {"model": TEXT, "players": "{:,}", "staleness": "{}", "lots/s": "{:.1f}"}
+    columns |= dict.fromkeys(("playing", "learning", "the driver", "broadcast"), "{:.0%}")
+    columns["waits for"] = TEXT
+    rows = [
+        (
+            *(row[name] for name in ("model", "players", "staleness", "lots_per_s")),
+            *(row["busy"][name] for name in ("players", "learner", "driver", "broadcast")),
+            row["bottleneck"],
         )
-    return "\n".join(lines)
+        for row in result["beyond"]
+    ]
+    return table(columns, rows)
 
 
-def chaos() -> str:
-    return _from("chaos", "make chaos", _chaos)
-
-
-def _chaos(row: Any) -> str:
+@measured("chaos", "make chaos")
+def chaos(row: Any) -> str:
     same = "every number" if row["equal"] else "**not** every number"
     return (
         f"{row['kills']} kills at random moments, {row['kills_while_playing']} of them amid "
@@ -110,39 +91,37 @@ def _chaos(row: Any) -> str:
     )
 
 
-def staleness() -> str:
-    return _from("staleness", "python benchmarks/staleness.py --lanes 2", _staleness)
+@measured("staleness", "python benchmarks/staleness.py --lanes 2")
+def staleness(result: Any) -> str:
+    columns = {"who plays": TEXT, "seeds": "{}", "episodes/s": "{:.1f}"}
+    columns |= dict.fromkeys(("success after a half", "at the end", "held out"), "{:.0%}")
+    columns |= dict.fromkeys(("tokens are old by", "ESS", "actors idle"), "{:.2f}")
+    told = table(columns, _staleness_rows(result))
+    equal = [row["equal"] for row in result["rows"].values() if "equal" in row]
+    if equal:
+        said = "every number" if all(equal) else "**not** every number"
+        told += f"\n\nAt staleness 0 {said} was that of one process, to the bit."
+    return told
 
 
-def _staleness(result: Any) -> str:
+def _staleness_rows(result: Any) -> Iterator[tuple[Any, ...]]:
     kinds: dict[str, list[dict[str, Any]]] = {}
     for key, row in result["rows"].items():
         if "curve" in row:
             kinds.setdefault(key.rpartition("/")[2], []).append(row)
-    lines = [
-        "| who plays | seeds | episodes/s | success after a half | at the end | held out "
-        "| tokens are old by | ESS | actors idle |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
     for kind, name in KINDS.items():
-        if not (rows := kinds.get(kind)):
-            continue
-        half, end = (mean(_success(row, share) for row in rows) for share in (0.5, 1.0))
-        told = [
-            mean(row["mean"][each] for row in rows) if each in rows[0]["mean"] else None
-            for each in ("ray/staleness_mean", "mismatch/ess", "time/actor_idle")
-        ]
-        old, ess, idle = ("-" if one is None else f"{one:.2f}" for one in told)
-        lines.append(
-            f"| {name} | {len(rows)} | {mean(row['episodes_per_s'] for row in rows):.1f} "
-            f"| {half:.0%} | {end:.0%} | {mean(row['final'] for row in rows):.0%} "
-            f"| {old} | {ess} | {idle} |"
-        )
-    equal = [row["equal"] for row in result["rows"].values() if "equal" in row]
-    if equal:
-        said = "every number" if all(equal) else "**not** every number"
-        lines += ["", f"At staleness 0 {said} was that of one process, to the bit."]
-    return "\n".join(lines)
+        if rows := kinds.get(kind):
+            yield (
+                name,
+                len(rows),
+                mean(row["episodes_per_s"] for row in rows),
+                *(mean(_success(row, share) for row in rows) for share in (0.5, 1.0)),
+                mean(row["final"] for row in rows),
+                *(
+                    mean(row["mean"][each] for row in rows) if each in rows[0]["mean"] else None
+                    for each in ("ray/staleness_mean", "mismatch/ess", "time/actor_idle")
+                ),
+            )
 
 
 def _success(row: dict[str, Any], share: float) -> float:
@@ -152,66 +131,56 @@ def _success(row: dict[str, Any], share: float) -> float:
     return mean(curve[max(0, last - 5) : last])
 
 
-def ray_gpu() -> str:
-    return _from("ray_gpu", "python benchmarks/ray_gpu.py --model FOLDER", _ray_gpu)
-
-
-def _ray_gpu(result: Any) -> str:
-    lines = [
-        "| who plays | start | an iteration | waiting for episodes | learning | publishing "
-        "| episodes/s | tokens are old by |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for stage, name in STAGES.items():
-        row = result["stages"].get(stage, {})
-        if "iteration_s" not in row:
-            why = row.get("ended", "not run").replace("|", "/")[:120]
-            lines.append(f"| {name} | {' | '.join(['-'] * 6)} | not measured: {why} |")
-            continue
-        found = row["median"]
-        parts = [found.get(f"time/{part}_s") for part in ("collect", "update", "publish")]
-        cells = " | ".join("-" if one is None else f"{one:.2f} s" for one in parts)
-        old = found.get("ray/staleness_mean")
-        lines.append(
-            f"| {name} | {row['start_s']:.0f} s | {row['iteration_s']:.2f} s | {cells} "
-            f"| {row['episodes_per_s']:.1f} | {'-' if old is None else f'{old:.2f}'} |"
-        )
+@measured("ray_gpu", "python benchmarks/ray_gpu.py --model FOLDER")
+def ray_gpu(result: Any) -> str:
+    columns = {"who plays": TEXT, "start": "{:.0f} s"}
+    timed = ("an iteration", "waiting for episodes", "learning", "publishing")
+    columns |= dict.fromkeys(timed, "{:.2f} s")
+    columns |= {"episodes/s": "{:.1f}", "tokens are old by": "{:.2f}"}
+    rows = [_stage(name, result["stages"].get(stage, {})) for stage, name in STAGES.items()]
     made, asked = result["made_by"], result["settings"]
-    lines += [
-        "",
-        f"{asked['iterations']} iterations of {asked['episodes']} episodes each, the first of each "
-        "stage left out, on cores with a load of "
-        f"{made['machine']['load_average']:g}; engines without CUDA graphs."
-        if "--eager" in made["command"]
-        else "The first iteration of each stage is left out.",
-    ]
-    return "\n".join(lines)
-
-
-def fsdp_gpu() -> str:
-    command = "torchrun --standalone --nproc-per-node 1 benchmarks/fsdp_gpu.py"
-    return _from("fsdp_gpu", command, _fsdp_gpu)
-
-
-def _fsdp_gpu(result: Any) -> str:
-    lines = [
-        "| learner | cards | an update | peak | between updates | largest difference of a weight |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for mode, name in LEARNERS.items():
-        if (row := result.get(mode)) is None:
-            continue
-        lines.append(
-            f"| {name} | {row['world']} | {row['update_s']:.2f} s | {row['peak_gib']:.1f} GiB "
-            f"| {row['between_gib']:.1f} GiB | {row['largest_weight_gap']:.1g} |"
+    about = "The first iteration of each stage is left out."
+    if "--eager" in made["command"]:
+        about = (
+            f"{asked['iterations']} iterations of {asked['episodes']} episodes each, the first of "
+            "each stage left out, on cores with a load of "
+            f"{made['machine']['load_average']:g}; engines without CUDA graphs."
         )
-    machine = result["machine"]
-    lines += [
-        "",
-        "With one card there is nothing to spread: this is what talking to oneself costs, on "
-        f"{machine['cpus']} cores with a load of {machine['load_average']:g}.",
+    return f"{table(columns, rows)}\n\n{about}"
+
+
+def _stage(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
+    if "iteration_s" not in row:
+        why = row.get("ended", "not run").replace("|", "/")[:120]
+        return name, *[None] * 6, f"not measured: {why}"
+    found = row["median"]
+    parts = (found.get(f"time/{part}_s") for part in ("collect", "update", "publish"))
+    old = found.get("ray/staleness_mean")
+    return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], old
+
+
+@measured("fsdp_gpu", "torchrun --standalone --nproc-per-node 1 benchmarks/fsdp_gpu.py")
+def fsdp_gpu(result: Any) -> str:
+    columns = {
+        "learner": TEXT,
+        "cards": "{}",
+        "an update": "{:.2f} s",
+        "peak": "{:.1f} GiB",
+        "between updates": "{:.1f} GiB",
+        "largest difference of a weight": "{:.1g}",
+    }
+    keys = ("world", "update_s", "peak_gib", "between_gib", "largest_weight_gap")
+    rows = [
+        (name, *(result[mode][key] for key in keys))
+        for mode, name in LEARNERS.items()
+        if mode in result
     ]
-    return "\n".join(lines)
+    machine = result["machine"]
+    return (
+        f"{table(columns, rows)}\n\nWith one card there is nothing to spread: this is what talking "
+        f"to oneself costs, on {machine['cpus']} cores with a load of "
+        f"{machine['load_average']:g}."
+    )
 
 
 TABLES = {

@@ -8,6 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import doc_tables
+from doc_tables import TEXT
+
 Row = dict[str, Any]
 NAMES = {
     "gae": "PPO, GAE",
@@ -49,39 +52,39 @@ def reached(curve: Sequence[Mapping[str, float]], goal: float, what: str) -> flo
 def table(rows: Mapping[str, Row], games: Iterable[str]) -> str:
     """Return success at the start and at the end, and the way to ``GOAL``, as Markdown."""
     found = learned(rows)
-    lines = [
-        "| game | estimator | seeds | start | end, mean | lowest to highest | below its best "
-        f"| CPU s | episodes to {GOAL:.0%} | CPU s to {GOAL:.0%} |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for game in games:
-        for name, title in NAMES.items():
-            if runs := found[game][name]:
-                lines.append(f"| {game} | {title} | {_cells(runs)} |")
-    return "\n".join(lines)
-
-
-def _cells(runs: Sequence[Row]) -> str:
-    ends = [run["final"] for run in runs]
-    fallen = max(run["best"] - run["curve"][-1]["success"] for run in runs)
-    return " | ".join(
-        (
-            str(len(runs)),
-            f"{statistics.fmean(run['curve'][0]['success'] for run in runs):.1%}",
-            f"{statistics.fmean(ends):.1%}",
-            f"{min(ends):.1%} to {max(ends):.1%}",
-            f"{100 * fallen:.1f}",
-            f"{statistics.fmean(run['cpu_s'] for run in runs):.0f}",
-            _way(runs, "episodes"),
-            _way(runs, "cpu_s"),
-        )
+    columns = {"game": TEXT, "estimator": TEXT, "seeds": "{}", "start": "{:.1%}"}
+    columns |= {"end, mean": "{:.1%}", "lowest to highest": "{}", "below its best": "{:.1f}"}
+    columns |= {"CPU s": "{:.0f}"}
+    columns |= dict.fromkeys((f"episodes to {GOAL:.0%}", f"CPU s to {GOAL:.0%}"), "{:,.0f}")
+    return doc_tables.table(
+        columns,
+        [
+            (game, title, *_cells(runs))
+            for game in games
+            for name, title in NAMES.items()
+            if (runs := found[game][name])
+        ],
     )
 
 
-def _way(runs: Sequence[Row], what: str) -> str:
+def _cells(runs: Sequence[Row]) -> tuple[Any, ...]:
+    ends = [run["final"] for run in runs]
+    return (
+        len(runs),
+        statistics.fmean(run["curve"][0]["success"] for run in runs),
+        statistics.fmean(ends),
+        f"{min(ends):.1%} to {max(ends):.1%}",
+        100 * max(run["best"] - run["curve"][-1]["success"] for run in runs),
+        statistics.fmean(run["cpu_s"] for run in runs),
+        _way(runs, "episodes"),
+        _way(runs, "cpu_s"),
+    )
+
+
+def _way(runs: Sequence[Row], what: str) -> float | str | None:
     """Return the mean over seeds, or how many of them got there."""
     ways = [reached(run["curve"], GOAL, what) for run in runs]
     there = [way for way in ways if way is not None]
     if len(there) == len(runs):
-        return f"{statistics.fmean(there):,.0f}"
-    return f"{len(there)} of {len(runs)}" if there else "-"
+        return statistics.fmean(there)
+    return f"{len(there)} of {len(runs)}" if there else None

@@ -11,7 +11,7 @@ import pytest
 def script(monkeypatch, tmp_path):
     """Import a script of benchmarks/ by its name; result files are in ``tmp_path``."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    monkeypatch.setattr(importlib.import_module("result_tables"), "RESULTS", tmp_path)
+    monkeypatch.setattr(importlib.import_module("doc_tables"), "RESULTS", tmp_path)
     return importlib.import_module
 
 
