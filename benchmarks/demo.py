@@ -75,6 +75,8 @@ def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> di
     )
     total, cpu = perf_counter() - start, _cpu_seconds() - before
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    config = json.loads((folder / "config.json").read_text())
+    held_out = {row["iteration"]: row["eval/success"] for row in rows if "eval/success" in row}
     reached = next((row for row in rows if row.get("eval/success", 0.0) >= GOAL), None)
     return {
         "seed": seed,
@@ -82,7 +84,8 @@ def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> di
         "after": success(folder / "episodes" / "after.jsonl"),
         "fresh": fresh(folder),
         "iterations": len(rows),
-        "episodes": len(rows) * 128,
+        "episodes": len(rows) * config["training"]["batch_size"],
+        "held_out": held_out,
         "iterations_to_90": None if reached is None else reached["iteration"],
         # What is not an iteration: imports, warm start, evaluations, transcripts, the picture.
         "other_s": round(total - rows[-1]["time/elapsed_s"], 1),
@@ -103,9 +106,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
     parser.add_argument("--threads", type=int, default=2, help="of each run")
-    parser.add_argument("--set", nargs="+", default=[], help="settings of the recipe to change")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of the recipe to change")
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--row", action="store_true", help="only print the last row, as JSON")
     args = parser.parse_args()
+    if args.row:
+        with tempfile.TemporaryDirectory() as scratch:
+            row = measure(args.seeds[-1], Path(scratch) / "run", args.threads, args.set)
+        print(json.dumps(row))
+        return
     about = provenance(__file__, ("torch", "torchrl", "transformers"))
     rows = []
     titles = {"seed": 5, "before": 9, "after": 9, "fresh": 9, "iterations": 12, "to 90 %": 10}

@@ -88,11 +88,13 @@ def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -
     attention = layer.self_attn
     normed_SC = layer.input_layernorm(hidden_SC)
     at_P = asked.position_P
-    query_PHD = _heads(attention, "q", normed_SC[at_P], [each[at_P] for each in rotary])
+    # Rows are chosen by ``index_select``: on the way back an index is added up one by one.
+    turned = [each.index_select(0, at_P) for each in rotary]
+    query_PHD = _heads(attention, "q", normed_SC.index_select(0, at_P), turned)
     key_SHD = _heads(attention, "k", normed_SC, rotary)
     value_SHD = _heads(attention, "v", normed_SC, None)
     out_PHD = _attend(query_PHD, key_SHD, value_SHD, asked, attention.scaling)
-    hidden_PC = hidden_SC[at_P] + attention.o_proj(out_PHD.flatten(1))
+    hidden_PC = hidden_SC.index_select(0, at_P) + attention.o_proj(out_PHD.flatten(1))
     out_PC: Tensor = hidden_PC + layer.mlp(layer.post_attention_layernorm(hidden_PC))
     return out_PC
 
@@ -117,7 +119,7 @@ def _attend(
 
     def spread(x_HD: Tensor, slot: Tensor, longest: int) -> Tensor:
         empty = x_HD.new_zeros(packing.rows * longest, *x_HD.shape[1:])
-        x_QLHD: Tensor = empty.index_copy(0, slot, x_HD).unflatten(0, (packing.rows, longest))
+        x_QLHD: Tensor = empty.index_copy_(0, slot, x_HD).unflatten(0, (packing.rows, longest))
         return x_QLHD.transpose(1, 2)
 
     out_QHAD = F.scaled_dot_product_attention(
@@ -128,4 +130,4 @@ def _attend(
         scale=scaling,
         enable_gqa=query_PHD.shape[1] != key_SHD.shape[1],
     )
-    return out_QHAD.transpose(1, 2).flatten(0, 1)[asked.slot_P]
+    return out_QHAD.transpose(1, 2).flatten(0, 1).index_select(0, asked.slot_P)

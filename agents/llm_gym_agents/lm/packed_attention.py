@@ -143,7 +143,7 @@ def _padded(
     def spread(x_SHD: Tensor) -> Tensor:
         if not packing.is_dense:
             empty = x_SHD.new_zeros(rows * longest, *x_SHD.shape[1:])
-            x_SHD = empty.index_copy(0, packing.slot_S, x_SHD)
+            x_SHD = empty.index_copy_(0, packing.slot_S, x_SHD)
         x_QLHD: Tensor = x_SHD.unflatten(0, (rows, longest))
         return x_QLHD.transpose(1, 2)
 
@@ -158,7 +158,7 @@ def _padded(
         enable_gqa=query_SHD.shape[1] != key_SHD.shape[1],
     )
     out_SHD = out_QHLD.transpose(1, 2).flatten(0, 1)
-    return out_SHD if packing.is_dense else out_SHD[packing.slot_S]
+    return out_SHD if packing.is_dense else out_SHD.index_select(0, packing.slot_S)
 
 
 def _window_mask(longest: int, window: int, device: torch.device) -> Tensor:
