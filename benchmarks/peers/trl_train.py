@@ -46,9 +46,11 @@ TRL = (
     "8 steps, rate 1e-3",
 )  # fmt: skip
 UPDATES = {"ours": 120, "trl": 450}
-SWEEP = {"ours": 90, "trl": 300}
+SWEEP = {"ours": 75, "trl": 250}
 """Updates of a run: what is enough for ours, and two to three times as many CPU seconds for TRL,
 which begins to climb late."""
+POINTS = {"sweep": 10, "try": 15, "final": 15}
+"""Measurements of a run."""
 SLOW = ("4 passes, rate 1e-3",)
 """Settings of TRL whose updates cost twice as much: they get half as many."""
 SWEEP_SEED, TRIED = 3, 90
@@ -95,7 +97,7 @@ class Plan:
         """Return one training run."""
         updates = updates // 2 if side == "trl" and setting in SLOW else updates
         updates = max(10, round(updates * self.args.scale))
-        every = max(5, updates // 15)
+        every = max(5, updates // POINTS[stage])
         updates -= updates % every
         command = [str(self.place(seed)), str(seed), setting]
         if side == "trl":  # in an environment of its own; ours is a fork

@@ -313,9 +313,12 @@ class VLLMEngine(Engine):
         return written[0]
 
     def _forget(self) -> None:
-        """Empty the prefix cache; vLLM keeps it, and only logs that, if a request still runs."""
-        if not self._vllm.ask("reset_prefix_cache"):
-            self._vllm.give_up("did not empty its prefix cache")
+        """Use nothing of the prefix cache any more: what is asked from now on has another salt.
+
+        To empty it vLLM goes over every block that it has, in Python: milliseconds after each
+        update. Blocks with an old salt are found by nobody, and are the first to be used again.
+        """
+        self._vllm.salt += 1
 
     def sleep(self) -> None:
         """Give the GPU's memory back until ``wake``; the weights wait in the host's."""

@@ -39,6 +39,8 @@ class GuardedVLLM:
         **settings: Any,
     ) -> None:
         self.separate, self.stall_s, self._replies = separate, stall_s, replies
+        self.salt = 0
+        """Of the prefix cache: only what was read with the same one is found there."""
         others = set(active_children())
         self._llm: Any = vllm_runtime.start(path, separate=separate, **settings)
         self._children = set(active_children()) - others
@@ -59,7 +61,8 @@ class GuardedVLLM:
 
     def add(self, name: str, prompt: Sequence[int], parameters: Any) -> None:
         """Begin a reply; what vLLM finds wrong with a request does not end it."""
-        self._guard(self._add, name, {"prompt_token_ids": list(prompt)}, parameters)
+        known = {"prompt_token_ids": list(prompt), "cache_salt": str(self.salt)}
+        self._guard(self._add, name, known, parameters)
 
     def step(self) -> list[Any]:
         """Sample a token of every reply, and return what there is to say of them."""
@@ -77,7 +80,7 @@ class GuardedVLLM:
             return self._guard(waiting.call, work, self._look)
         return self._guard(work)
 
-    def _add(self, name: str, prompt: dict[str, list[int]], parameters: Any) -> None:
+    def _add(self, name: str, prompt: dict[str, Any], parameters: Any) -> None:
         try:
             self.llm_engine.add_request(name, prompt, parameters)
         except vllm_runtime.refusals() as error:
