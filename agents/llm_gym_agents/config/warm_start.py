@@ -22,8 +22,8 @@ class WarmStartConfig(Section, section="warm_start"):
     """Optimizer steps."""
     rounds: Count = 1
     """Most times that so many moves are collected and so many steps taken: once more as long as
-    more than a tenth of the replies cannot be used, and a round makes a quarter of them usable, or
-    a round of a solver's moves adds 5 points of success."""
+    more than a tenth of the replies cannot be used, and a round makes a quarter of them usable; who
+    imitates a solver, until nine of ten episodes are won."""
     batch_size: Count = 96
     """Moves of an optimizer step."""
     rate: Positive = 3e-3

@@ -36,8 +36,8 @@ UNUSABLE = 0.1
 """Share of replies that cannot be used above which there is another round, if there is one left."""
 HELPED = 0.75
 """Share of the unusable replies that a round may leave, or it is the last."""
-RISEN, MASTERED = 0.05, 0.9
-"""Success that a round of a solver's moves has to add for another, and of who needs none."""
+MASTERED = 0.9
+"""Success above which a solver's moves need no other round."""
 ROUNDS_APART = 1_000_003
 """Keeps the episodes of later rounds away from those of other seeds."""
 STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
@@ -56,14 +56,15 @@ def success_after(found: Mapping[str, float] | None) -> HeldOut | None:
 def once_more(player: str, last: Evaluation, now: Evaluation, *, first: bool = False) -> str | None:
     """Return why there is to be another round of imitation, by what the last one brought, if so.
 
-    Legal moves come first, and they are all there is to learn from random play. Who imitates a
-    solver goes on while it wins more with every round: what it has not seen won, reinforcement
-    learning will hardly find.
+    Legal moves are all there is to learn from random play. Who imitates a solver is to win: what it
+    never does, reinforcement learning will hardly find, and one wrong move in a long way leads to
+    where no solver has been, so that there are unusable ones to the end.
     """
+    if player == "solver":
+        won = f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
+        return won if now.success < MASTERED else None
     if now.invalid > UNUSABLE and (first or now.invalid <= HELPED * last.invalid):
         return f"{now.invalid:.0%} of the replies cannot be used"
-    if player == "solver" and last.success + RISEN <= now.success < MASTERED:
-        return f"{last.success:.0%} to {now.success:.0%} of the episodes are won by now"
     return None
 
 
