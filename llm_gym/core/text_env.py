@@ -81,20 +81,12 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
     # attributes outside slots: these are left to the game.
     # The base's own are called ``_base_...``, so that no name of a game's can be one of them.
     __slots__ = (
-        *(
-            "strict",
-            "_base_reader",
-            "rules",
-            "invalid",
-            "penalty",
-            "retries",
-            "shaping",
-            "shaping_gamma",
-        ),
-        *("_base_format", "_base_parse", "_base_bare", "_base_knobs", "_base_active_knobs"),
-        *("_base_rules_cache", "_base_screen", "_base_stop", "_base_turn", "_base_missed"),
-        *("_base_invalid_actions", "_base_phi", "_base_phi_start", "_base_observations"),
-        *("_base_moves", "_base_player_seed", "_base_player_rng"),
+        *("strict", "rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
+        *("_base_format", "_base_parse", "_base_bare", "_base_reader", "_base_rules_cache"),
+        *("_base_knobs", "_base_active_knobs", "_base_player_seed", "_base_player_rng"),
+        *("_base_stop", "_base_turn", "_base_missed", "_base_invalid_actions"),
+        *("_base_phi", "_base_phi_start"),
+        *("_base_observations", "_base_moves", "_base_screen"),
     )
 
     def __init__(
@@ -126,10 +118,8 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
         self._base_format = get_format(action_format)
-        self._base_parse, self._base_bare = (
-            self._base_format.parse,
-            action_format in ("plain", "raw"),
-        )
+        self._base_parse = self._base_format.parse
+        self._base_bare = action_format in ("plain", "raw")
         self.strict, self._base_reader = strict, "format"
         self.rules, self.invalid, self.penalty, self.retries = rules, invalid, penalty, retries
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
@@ -167,12 +157,8 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
             self.new_game(self.np_random)
         else:
             self._base_draw(split)
-        self._base_stop, self._base_turn, self._base_missed, self._base_invalid_actions = (
-            _PLAYING,
-            0,
-            (0, 0),
-            0,
-        )
+        self._base_stop, self._base_missed = _PLAYING, (0, 0)
+        self._base_turn = self._base_invalid_actions = 0
         if self.shaping:
             self._base_phi, self._base_phi_start = 0.0, self._base_potential()
         rules, state = self._base_rules(), self.describe()

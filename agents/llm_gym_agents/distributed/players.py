@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build import build_sampler
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.crew import Crew
 from llm_gym_agents.distributed.lead import Lead
 from llm_gym_agents.distributed.led import LedPublisher, LedSampler
 from llm_gym_agents.distributed.publish import GroupPublisher
@@ -39,7 +40,8 @@ def build_players(
         probed = config.inference.backend != "transformers" and not is_spread(lm)
 
         def start() -> SamplerGroup:
-            return SamplerGroup(config, lm, tokenizer, env, held_out, lead)
+            crew = Crew(config, lm, tokenizer, env, held_out, lead)
+            return SamplerGroup(crew, tokenizer, lead)
 
         if ranks.world == 1:
             sampler = start()

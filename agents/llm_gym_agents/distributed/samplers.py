@@ -18,11 +18,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import cast
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build import build_policy
-from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.calls import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.crew import Crew
 from llm_gym_agents.distributed.engine import MemberEngine
@@ -31,7 +29,6 @@ from llm_gym_agents.distributed.lead import BEAT_S, Lead
 from llm_gym_agents.distributed.members import Cluster, Lot, Member
 from llm_gym_agents.distributed.watch import GroupWatch, staleness_of
 from llm_gym_agents.engines.base import Engine, EngineError
-from llm_gym_agents.learn.alone import ALONE
 from llm_gym_agents.rollouts.lots import joined, lots_of
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.sampler import need_version
@@ -46,29 +43,17 @@ class SamplerGroup:
     """Plays named episodes on many actors.
 
     Args:
-        config: Of the run; ``ray`` says how many actors, where, and what each takes.
-        lm: Whose weights they play with; read at every push.
+        crew: The actors, which are closed with this.
         tokenizer: Of the model.
-        env: What is played.
-        held_out: Other environments to evaluate on.
-        lead: Brings the weights together, and keeps those informed who learn with this process.
+        lead: Keeps those informed who learn with this process.
     """
 
-    def __init__(
-        self,
-        config: ConfigStore,
-        lm: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        env: EnvSource,
-        held_out: EnvSource | None = None,
-        lead: Lead | None = None,
-    ) -> None:
-        self.config, self._tokenizer = config, tokenizer
-        self._lead = lead or Lead(ALONE, lm)
+    def __init__(self, crew: Crew, tokenizer: PreTrainedTokenizerBase, lead: Lead) -> None:
+        self.crew, self.config = crew, crew.config
+        self._tokenizer, self._lead = tokenizer, lead
         self.agenda: Agenda | None = None
         """Says what will be played, for playing ahead."""
         self._ahead: dict[int, list[Lot]] = {}
-        self.crew = Crew(config, lm, tokenizer, env, held_out, self._lead)
 
     # --- what a Sampler says of itself -----------------------------------------------------
 
