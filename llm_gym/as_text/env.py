@@ -64,10 +64,8 @@ class AsTextEnv(gym.Env[str, str]):
         except (gym.error.Error, ImportError) as error:
             raise cannot_build(env_id, error) from error
         self.text = AsText(made, **settings)
-        self.observation_space, self.action_space = (
-            self.text.observation_space,
-            self.text.action_space,
-        )
+        self.observation_space = self.text.observation_space
+        self.action_space = self.text.action_space
         self.metadata, self.render_mode = made.metadata, made.render_mode
 
     def reset(

@@ -75,6 +75,7 @@ class ForeignEnv(gym.Env[str, str]):
     has_splits = True
     move_name = "move"
     metadata = {"render_modes": ["ansi"], "render_fps": 4}
+    observation_space: AnyText
 
     def __init__(
         self,
@@ -97,12 +98,8 @@ class ForeignEnv(gym.Env[str, str]):
         if render_mode not in (None, "ansi"):
             raise ConfigError(f"render_mode must be None or 'ansi', got {render_mode!r}")
         self.format = get_format(action_format)
-        self.max_turns, self.max_invalid, self.max_reply_chars = (
-            max_turns,
-            max_invalid,
-            max_reply_chars,
-        )
-        self.render_mode = render_mode
+        self.max_turns, self.max_invalid = max_turns, max_invalid
+        self.max_reply_chars, self.render_mode = max_reply_chars, render_mode
         self.observation_space = AnyText(max_observation_chars)
         examples = [self.format.render(move) for move in self.example_moves()]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
@@ -160,7 +157,7 @@ class ForeignEnv(gym.Env[str, str]):
         text = self._draw() if split is None else self._draw_from(split)
         if self.format.how:
             text = f"{text}\n\n{self.format.tell(self.example_moves()[0], self.move_name)}"
-        self._screen = text = clip(text, self.observation_space.max_length)  # type: ignore[attr-defined]
+        self._screen = text = clip(text, self.observation_space.max_length)
         return text, self._info(True, {}, {})
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -177,7 +174,7 @@ class ForeignEnv(gym.Env[str, str]):
         ):
             stop = StopReason.MAX_STEPS
         self._stop = stop
-        self._screen = text = clip(text, self.observation_space.max_length)  # type: ignore[attr-defined]
+        self._screen = text = clip(text, self.observation_space.max_length)
         terminated = stop in TERMINAL
         truncated = not terminated and stop is not _PLAYING
         return text, reward, terminated, truncated, self._info(valid, {"reward": reward}, said)

@@ -85,7 +85,6 @@ class TextArenaEnv(ForeignEnv):
         self.env_id, self.players, self.seat, self.has_splits = env_id, players, seat, splits
         self.opponent = make_opponent(opponent)
         super().__init__(**common)
-        self._arena = arena
         with self._foreign:
             made = _make(arena, env_id, env_kwargs)
         # Outermost first, which is the order that a reply passes them in.

@@ -94,10 +94,8 @@ def _cells(result: Evaluation) -> dict[str, str]:
         "tokens/s": f"{result.tokens / max(result.seconds, 1e-9):,.0f}",
     }
     if isinstance(result, ServedEvaluation):
-        cells["read"], cells["written"] = (
-            f"{result.usage.tokens_in:,}",
-            f"{result.usage.tokens_out:,}",
-        )
+        cells["read"] = f"{result.usage.tokens_in:,}"
+        cells["written"] = f"{result.usage.tokens_out:,}"
         if result.cost is not None:
             cells["cost"] = f"{result.cost:.2f}" if result.cost >= 1 else f"{result.cost:.4f}"
     return cells

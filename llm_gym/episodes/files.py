@@ -70,7 +70,7 @@ def _read(
 
 def _lines(path: Path, skip_torn: bool) -> Iterator[tuple[str, bytes]]:
     """Yield each line that is not blank, with the words that name it."""
-    with _open(path) as file:
+    with open_file(path) as file:
         for number in itertools.count(1):
             where = f"{path}, line {number}"
             try:
@@ -188,7 +188,8 @@ def _line(episode: Trajectory, compress: bool) -> bytes:
     return gzip.compress(line, compresslevel=6, mtime=0) if compress else line
 
 
-def _open(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
+    """Return a file of episodes, to be read as if it were not compressed."""
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 

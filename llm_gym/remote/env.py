@@ -47,7 +47,7 @@ class RemoteEnv(gym.Env[str, str]):
         self._url, self.render_mode = needed(url), render_mode
         self._connection: Connection | None = Connection(self._url, **self._how)
         about = self._connection.about
-        self.remote_id, self.has_splits = about.env_id, about.has_splits
+        self.has_splits = about.has_splits
         self.observation_space, self.action_space = about.observation_space, about.action_space
         self._session = RemoteSession()
         self._waits = "has not begun"

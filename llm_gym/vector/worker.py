@@ -14,7 +14,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from llm_gym.vector.local_rows import Failure, TextualEnv, build, close_all, run_jobs
 

@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from llm_gym.vector.local_rows import Factory, Failure, Job, rows_error
 from llm_gym.vector.worker import CLOSE_SECONDS, dumps, serve

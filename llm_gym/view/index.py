@@ -7,7 +7,6 @@ the page shows the rest.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llm_gym.episodes import Trajectory
+from llm_gym.episodes.files import open_file
 from llm_gym.errors import RecordError
 
 MAX_LINE = 64 * 2**20
@@ -80,7 +80,7 @@ class EpisodeIndex:
         if not grown or self.path.suffix == ".gz":
             self._forget()
         try:
-            with _open(self.path) as file:
+            with open_file(self.path) as file:
                 file.seek(self._next)
                 self._read(file)
         except (OSError, EOFError) as error:  # a gzip member that is still being written
@@ -101,7 +101,7 @@ class EpisodeIndex:
     def records(self, lines: Iterable[int]) -> Iterator[bytes]:
         """Yield records in one reading of the file; the lines are known ones that go up."""
         try:
-            with _open(self.path) as file:
+            with open_file(self.path) as file:
                 for line in lines:
                     file.seek(self._places[line])
                     yield file.readline(MAX_LINE).rstrip(b"\n")
@@ -192,7 +192,3 @@ def _says(record: bytes, words: str) -> bool:
         return any(words in text.casefold() for text in (*data["states"], *data["actions"], *said))
     except (ValueError, LookupError, TypeError, AttributeError):  # it has changed since
         return False
-
-
-def _open(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.run.atomic import write_atomically

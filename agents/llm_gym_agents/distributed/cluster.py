@@ -82,10 +82,8 @@ class RayCluster(Calls):
             }
         hidden: dict[str, str | None] = dict.fromkeys(_TORCHRUN)
         if own and self._cards is not None:
-            own["num_gpus"], hidden["CUDA_VISIBLE_DEVICES"] = (
-                len(self._cards),
-                ",".join(self._cards),
-            )
+            own["num_gpus"] = len(self._cards)
+            hidden["CUDA_VISIBLE_DEVICES"] = ",".join(self._cards)
         # What a cluster on this machine is started with, its actors have too.
         with _quietly(), environment(hidden), as_cluster_error("cannot be reached"):
             self._ray.init(

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from llm_gym.vector.local_rows import Factory, Failure, Job, Rows, rows_error
 from llm_gym_agents.distributed.calls import ActorLostError, Calls
