@@ -12,8 +12,9 @@ Shapes: N rows.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
@@ -165,12 +166,13 @@ class LLMPolicy(TensorDictModuleBase):
         patterns = [0] * len(observations) if given is None else given.tolist()
         requests: list[Request] = []
         full: list[int] = []
+        told = functools.cache(self._sampling)  # most rows are told the same
         for episode, row in rows.items():
             if episode in self._asked:
                 continue
             system, observation = self.texts[systems[row]], self.texts[observations[row]]
             prompt_ids = self._read(episode, system, observation)
-            request = self._request(episode, self.texts[patterns[row]] or None)
+            request = self._request(episode, self.texts[patterns[row]] or None, told)
             if request is None:
                 full.append(episode)
                 continue
@@ -221,14 +223,16 @@ class LLMPolicy(TensorDictModuleBase):
             return talk.open(system, observation)
         return talk.hear(observation)
 
-    def _request(self, episode: int, pattern: str | None) -> Request | None:
+    def _request(
+        self, episode: int, pattern: str | None, told: Callable[[int, str | None], Sampling]
+    ) -> Request | None:
         """Return the request for a reply, or None where the context has no room for one."""
         talk = self._open[episode]
         room = self.engine.context_length - len(talk.ids)
         if room < 1:
             return None
         seed = request_seed(self.run_seed, episode, talk.turns)
-        sampling = self._sampling(min(room, self.sampling.max_tokens), pattern)
+        sampling = told(min(room, self.sampling.max_tokens), pattern)
         return Request(talk.ids, sampling, seed, key=episode)
 
     def _sampling(self, max_tokens: int, pattern: str | None) -> Sampling:

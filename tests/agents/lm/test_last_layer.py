@@ -84,3 +84,17 @@ def test_it_is_left_alone_where_it_brings_nothing():
         assert not is_worth_it(trunk, 100, 10)
     sliding = tiny_model("mistral", sliding_window=4).base_model
     assert not is_worth_it(sliding, 100, 10)
+
+
+def test_rows_are_chosen_by_what_goes_back_in_one_go():
+    """An index is added up number by number on the way back; a selection of rows is not."""
+    scores = PolicyValueModel(tiny_model())(*asked(list(range(8))))
+    found, todo = set(), [scores.log_prob_T.grad_fn, scores.value_T.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            todo += [before for before, _ in node.next_functions]
+    kinds = {type(node).__name__ for node in found}
+    assert "IndexSelectBackward0" in kinds
+    assert "IndexBackward0" not in kinds

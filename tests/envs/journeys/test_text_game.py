@@ -334,3 +334,22 @@ def test_every_world_can_be_won_in_its_turns():
 def test_settings_that_cannot_be_won_are_refused(settings):
     with pytest.raises(ConfigError, match=r"max_turns must leave time .* are always enough"):
         TextGameEnv(**settings)
+
+
+def test_a_way_is_looked_for_once_in_a_world_and_its_copies(monkeypatch):
+    looked = []
+    find = World._find_way
+    monkeypatch.setattr(World, "_find_way", lambda self, to: looked.append(to) or find(self, to))
+    world = house()
+    first = world.way_to("den")
+    assert first == world.clone().way_to("den") == [("north", "den")]
+    assert looked == ["den"]
+    world.here = "kitchen"
+    assert world.way_to("den") == [("west", "hall"), ("north", "den")]
+
+
+def test_ways_that_were_found_are_no_part_of_an_instance():
+    walked, fresh = house(), house()
+    walked.way_to("den")
+    assert walked == fresh
+    assert repr(walked) == repr(fresh)

@@ -52,13 +52,18 @@ class World:
     """Monster → the weapon that defeats it."""
     came_from: str = ""
     """The direction that leads back, empty before the first step."""
+    ways: dict[tuple[str, str], list[tuple[str, str]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Ways that were found, by where they begin and end: exits never change, and every observation
+    and every reward asks for several."""
 
     def clone(self) -> World:
         """Return a copy that can be played on; what never changes is shared."""
         return World(
             self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
             self.doors, self.keys, dict(self.locked), dict(self.monsters), self.banes,
-            self.came_from,
+            self.came_from, self.ways,
         )  # fmt: skip
 
     # --- looking -------------------------------------------------------------------------
@@ -92,6 +97,12 @@ class World:
 
     def way_to(self, target: str) -> list[tuple[str, str]]:
         """Return a shortest way to ``target`` as (direction, room) pairs, locked doors included."""
+        asked = (self.here, target)
+        if asked not in self.ways:
+            self.ways[asked] = self._find_way(target)
+        return self.ways[asked]
+
+    def _find_way(self, target: str) -> list[tuple[str, str]]:
         back: dict[str, tuple[str, str]] = {self.here: ("", "")}
         queue = deque([self.here])
         while queue and target not in back:
