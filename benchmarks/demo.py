@@ -25,7 +25,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 from machine import ROOT, provenance
@@ -39,6 +39,16 @@ GOAL = 0.9
 def success(path: Path) -> float:
     episodes = list(read_episodes(path))
     return sum(episode.success for episode in episodes) / len(episodes)
+
+
+def held_out(folder: Path, began: float) -> list[tuple[int, float, float]]:
+    """Return iteration, seconds since the command was given, and success of every evaluation."""
+    records = {int(path.stem[-6:]): path for path in (folder / "episodes").glob("eval-*.jsonl")}
+    records[0] = folder / "episodes" / "before.jsonl"
+    return [
+        (at, round(path.stat().st_mtime - began, 1), success(path))
+        for at, path in sorted(records.items())
+    ]
 
 
 def fresh(folder: Path) -> float:
@@ -63,7 +73,7 @@ def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> di
     for each in changed:
         name, _, value = each.partition("=")
         settings += [f"--{name.replace('_', '-')}", value]
-    start, before = perf_counter(), _cpu_seconds()
+    start, before, began = perf_counter(), _cpu_seconds(), time()
     # As in the Makefile. Waiting passively keeps threads from spinning against each other.
     how = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     subprocess.run(
@@ -76,7 +86,6 @@ def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> di
     total, cpu = perf_counter() - start, _cpu_seconds() - before
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     config = json.loads((folder / "config.json").read_text())
-    held_out = {row["iteration"]: row["eval/success"] for row in rows if "eval/success" in row}
     reached = next((row for row in rows if row.get("eval/success", 0.0) >= GOAL), None)
     return {
         "seed": seed,
@@ -85,7 +94,7 @@ def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> di
         "fresh": fresh(folder),
         "iterations": len(rows),
         "episodes": len(rows) * config["training"]["batch_size"],
-        "held_out": held_out,
+        "held_out": held_out(folder, began),
         "iterations_to_90": None if reached is None else reached["iteration"],
         # What is not an iteration: imports, warm start, evaluations, transcripts, the picture.
         "other_s": round(total - rows[-1]["time/elapsed_s"], 1),
