@@ -6,7 +6,7 @@ up the reward, and say what happened (``Telling``). The rules of the game itself
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +19,7 @@ from llm_gym.core.hearing import Hearing
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.players import Players
 from llm_gym.core.spaces import AnyText
+from llm_gym.core.typed import check_types
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
 MAX_ACTION_CHARS = 1_000_000
@@ -89,6 +90,11 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
         *("_base_observations", "_base_moves", "_base_screen"),
     )
 
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Look at the settings before anything is built of them."""
+        check_types(cls, settings)
+        return super().__new__(cls)
+
     def __init__(
         self,
         *,
@@ -103,10 +109,6 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
         difficulty: float | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if rules not in ("observation", "system"):
-            raise ConfigError(f"rules must be 'observation' or 'system', got {rules!r}")
-        if invalid not in ("feedback", "terminate"):
-            raise ConfigError(f"invalid must be 'feedback' or 'terminate', got {invalid!r}")
         if not 0.0 <= penalty < float("inf"):
             raise ConfigError(f"penalty must not be negative, got {penalty}")
         if retries < 0:
@@ -150,7 +152,7 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
         if seed is not None:
             super().reset(seed=seed)
             self._base_player_seed, self._base_player_rng = seed, None
-        if options or self._base_active_knobs is not self._base_knobs:
+        if options not in (None, {}) or self._base_active_knobs is not self._base_knobs:
             self._base_apply_knobs(_checked(options).get("difficulty"))
         split = options.get("split") if options else None
         if split is None:
@@ -289,9 +291,11 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
 
 
 def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
-    options = options or {}
+    options = {} if options is None else options
+    if not isinstance(options, dict):
+        raise ConfigError(f"reset options must be a dictionary, got {options!r:.200}")
     if unknown := options.keys() - _OPTIONS:
         raise ConfigError(
-            f"reset options must be among split and difficulty, got {sorted(unknown)}"
+            f"reset options must be among split and difficulty, got {sorted(map(str, unknown))}"
         )
     return options

@@ -17,6 +17,7 @@ from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
 
 _NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)
+_LARGEST = 10**15
 _RANGE = re.compile(r"whole number from (-?\d+) to (-?\d+)")
 _HINT = re.compile(r"The number is (higher|lower) than (-?\d+)")
 
@@ -93,6 +94,11 @@ class GuessTheNumberEnv(TextEnv):
     def check_settings(self) -> None:
         if self.low >= self.high:
             raise ConfigError(f"low must be below high, got low={self.low} and high={self.high}")
+        if not -_LARGEST <= self.low < self.high <= _LARGEST:
+            raise ConfigError(
+                f"low and high must be within {_LARGEST:,} of 0, got low={self.low} and "
+                f"high={self.high}: larger numbers could not all be drawn"
+            )
         if self.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
 

@@ -165,6 +165,20 @@ def test_a_call_that_is_given_as_the_answer_is_the_call():
     assert read("SearchQA", "search: Mila, search: Norvik")[1] is False
 
 
+@pytest.mark.parametrize(
+    ("name", "reply", "move"),
+    [
+        ("TicTacToe", "\uff18", "8"),
+        ("ConnectFour", "\uff14", "4"),
+        ("Count", "\u0664", "4"),
+        ("Mastermind", "\u0661 \u0662 \u0663 \u0664", "1 2 3 4"),
+    ],
+)
+def test_digits_of_every_script_are_digits_but_where_the_letter_counts(name, reply, move):
+    assert read(name, reply) == (move, True)
+    assert read(name, reply, strict=True)[1] is False
+
+
 def test_a_query_is_run_without_what_surrounds_it():
     query = "SELECT count(*) FROM visits WHERE id > 0"
     for reply in (

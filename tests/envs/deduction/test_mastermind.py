@@ -117,7 +117,7 @@ def test_numbers_of_two_digits_are_numbers():
 
 
 @pytest.mark.parametrize(
-    "text", ["1 2 3", "1 2 3 4 5", "0 1 2 3", "1 2 3 7", "-1 2 3 4", "1 2 3 four", "١ ٢ ٣ ٤", "[]"]
+    "text", ["1 2 3", "1 2 3 4 5", "0 1 2 3", "1 2 3 7", "-1 2 3 4", "1 2 3 four", "[]"]
 )
 def test_anything_else_is_unusable_and_leaves_no_trace(text):
     env = make((3, 1, 4, 2))

@@ -30,6 +30,7 @@ from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
 
 DIRECTIONS = ("up", "down", "left", "right")
+_MOST_TURNS = 100_000  # tiles that are drawn beforehand
 _WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))
 _ROW = re.compile(r"^ *(?:\d+|\.)(?: +(?:\d+|\.)){3}$", re.MULTILINE)
 
@@ -124,6 +125,8 @@ class Game2048Env(TextEnv):
     def check_settings(self) -> None:
         if not 8 <= self.target <= 2048 or self.target.bit_count() != 1:
             raise ConfigError(f"target must be a power of two from 8 to 2048, got {self.target}")
+        if self.max_turns > _MOST_TURNS:
+            raise ConfigError(f"max_turns must be at most {_MOST_TURNS}, got {self.max_turns}")
         least = turns_needed(self.target)
         if self.max_turns < least:
             raise ConfigError(

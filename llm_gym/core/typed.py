@@ -1,0 +1,88 @@
+"""Settings of the wrong type are refused before anything is built of them.
+
+What a constructor says of its arguments is what it takes. Without this ``max_turns=2.5`` makes a
+game without an end, ``strict="no"`` a strict one, and ``size="4"`` an error about ``<=`` somewhere
+below.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from llm_gym.errors import ConfigError
+
+_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+_NONE = type(None)
+
+
+def check_types(cls: type, given: Mapping[str, Any]) -> None:
+    """Raise ``ConfigError`` for a setting of ``cls`` that is not what its constructor asks for.
+
+    >>> class Game:
+    ...     def __init__(self, size: int = 3, *, slip: float | None = None) -> None: ...
+    >>> check_types(Game, {"size": 4, "slip": 1})
+    >>> check_types(Game, {"size": 2.5})
+    Traceback (most recent call last):
+    llm_gym.errors.ConfigError: size must be a whole number, got 2.5
+    """
+    kinds = _kinds(cls)
+    for name, value in given.items():
+        kind = kinds.get(name)
+        if kind is not None and not _is(value, kind):
+            raise ConfigError(f"{name} must be {_said(kind)}, got {value!r:.200}")
+
+
+@lru_cache(maxsize=256)
+def _kinds(cls: type) -> dict[str, Any]:
+    """Return the type of each argument, of the class itself and of those it is built on."""
+    found: dict[str, Any] = {}
+    for each in reversed(cls.__mro__):
+        if isinstance(make := vars(each).get("__init__"), types.FunctionType):
+            try:
+                hints = get_type_hints(make)
+            except Exception:  # noqa: BLE001 - a name of the author's that is not there at run time
+                continue
+            found |= hints
+    return {name: kind for name, kind in found.items() if name != "return"}
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    return any(_is_one(value, option) for option in _options(kind))
+
+
+def _is_one(value: Any, kind: Any) -> bool:
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if isinstance(value, bool | np.bool_) and kind in (int, float):
+        return False
+    if kind is int:
+        return isinstance(value, Integral)
+    if kind is float:
+        return isinstance(value, Real)
+    if kind in (str, _NONE):
+        return isinstance(value, kind)
+    if get_origin(kind) is Literal:
+        return any(
+            value is one or (type(value) is type(one) and value == one) for one in get_args(kind)
+        )
+    return True  # what is more than that, its owner looks at
+
+
+def _said(kind: Any) -> str:
+    words = []
+    for option in _options(kind):
+        if get_origin(option) is Literal:
+            words += [repr(one) for one in get_args(option)]
+        else:
+            words.append("None" if option is _NONE else _NAMES.get(option, str(option)))
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,83 @@
+"""A setting of the wrong type is one sentence, in every environment, and nothing is built of it."""
+
+import inspect
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from llm_gym.core.text_env import TextEnv
+from llm_gym.core.typed import _kinds
+from llm_gym.errors import ConfigError
+from llm_gym.registry.suite import ENVS
+
+WRONG = {
+    "int": (2.5, True, "x", float("nan"), [3]),
+    "float": (True, "x", [0.5]),
+    "bool": ("no", 2, 0.0),
+    "str": (5, b"x", ["a"]),
+}
+
+
+def first_of_every_class():
+    first = {}
+    for row in ENVS:
+        first.setdefault(row.entry_point, row)
+    return first.values()
+
+
+@pytest.mark.parametrize("row", first_of_every_class(), ids=lambda row: row.id)
+def test_every_setting_is_held_to_its_type(row):
+    cls = gym.envs.registration.load_env_creator(row.entry_point)
+    own = inspect.signature(cls.__init__).parameters
+    common = inspect.signature(TextEnv.__init__).parameters
+    checked = 0
+    for name in {*own, *common} & set(_kinds(cls)):
+        kind = str((own.get(name) or common[name]).annotation).removesuffix(" | None")
+        for value in WRONG.get(kind, ()):
+            with pytest.raises(ConfigError, match=rf"^{name} must be .*, got"):
+                cls(**{**row.kwargs, name: value})
+            checked += 1
+    assert checked >= 20
+
+
+def test_numbers_of_numpy_and_whole_floats_are_numbers():
+    env = gym.make("llm_gym/GuessTheNumber-v0", low=np.int64(1), high=np.int32(9), penalty=0)
+    env.reset(seed=0, options={"difficulty": np.float32(0.5)})
+    assert pickle.loads(pickle.dumps(env)).unwrapped.low == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("abc", "reset options must be a dictionary, got 'abc'"),
+        (0, "reset options must be a dictionary, got 0"),
+        ([1], "reset options must be a dictionary"),
+        ({1: 2, "x": 3}, r"must be among split and difficulty, got \['1', 'x'\]"),
+        ({"difficulty": "x"}, "difficulty must be a number or None, got 'x'"),
+        ({"difficulty": True}, "difficulty must be a number or None, got True"),
+    ],
+)
+def test_odd_options_are_refused_and_the_episode_goes_on(options, said):
+    env = gym.make("llm_gym/GuessTheNumber-v0")
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match=said):
+        env.reset(options=options)
+    assert env.step("5")[4]["valid_action"]
+
+
+def test_a_choice_is_one_of_its_words():
+    with pytest.raises(ConfigError, match="rules must be 'observation' or 'system', got 1"):
+        gym.make("llm_gym/Maze-v0", rules=1)
+    with pytest.raises(ConfigError, match="invalid must be 'feedback' or 'terminate', got None"):
+        gym.make("llm_gym/Maze-v0", invalid=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("GuessTheNumber", {"high": 2**70}), ("Game2048", {"max_turns": 10**9})],
+)
+def test_what_cannot_be_drawn_is_refused(name, settings):
+    with pytest.raises(ConfigError, match="must be"):
+        gym.make(f"llm_gym/{name}-v0", **settings)
