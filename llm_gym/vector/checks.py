@@ -36,11 +36,23 @@ def spread_seeds(n: int, seed: int | Sequence[int | None] | None) -> Sequence[in
     """
     if seed is None:
         return [None] * n
+    if isinstance(seed, np.ndarray):
+        seed = seed.tolist()
     if isinstance(seed, SupportsIndex):
         return [operator.index(seed) + row for row in range(n)]
+    if isinstance(seed, str) or not isinstance(seed, Sequence):
+        raise ConfigError(f"seed must be a whole number or a list of them, got {seed!r:.100}")
     if len(seed) != n:
         raise ConfigError(f"a list of seeds must have one for each of {n} rows, got {len(seed)}")
     return seed
+
+
+def check_size(n: object, workers: object) -> None:
+    """Raise unless the number of environments is one, and ``workers`` a number or their maker."""
+    if n is not None and (isinstance(n, bool) or not isinstance(n, SupportsIndex)):
+        raise ConfigError(f"n must be a whole number, got {n!r:.100}")
+    if not callable(workers) and (isinstance(workers, bool) or not isinstance(workers, int)):
+        raise ConfigError(f"workers must be a whole number, got {workers!r:.100}")
 
 
 def masked_rows(n: int, mask: Any) -> list[int]:
@@ -60,8 +72,9 @@ def masked_rows(n: int, mask: Any) -> list[int]:
 
 def check_actions(n: int, actions: Sequence[str]) -> None:
     """Raise unless ``actions`` are ``n`` strings."""
-    if isinstance(actions, str) or len(actions) != n:
-        got = "a str" if isinstance(actions, str) else len(actions)
+    listed = isinstance(actions, Sequence | np.ndarray) and not isinstance(actions, str)
+    if not listed or len(actions) != n:
+        got = len(actions) if listed else f"a {type(actions).__name__}"
         raise ConfigError(f"actions must be a list of {n} strings, got {got}")
     if set(map(type, actions)) != {str}:  # the usual case is soon known
         for row, action in enumerate(actions):

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
+from llm_gym.vector.checks import check_size
 from llm_gym.vector.local_rows import Elsewhere, TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv
 
@@ -56,6 +57,7 @@ def make_vec(
     >>> infos["valid_action"]
     array([ True, False])
     """
+    check_size(n, workers)
     listed = isinstance(id, Sequence) and not isinstance(id, str)
     given: Any = id if listed else [id]
     sources = [_source(one) for one in given]
