@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +45,8 @@ class Api:
     def episode(self, query: Query) -> bytes:
         """Return a record as it stands in its file."""
         with self._lock:
-            return self._file(query).raw(_number(query, "line"))
+            raw = self._file(query).raw(_number(query, "line"))
+        return dump(json.loads(raw)) if b"NaN" in raw or b"Infinity" in raw else raw
 
     def play(self, request: Any) -> dict[str, Any]:
         """Play on from a turn of a record."""
@@ -143,8 +145,24 @@ class Api:
 
 def dump(answer: Any) -> bytes:
     """Return an answer as JSON in ASCII, safe inside a script element as well."""
-    text = json.dumps(answer, separators=(",", ":"), allow_nan=False, default=str)
+    try:
+        text = json.dumps(answer, separators=(",", ":"), allow_nan=False, default=str)
+    except ValueError:  # NaN or an infinity, which no browser reads
+        text = json.dumps(_finite(answer), separators=(",", ":"), allow_nan=False, default=str)
     return text.replace("<", "\\u003c").encode("ascii")
+
+
+def _finite(value: Any) -> Any:
+    """Return a JSON value with null for every number that is none.
+
+    >>> _finite({"a": [1.5, float("nan")], "b": float("inf")})
+    {'a': [1.5, None], 'b': None}
+    """
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _number(query: Query, name: str) -> int:

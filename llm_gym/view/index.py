@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -23,6 +24,7 @@ MAX_EPISODES = 200_000
 """Episodes of a file; those after them are left out."""
 MAX_PROBLEMS = 20
 _SNIPPET = 120
+_UNREADABLE = (OSError, EOFError, zlib.error)
 
 
 class Summary(NamedTuple):
@@ -83,7 +85,7 @@ class EpisodeIndex:
             with open_file(self.path) as file:
                 file.seek(self._next)
                 self._read(file)
-        except (OSError, EOFError) as error:  # a gzip member that is still being written
+        except _UNREADABLE as error:  # such as a gzip member that is still being written
             self._complain(f"{self.path.name}: {error}")
         return True
 
@@ -105,7 +107,7 @@ class EpisodeIndex:
                 for line in lines:
                     file.seek(self._places[line])
                     yield file.readline(MAX_LINE).rstrip(b"\n")
-        except (OSError, EOFError) as error:
+        except _UNREADABLE as error:
             raise RecordError(f"cannot read {self.path.name} any more: {error}") from error
 
     def search(self, words: str) -> list[int]:

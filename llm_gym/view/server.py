@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if name != "api/play" or self.headers.get_content_type() != _JSON:
             self._refuse(HTTPStatus.NOT_FOUND, "only api/play takes JSON")
-        elif not (length.isdecimal() and int(length[:10]) <= MAX_BODY):
+        elif not (length.isdecimal() and len(length) < 10 and int(length) <= MAX_BODY):
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_BODY} bytes")
         else:
             body = self.rfile.read(int(length))

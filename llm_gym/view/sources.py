@@ -50,9 +50,12 @@ class Metrics:
         if before is None or before[0] != now[0] or before[1] >= now[1]:
             self.rows, self._next = [], 0
             self.generation += 1
-        with self.path.open("rb") as file:
-            file.seek(self._next)
-            data = file.read(_MAX_METRICS)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._next)
+                data = file.read(_MAX_METRICS)
+        except OSError:  # a folder of that name, or not ours to read: there are no rows
+            return
         whole = data[: data.rfind(b"\n") + 1]
         self._next += len(whole)
         rows = filter(None, map(_row, whole.splitlines()))
@@ -168,4 +171,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False

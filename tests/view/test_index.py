@@ -111,7 +111,7 @@ def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
     found = indexed(tmp_path / "a.jsonl.gz")
     opened = []
     monkeypatch.setattr(
-        index, "_open", lambda path, _open=index._open: opened.append(1) or _open(path)
+        index, "open_file", lambda path, _open=index.open_file: opened.append(1) or _open(path)
     )
     assert found.search("guess") == [row.line for row in found.rows]
     assert len(opened) == 1
