@@ -18,6 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
 from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, serve, view
+from llm_gym.cli.parser import Parser
 from llm_gym.cli.shown import plain_warnings, shown
 from llm_gym.errors import ConfigError, LLMGymError
 
@@ -114,8 +115,8 @@ def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
     return command
 
 
-def _parser(added: dict[str, EntryPoint]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser(added: dict[str, EntryPoint]) -> Parser:
+    parser = Parser(
         prog="llm-gym",
         description="Gymnasium for language models.",
         epilog="llm-gym COMMAND --help tells more about one of them. With "

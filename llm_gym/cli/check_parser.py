@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from llm_gym.cli.parser import whole
 from llm_gym.errors import ConfigError, RecordError
 from llm_gym.parsing import PARSERS, Parsed, get_parser
 from llm_gym.tools.named import as_registry
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a tool, or module:attribute, to check names and arguments against (repeatable)",
     )
-    parser.add_argument("--show", type=int, default=5, help="problems to print (default: 5)")
+    parser.add_argument("--show", type=whole(0), default=5, help="problems to print (default: 5)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from llm_gym.cli.common import add_settings
+from llm_gym.cli.parser import number, whole
 from llm_gym.endpoint import ServedEvaluation
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
@@ -19,15 +20,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("env", nargs="?", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
     parser.add_argument("--suite", action="store_true", help="play every environment of the suite")
     parser.add_argument("--only", nargs="+", metavar="PART", help="those with this in their id")
-    parser.add_argument("--episodes", type=int, default=100, help="of each environment (100)")
-    parser.add_argument("--num-envs", type=int, default=32, help="episodes side by side (32)")
+    parser.add_argument("--episodes", type=whole(1), default=100, help="of each environment (100)")
+    parser.add_argument("--num-envs", type=whole(1), default=32, help="episodes side by side (32)")
     parser.add_argument(
         "--split", choices=("train", "dev", "test"), help="which instances (default: all)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode (0)")
-    parser.add_argument("--max-tokens", type=int, default=64, help="most tokens of a reply (64)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0, the default, is greedy")
-    parser.add_argument("--top-p", type=float, default=1.0, help="nucleus sampling (1: off)")
+    parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
+    parser.add_argument(
+        "--max-tokens", type=whole(1), default=64, help="most tokens of a reply (64)"
+    )
+    parser.add_argument(
+        "--temperature", type=number(0), default=0.0, help="0, the default, is greedy"
+    )
+    parser.add_argument(
+        "--top-p", type=number(1e-6, 1), default=1.0, help="nucleus sampling (1: off)"
+    )
     parser.add_argument(
         "--context",
         choices=("history", "observation"),
@@ -62,7 +69,9 @@ def show(results: Sequence[Evaluation], as_json: bool) -> None:
     if as_json:
         text = json.dumps([result.summary() for result in results], indent=2)
     else:
-        text = f"{table(results)}\nscale: 0 is a random player, 1 the solver"
+        text = table(results)
+        if any(result.normalised is not None for result in results):
+            text += "\nscale: 0 is a random player, 1 the solver"
     sys.stdout.write(text + "\n")
 
 

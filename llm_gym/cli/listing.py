@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli.common import add_imports, import_modules
+from llm_gym.cli.parser import whole
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
 from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
@@ -24,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("pattern", nargs="?", default="", help="only ids that contain this")
     parser.add_argument(
-        "--measure", type=int, metavar="N", help="play N episodes each instead of quoting scores"
+        "--measure",
+        type=whole(1),
+        metavar="N",
+        help="play N episodes each instead of quoting scores",
     )
     parser.add_argument(
         "--all",
@@ -37,8 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
-    if options.measure is not None and options.measure < 1:
-        raise ConfigError(f"--measure must be at least 1, got {options.measure}")
     import_modules(options)
     known = [row.id for row in ENVS] + (_others() if options.all else [])
     ids = [env_id for env_id in known if options.pattern.lower() in env_id.lower()]

@@ -10,6 +10,7 @@ from contextlib import closing
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.cli.parser import whole
 from llm_gym.core.outcome import stop_reason
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.errors import ConfigError
@@ -22,7 +23,7 @@ HELP = "play an environment in the terminal"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
-    parser.add_argument("--seed", type=int, help="which episode (default: a random one)")
+    parser.add_argument("--seed", type=whole(0), help="which episode (default: a random one)")
     parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
     # Taken by ``watch``, where the trainer is installed; here to be found.
     parser.add_argument("--model", help="watch a model instead: the folder of a run, or its own")

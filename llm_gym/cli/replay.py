@@ -6,18 +6,20 @@ import argparse
 import sys
 from pathlib import Path
 
+from llm_gym.cli.parser import whole
 from llm_gym.cli.shown import shown
 from llm_gym.episodes import read_episodes
 from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.errors import ConfigError, LLMGymError, RecordError
 
+_SHOWN = 5  # lines that are no records
 HELP = "play saved episodes again and report any difference"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("file", type=Path, help="a file of episode records")
-    parser.add_argument("--limit", type=int, help="only the first N episodes")
+    parser.add_argument("--limit", type=whole(1), help="only the first N episodes")
     parser.add_argument(
         "--trust",
         action="store_true",
@@ -52,8 +54,10 @@ def run(options: argparse.Namespace) -> int:
         different += bool(difference)
         if difference:
             _say(f"{name} differs: {difference}")
-    for line in bad:
+    for line in bad[:_SHOWN]:
         _say(f"{line}; skipped")
+    if len(bad) > _SHOWN:
+        _say(f"... and {len(bad) - _SHOWN} more such lines")
     failed += len(bad)
     if not same + different + failed:
         raise ConfigError(f"{options.file} holds no episodes")

@@ -8,6 +8,7 @@ import sys
 from dataclasses import fields
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.cli.parser import whole
 from llm_gym.errors import ConfigError
 
 HELP = "serve an environment to players elsewhere, OpenEnv's clients among them"
@@ -29,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from llm_gym.serve.limits import Limits
 
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0, or module:EnvClass")
-    parser.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes a free one")
+    parser.add_argument(
+        "--port", type=whole(0, 65535), default=8765, help="default: 8765; 0 takes a free one"
+    )
     parser.add_argument(
         "--host",
         default="127.0.0.1",
@@ -43,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="built-in players that may be asked for a move (default: solver random)",
     )
     parser.add_argument(
-        "--threads", type=int, help="threads that play; 0 plays in the event loop (default: by env)"
+        "--threads",
+        type=whole(0),
+        help="threads that play; 0 plays in the event loop (default: by env)",
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="and its key")
@@ -64,8 +69,6 @@ def run(options: argparse.Namespace) -> int:
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls-cert and --tls-key belong together; give both")
-    if options.threads is not None and options.threads < 0:
-        raise ConfigError(f"--threads must not be negative, got {options.threads}")
     limits = Limits(
         **{field.name: getattr(options, f"max_{field.name}") for field in fields(Limits)}
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
+from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.endpoint import Backoff, EndpointError, Interrupted, Prices, ServedEvaluation, play
 
 
@@ -83,8 +84,8 @@ def _progress(name: str, episodes: int) -> Callable[[int], None] | None:
     return tell
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="llm-gym eval",
         description="Let a model play that is served over an OpenAI-compatible API, and report "
         "success with its 95 % interval. The API key is read from the environment variable "
@@ -95,13 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     add_arguments(parser)
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
     parser.add_argument(
-        "--price-in", type=float, metavar="PRICE", help="of a million tokens that are read"
+        "--price-in", type=number(0), metavar="PRICE", help="of a million tokens that are read"
     )
     parser.add_argument(
-        "--price-out", type=float, metavar="PRICE", help="of a million tokens that are written"
+        "--price-out", type=number(0), metavar="PRICE", help="of a million tokens that are written"
     )
     parser.add_argument(
-        "--max-turns", type=int, metavar="N", help="cut an episode after so many turns"
+        "--max-turns", type=whole(1), metavar="N", help="cut an episode after so many turns"
     )
     parser.add_argument(
         "--body",
@@ -112,9 +113,9 @@ def _parser() -> argparse.ArgumentParser:
         "(repeatable)",
     )
     parser.add_argument(
-        "--timeout", type=float, default=600.0, help="seconds until a reply must be there"
+        "--timeout", type=number(1e-3), default=600.0, help="seconds until a reply must be there"
     )
     parser.add_argument(
-        "--tries", type=int, default=6, help="requests for a reply before giving up"
+        "--tries", type=whole(1), default=6, help="requests for a reply before giving up"
     )
     return parser

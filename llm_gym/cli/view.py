@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from llm_gym.cli.parser import whole
 from llm_gym.errors import ConfigError
 
 HELP = "look at runs and episodes in a browser, token by token"
@@ -18,8 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--export", type=Path, metavar="FILE", help="write one page that needs no server, and stop"
     )
-    parser.add_argument("--limit", type=int, help="with --export: at most N episodes of each file")
-    parser.add_argument("--port", type=int, default=0, help="on this machine (default: a free one)")
+    parser.add_argument(
+        "--limit", type=whole(1), help="with --export: at most N episodes of each file"
+    )
+    parser.add_argument(
+        "--port", type=whole(0, 65535), default=0, help="on this machine (default: a free one)"
+    )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
@@ -30,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
     from llm_gym.view.server import ViewServer
     from llm_gym.view.sources import open_sources
 
-    if options.limit is not None and (options.limit < 1 or options.export is None):
-        raise ConfigError("--limit must be at least 1 and goes with --export")
+    if options.limit is not None and options.export is None:
+        raise ConfigError("--limit goes with --export")
     sources = open_sources(options.places)
     if options.export is not None:
         size = write_export(sources, options.export, options.limit)

@@ -117,7 +117,25 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
             ["play", "llm_gym/TextGame-v0", "--set", "x=4"],
             "it has no setting 'x'; it has action_format,",
         ),
-        (["list", "--measure", "0"], "--measure must be at least 1, got 0"),
+        (["list", "--measure", "0"], "--measure must be a whole number of at least 1, got '0'"),
+        (["play", "llm_gym/TextGame-v0", "--seed", "-1"], "--seed must be a whole number of at"),
+        (["play", "llm_gym/TextGame-v0", "--sead", "1"], "--sead 1 (did you mean --seed?)"),
+        (["serve", "llm_gym/Echo-v0", "--port", "99999"], "at most 65535, got '99999'"),
+        (
+            ["eval", "llm_gym/Echo-v0", "--endpoint", "http://x", "--model", "m", "--top-p", "2"],
+            "--top-p must be a number of at least 1e-06 and at most 1, got '2'",
+        ),
+        (["check"], "the following arguments are required: env; llm-gym check --help tells more"),
+        (["plai"], "there is no command 'plai' (did you mean play?)"),
+        (
+            ["play", "llm_gym/TextGame-v0", "--set", "rooms=many"],
+            "rooms must be a whole number, got 'many'",
+        ),
+        (
+            ["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"],
+            "shaping must be true or false, got 'yes'",
+        ),
+        (["play", "llm_gym/TextGame-v0", "--set", "rules=loud"], "got 'loud'"),
         (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
         (["check", "nowhere:Env"], "cannot import nowhere"),
         (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no environment"),
@@ -128,7 +146,7 @@ def test_mistakes_are_answered_in_one_sentence(arguments, message, capsys):
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert message in said
-    assert "Traceback" not in said
+    assert said.count("\n") == 1
 
 
 def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, capsys):
@@ -140,12 +158,10 @@ def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, 
 
 
 def test_an_unknown_command_is_answered_with_all_there_are(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["evaluate"])
-    assert left.value.code == 2
+    assert main(["improve"]) == 2
     said = capsys.readouterr().err
     for name in ("list", "play", "check-parser", "eval", "train"):
-        assert f"'{name}'" in said
+        assert f" {name}" in said
 
 
 @pytest.mark.parametrize(

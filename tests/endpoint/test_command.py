@@ -108,9 +108,9 @@ def test_a_class_and_an_id_of_another_package_are_played(server, here, capsys):
         ([GUESS, "--set", "hihg=3"], "cannot build llm_gym/GuessTheNumber-v0"),
         ([GUESS, "--body", "x"], "--body must be NAME=VALUE"),
         ([GUESS, "--key-env", "NOT_SET"], "that was named for the key is not set"),
-        ([GUESS, "--tries", "0"], "tries must be at least 1"),
-        ([GUESS, "--timeout", "0"], "timeout must be above 0"),
-        ([GUESS, "--price-in", "-1"], "per_million_in must be a number of at least 0"),
+        ([GUESS, "--tries", "0"], "--tries must be a whole number of at least 1"),
+        ([GUESS, "--timeout", "0"], "--timeout must be a number of at least 0.001"),
+        ([GUESS, "--price-in", "-1"], "--price-in must be a number of at least 0"),
     ],
 )
 def test_a_mistake_is_one_sentence(server, here, capsys, arguments, told):

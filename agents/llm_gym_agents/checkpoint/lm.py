@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from llm_gym_agents.checkpoint.modules import set_module_state
 from llm_gym_agents.checkpoint.part import CheckpointError, Part
 from llm_gym_agents.checkpoint.shards import read_into
+from llm_gym_agents.lm.quiet import no_bars
 from llm_gym_agents.lm.served_weights import adapted_layers, merged_weights, plain_lm
 from llm_gym_agents.lm.sharded import is_spread, whole
 
@@ -39,7 +40,7 @@ def save_lm(
     gathers = layers or is_spread(plain)
     state = merged_weights(plain, layers, keep=write) if gathers else None
     if write:
-        with _quiet(), _as_plain(plain):
+        with no_bars(), _as_plain(plain):
             plain.save_pretrained(folder, state_dict=state)
             if tokenizer is not None:
                 tokenizer.save_pretrained(folder)
@@ -62,7 +63,7 @@ def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> 
     if is_spread(plain):
         read_into(plain, folder)
         return
-    with _quiet():
+    with no_bars():
         fresh = type(lm).from_pretrained(folder, dtype=lm.dtype, local_files_only=True)
     set_module_state(lm, Part(tensors=fresh.state_dict()))
 
@@ -115,17 +116,3 @@ def _as_plain(plain: Any) -> Iterator[None]:
         del plain.should_save_on_this_rank
         if injected:
             plain._hf_peft_config_loaded = True
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars of transformers: they would tear the trainer's own display."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

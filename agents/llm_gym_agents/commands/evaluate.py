@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from llm_gym.cli import served
 from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
+from llm_gym.cli.parser import Parser, whole
+from llm_gym.errors import ConfigError
+from llm_gym_agents.commands.found import as_trained, find_model, played_with
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
@@ -22,15 +25,24 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
     if options.endpoint is not None:  # written as --endp, which only this parser understands
         return served.main(argv)
+    path, config = find_model(options.model, options.env, options.modules)
+    if path != options.model:  # a run: what was not said is as it was trained
+        env = None if options.suite else config.environment.env_id
+        parser.set_defaults(env=env, **as_trained(config))
+        options = parser.parse_args(argv)
     names = chosen(options)
     import_modules(options)
+    given = {name: played_with(config, name) | settings(options.set) for name in names}
     for name in names:  # known to be there before a model is loaded
-        build(name, {"rules": "system", **settings(options.set)}).close()
+        build(name, {"rules": "system", **given[name]}).close()
+    if options.constrained and options.engine == "transformers":
+        raise ConfigError("--constrained needs --engine vllm or sglang")
     policy = LLMPolicy.from_pretrained(
-        options.model,
+        path,
         engine=options.engine,
         config=_engine_settings(options),
         context=options.context,
@@ -41,7 +53,7 @@ def main(argv: list[str]) -> int:
         system_prompt=options.system_prompt,
     )
     with closing(policy.engine):
-        results = [_play(name, policy, options) for name in names]
+        results = [_play(name, policy, given[name], options) for name in names]
     show(results, options.json)
     return 0
 
@@ -53,7 +65,9 @@ def _engine_settings(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evaluation:
+def _play(
+    env_id: str, policy: LLMPolicy, given: dict[str, Any], options: argparse.Namespace
+) -> Evaluation:
     records = None
     if options.out:
         name = re.sub("[/:]", "_", env_id) + ".jsonl"
@@ -81,16 +95,18 @@ def _play(env_id: str, policy: LLMPolicy, options: argparse.Namespace) -> Evalua
             workers=options.workers,
             constrained=options.constrained,
             max_turns=options.max_turns,
-            env_kwargs={"rules": "system", **settings(options.set)},
+            env_kwargs={"rules": "system", **given},
         )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="llm-gym eval",
         description="Let a model play, and report success with its 95 % interval.",
     )
-    parser.add_argument("--model", required=True, help="a model folder or hub name")
+    parser.add_argument(
+        "--model", required=True, help="the folder of a model or a run, or a hub name"
+    )
     parser.add_argument(
         "--engine", choices=BACKENDS, default="transformers", help="what runs it (transformers)"
     )
@@ -107,8 +123,10 @@ def _parser() -> argparse.ArgumentParser:
         help="a setting of the engine, such as --engine-set max_model_len=4096 (repeatable)",
     )
     add_arguments(parser)
-    parser.add_argument("--workers", type=int, default=0, help="processes for slow environments")
-    parser.add_argument("--max-turns", type=int, help="replies after which an episode is cut")
+    parser.add_argument(
+        "--workers", type=whole(0), default=0, help="processes for slow environments"
+    )
+    parser.add_argument("--max-turns", type=whole(1), help="replies after which an episode is cut")
     parser.add_argument(
         "--endpoint",
         metavar="URL",

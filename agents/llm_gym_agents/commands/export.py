@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, import_modules, settings
+from llm_gym.cli.parser import Parser, whole
 from llm_gym.core.splits import SPLITS
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
@@ -26,8 +27,6 @@ _KINDS = ("prompts", "episodes", "verl", "tools", "verifiers")
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(argv)
-    if options.episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, got {options.episodes}")
     import_modules(options)
     kwargs = settings(options.set)
     if options.kind == "verifiers":
@@ -62,8 +61,8 @@ def _write(rows: list[Row], path: Path) -> str:
     return f"{path}: {len(rows)} rows"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="llm-gym export",
         description="Write what other trainers read: the beginnings of episodes, episodes of "
         "a built-in player, rows of verl, tool definitions, or a package for verifiers.",
@@ -71,8 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("kind", choices=_KINDS)
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0")
     parser.add_argument("--out", help="a .jsonl or .parquet file; for verifiers a folder")
-    parser.add_argument("--episodes", type=int, default=1000, help="how many (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode (0)")
+    parser.add_argument("--episodes", type=whole(1), default=1000, help="how many (1000)")
+    parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
     parser.add_argument("--split", choices=SPLITS, help="which instances (default: all)")
     parser.add_argument("--player", choices=PLAYERS, default="solver", help="who plays (solver)")
     parser.add_argument("--only-won", action="store_true", help="leave out episodes that were lost")

@@ -23,10 +23,8 @@ from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.atomic import write_atomically
-from llm_gym_agents.run_folder import FINAL
 
 CHOICES = "choices.json"
-_REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
 
 
 def flags(argv: Sequence[str]) -> set[str]:
@@ -136,7 +134,7 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
 def resume_command(config: ConfigStore) -> str:
     """Return the command that goes on with a run, with the consent that it will ask for."""
     trust = " --trust" if untrusted(config) else ""
-    return f"llm-gym resume {config.checkpoint.output_dir}{trust}"
+    return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
 
 
 def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
@@ -145,23 +143,10 @@ def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
     latest = checkpoints.latest()
     if env is None or latest is None:
         return f"next:\n  {resume_command(config)}"
-    final = Path(folder) / FINAL
-    model = final if final.exists() else latest / "model"
-    inference, kwargs = config.inference, config.environment.env_kwargs
-    # What changes rewards only does not change how it is played.
-    own = {name: kwargs[name] for name in kwargs if name not in _REWARDED}
-    evaluated = [
-        f"llm-gym eval {env} --model {model}",
-        f"--context {inference.context} --max-tokens {inference.max_tokens}",
-        # As the run itself was reported on: eval is greedy unless told otherwise.
-        *([] if config.environment.eval_greedy else [f"--temperature {inference.temperature:g}"]),
-        *([] if inference.max_turns is None else [f"--max-turns {inference.max_turns}"]),
-        *([] if inference.system_prompt is None else ["--system-prompt ''"]),
-        *(f"--set {shlex.quote(f'{name}={json.dumps(own[name])}')}" for name in own),
-    ]
+    place = shlex.quote(folder)
     return (
-        f"next:\n  llm-gym play {env} --model {folder}\n  {' '.join(evaluated)}\n"
-        f"  llm-gym view {folder}"
+        f"next:\n  llm-gym play {env} --model {place}\n  llm-gym eval {env} --model {place}\n"
+        f"  llm-gym view {place}"
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
+from llm_gym.cli.parser import Parser, whole
 from llm_gym.core.splits import SPLITS
 from llm_gym.episodes import Trajectory, play_episode, write_episodes
 from llm_gym.errors import ConfigError
@@ -27,8 +28,6 @@ from llm_gym.legacy import as_gym
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(argv)
-    if options.episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, got {options.episodes}")
     out = Path(options.out)
     records = out.with_name(f"{out.name.removesuffix('.jsonl')}.episodes.jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +67,10 @@ def _export(
 ) -> Iterator[Trajectory]:
     """Play, write each conversation into ``file`` and yield its episode."""
     if not env.has_wrapper_attr(f"{options.player}_action"):
-        raise ConfigError(f"{options.env} is no TextEnv, so it brings no {options.player} along")
+        raise ConfigError(
+            f"{options.env} is no TextEnv, so it brings no {options.player} along; try --player "
+            "with random"
+        )
     kept = 0
     for seed in range(options.seed, options.seed + options.episodes):
         episode = _play(env, options, seed)
@@ -102,20 +104,20 @@ def _play(env: gym.Env[str, str], options: argparse.Namespace, seed: int) -> Tra
         ) from error
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="llm-gym sft-data",
         description="Write episodes of a built-in player as chat messages and episode records.",
     )
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0, or module:EnvClass")
-    parser.add_argument("--episodes", type=int, default=1000, help="episodes to play (1000)")
+    parser.add_argument("--episodes", type=whole(1), default=1000, help="episodes to play (1000)")
     parser.add_argument("--player", choices=PLAYERS, default="solver", help="who plays (solver)")
     parser.add_argument(
         "--split",
         choices=(*SPLITS, "all"),
         help="which instances (train where the environment has splits, else all)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode (0)")
+    parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
     parser.add_argument("--only-won", action="store_true", help="leave out episodes that were lost")
     parser.add_argument("--out", default="sft.jsonl", help="file of the conversations (sft.jsonl)")
     add_settings(parser)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from llm_gym.cli.common import add_imports, import_modules
+from llm_gym.cli.parser import Parser
 from llm_gym.errors import ConfigError
 from llm_gym.view.beside import view_beside
 from llm_gym_agents.build import load_lm
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 def resume(argv: list[str]) -> int:
     """Go on with a run that was stopped or killed."""
-    parser = argparse.ArgumentParser(prog="llm-gym resume", description=resume.__doc__)
+    parser = Parser(prog="llm-gym resume", description=resume.__doc__)
     parser.add_argument("run", help="the folder of the run")
     add_imports(parser)
     parser.add_argument(
@@ -81,6 +81,8 @@ def resume(argv: list[str]) -> int:
     latest = Checkpoints(folder / "checkpoints").latest()
     if latest is None and (folder / WARM_START).exists():
         latest = folder / WARM_START
+    if latest is None and not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}; name that of a run, such as runs/Echo-v0")
     if latest is None:
         raise ConfigError(
             f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
@@ -106,10 +108,8 @@ def resume(argv: list[str]) -> int:
     return train(trainer, RunReport(trainer, console), folder.name)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="llm-gym train", description="Train a model to play.", epilog=_EPILOG
-    )
+def _parser() -> Parser:
+    parser = Parser(prog="llm-gym train", description="Train a model to play.", epilog=_EPILOG)
     parser.add_argument(
         "target", nargs="?", help=f"a recipe ({', '.join(NAMES)}), an id or a config file"
     )

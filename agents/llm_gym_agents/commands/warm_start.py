@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
 
 from llm_gym.cli.common import add_imports, import_modules, settings
+from llm_gym.cli.parser import Parser
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.commands.plan import choose, flags
@@ -58,8 +58,8 @@ def _say(sentence: str) -> None:
     sys.stdout.write(f"{sentence}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="llm-gym warm-start",
         description="Teach a model to write moves by imitation, and save it.",
         epilog="every other argument is a setting, such as --warm-start.steps 500",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from llm_gym.cli.common import add_settings, import_modules, settings
+from llm_gym.cli.common import add_settings, build, import_modules, settings
+from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents.checkpoint import Checkpoints
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.commands.found import find_model
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -23,13 +22,17 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(argv)
     import_modules(options)
-    path, config = find_model(options.model)
+    path, config = find_model(options.model, options.env, options.modules)
     env_id = options.env or config.environment.env_id
     if env_id is None:
         is_there = Path(options.model).exists()
         why = "does not say what it plays; name an environment" if is_there else "is not there"
         raise ConfigError(f"{options.model} {why}")
-    kwargs: dict[str, Any] = {"rules": "system", **config.environment.env_kwargs}
+    kwargs: dict[str, Any] = {"rules": "system"}
+    if env_id == config.environment.env_id:
+        kwargs |= config.environment.env_kwargs
+    kwargs |= settings(options.set)
+    build(env_id, kwargs).close()  # known to be there before a model is loaded
     inference = config.inference
     policy = LLMPolicy.from_pretrained(
         path,
@@ -44,28 +47,13 @@ def main(argv: list[str]) -> int:
             policy,
             options.episodes,
             seed=options.seed,
-            env_kwargs=kwargs | settings(options.set),
+            env_kwargs=kwargs,
             max_turns=inference.max_turns,
         )
     ask = input if options.wait else None
     for episode in played.episodes:
         show(episode, sys.stdout.write, ask)
     return 0
-
-
-def find_model(place: str) -> tuple[str, ConfigStore]:
-    """Return the model in ``place``, a run's folder or a model's, and how it was trained to play.
-
-    Of a run it is the best that was kept, or else the newest.
-    """
-    folder = Path(place)
-    if not (folder / "config.json").exists() or (folder / "tokenizer.json").exists():
-        return place, ConfigStore()
-    kept = Checkpoints(folder / "checkpoints")
-    found = kept.best() or kept.latest()
-    if found is None:
-        raise ConfigError(f"{folder} holds a run without a checkpoint yet; wait for the first one")
-    return str(found / "model"), ConfigStore.load(folder / "config.json")
 
 
 def show(
@@ -87,13 +75,13 @@ def show(
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="llm-gym watch", description="See a model play.")
+def _parser() -> Parser:
+    parser = Parser(prog="llm-gym watch", description="See a model play.")
     parser.add_argument("env", nargs="?", help="what it plays (what it was trained on)")
     parser.add_argument("--model", required=True, help="the folder of a run, or of a model")
-    parser.add_argument("--episodes", type=int, default=1, help="episodes to play (1)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first (0)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy (1)")
+    parser.add_argument("--episodes", type=whole(1), default=1, help="episodes to play (1)")
+    parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first (0)")
+    parser.add_argument("--temperature", type=number(0), default=1.0, help="0 is greedy (1)")
     parser.add_argument("--wait", action="store_true", help="wait for the return key at each move")
     add_settings(parser)
     return parser

@@ -14,6 +14,7 @@ from transformers import (
 )
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.lm.quiet import no_bars
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -33,12 +34,13 @@ def load_model(
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     _check_path(path)
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=dtype,
-            attn_implementation=attn_implementation,
-            trust_remote_code=trust_remote_code,
-        )
+        with no_bars():
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+                path,
+                dtype=dtype,
+                attn_implementation=attn_implementation,
+                trust_remote_code=trust_remote_code,
+            )
     except (OSError, ValueError) as error:
         raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
     model.to(device=torch.device(device))  # type: ignore[call-arg]
@@ -75,7 +77,8 @@ def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 def _check_path(path: str) -> None:
     """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
-    if looks_local and not Path(path).is_dir():
+    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a run that is misspelt
+    if (looks_local or beside) and not Path(path).is_dir():
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
             "romes",
         ),
         (["train", "llm_gym/Echo-v0", "--model.local-path", "./no"], "no model folder './no'"),
-        (["resume", "nowhere"], "nowhere has no checkpoint to go on from"),
+        (["resume", "nowhere"], "there is no folder nowhere"),
         (["eval", "llm_gym/Echo-v0", "--model", "./no"], "no model folder './no'"),
         (["eval", "--model", "tiny"], "name one environment, or pass --suite"),
         (["eval", "llm_gym/Ecko-v0", "--model", "x"], "no environment 'llm_gym/Ecko-v0'"),
@@ -131,6 +132,52 @@ def test_a_mistake_is_one_sentence(here, capsys, arguments, says):
     text = said(capsys)
     assert says in text.splitlines()[-1]
     assert not list(here.rglob("*.json*"))
+
+
+def test_eval_takes_the_folder_of_a_run_and_plays_as_it_was_trained(echo_run, capsys):
+    out = echo_run.parent / "records"
+    assert cli.main(["eval", "--model", str(echo_run), "--episodes", "2", "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "llm_gym/Echo-v0" in shown.out
+    assert "Loading weights" not in shown.err, "no bars of others"
+    episodes = list(read_episodes(out / "llm_gym_Echo-v0.jsonl"))
+    config = ConfigStore.load(echo_run / "config.json")
+    assert config.inference.max_turns == 4 >= max(episode.num_turns for episode in episodes)
+    most = config.inference.max_tokens
+    assert all(len(action.split()) <= most for episode in episodes for action in episode.actions)
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_the_folder_of_a_run_chooses_no_code(echo_run, tmp_path, capsys, monkeypatch, command):
+    shutil.copytree(echo_run, tmp_path / "run")
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    config["environment"]["env_id"] = "planted:llm_gym/Echo-v0"
+    (tmp_path / "run/config.json").write_text(json.dumps(config))
+    (tmp_path / "planted.py").write_text(
+        f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
+    )
+    monkeypatch.delitem(sys.modules, "planted", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert cli.main([command, "--model", "run", "--episodes", "1"]) == 2
+    assert "name the module with --import" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+    assert cli.main([command, "--model", "run", "--import", "planted", "--episodes", "1"]) == 0
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, command):
+    (here / "runs").mkdir()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    assert cli.main([command, "llm_gym/Echo-v0", "--model", "runs/Ech"]) == 2
+    assert "there is no model folder 'runs/Ech'" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_checkpoint_is_begun_again(here, capsys):
+    (here / "empty").mkdir()
+    assert cli.main(["resume", "empty"]) == 2
+    assert "empty has no checkpoint to go on from; the same" in capsys.readouterr().err
 
 
 def test_a_setting_that_does_not_exist_is_named(here, capsys):

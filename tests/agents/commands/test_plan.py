@@ -2,12 +2,14 @@
 
 import json
 import re
+import shlex
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from llm_gym import cli
+from llm_gym_agents.commands.found import as_trained, played_with
 from llm_gym_agents.commands.plan import _weights, next_commands
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
@@ -80,11 +82,21 @@ def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
     config.environment.env_kwargs = {"is_slippery": False, "rules": "system", "penalty": 0.1}
     config.inference.max_turns = 30
     config.checkpoint.output_dir = str(tmp_path)
+    asked = as_trained(config)
+    assert (asked["max_turns"], asked["temperature"]) == (30, 1.0), "as training played"
+    config.environment.eval_greedy = True
+    assert as_trained(config)["temperature"] == 0.0
+    assert played_with(config, "FrozenLake-v1") == {"is_slippery": False}
+    assert played_with(config, "CartPole-v1") == {}, "which has no such setting"
+
+
+def test_what_comes_next_can_be_pasted_into_a_shell(tmp_path):
+    config = ConfigStore()
+    config.environment.env_id = "llm_gym/Echo-v0"
+    config.checkpoint.output_dir = "my runs/echo"
     kept = SimpleNamespace(latest=lambda: tmp_path / "checkpoints/iteration-000001")
-    evaluated = next_commands(config, kept).splitlines()[2]
-    assert "--max-turns 30" in evaluated
-    assert "--temperature 1 " in evaluated, "as training played"
-    assert evaluated.endswith("--set is_slippery=false")
+    for line in next_commands(config, kept).splitlines()[1:]:
+        assert shlex.split(line)[-1] == "my runs/echo"
 
 
 def test_an_environment_without_an_end_is_cut_where_a_run_cut_it(tmp_path):

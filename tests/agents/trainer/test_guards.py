@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint import Checkpoints, number
-from llm_gym_agents.commands.plan import next_commands
+from llm_gym_agents.commands.found import find_model
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.config.effect_run import ECHO, configured, settings
@@ -59,7 +59,7 @@ def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
     )
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
     assert same(loaded, seen[1])
-    assert f"--model {tmp_path / 'final'} " in next_commands(trainer.config, trainer.checkpoints)
+    assert find_model(str(tmp_path))[0] == str(tmp_path / "final")
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])

@@ -1,0 +1,79 @@
+"""A model by its folder, or by that of the run that made it: how it was trained to play.
+
+Of a run, ``eval`` and ``watch`` take what nobody chose: a model that was taught without rules, or
+with two tokens a move, plays nothing when it is asked otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.checkpoint import Checkpoints
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.run_folder import FINAL
+
+REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
+"""Settings that change what is paid and said, and not how an environment is played."""
+
+
+def find_model(
+    place: str, env: str | None = None, modules: Sequence[str] = ()
+) -> tuple[str, ConfigStore]:
+    """Return the model in ``place``, a run's folder or a model's, and how it was trained to play.
+
+    Of a run it is what it ended with, or else the best that was kept, or the newest.
+
+    Args:
+        place: A folder, or the name of a model of the hub.
+        env: The environment that the user has named, if any.
+        modules: Those that the user has named.
+    """
+    folder = Path(place)
+    if not (folder / "config.json").exists() or (folder / "tokenizer.json").exists():
+        return place, ConfigStore()
+    kept, ended_with = Checkpoints(folder / "checkpoints"), folder / FINAL
+    found = kept.best() or kept.latest()
+    if found is None and not ended_with.exists():
+        raise ConfigError(f"{folder} holds a run without a checkpoint yet; wait for the first one")
+    config = ConfigStore.load(folder / "config.json")
+    model = str(ended_with if ended_with.exists() or found is None else found / "model")
+    if why := _chosen_by_folder(config, env, modules):
+        raise ConfigError(
+            f"{why}, which the folder of a run may not choose; name the module with --import, or "
+            f"pass the model itself, {model}"
+        )
+    return model, config
+
+
+def _chosen_by_folder(config: ConfigStore, env: str | None, modules: Sequence[str]) -> str:
+    """Return what code the folder would have run by its environment, or nothing."""
+    if env not in (None, config.environment.env_id):
+        return ""  # nothing of the folder's environment is used
+    used = ConfigStore()  # of its model and its engine only the weights are
+    used.environment.env_id = config.environment.env_id
+    used.environment.env_kwargs = config.environment.env_kwargs
+    return untrusted(used, [*modules, (env or "").rpartition(":")[0]])
+
+
+def as_trained(config: ConfigStore) -> dict[str, Any]:
+    """Return how a model was asked for replies, by the names of ``llm-gym eval``'s options."""
+    inference = config.inference
+    return {
+        "context": inference.context,
+        "max_tokens": inference.max_tokens,
+        "max_turns": inference.max_turns,
+        "system_prompt": inference.system_prompt,
+        "temperature": 0.0 if config.environment.eval_greedy else inference.temperature,
+    }
+
+
+def played_with(config: ConfigStore, env: str | None) -> dict[str, Any]:
+    """Return the settings that ``env`` was trained with, rewards apart; none for another."""
+    if env != config.environment.env_id:
+        return {}
+    kwargs = config.environment.env_kwargs
+    return {name: kwargs[name] for name in kwargs if name not in REWARDED}

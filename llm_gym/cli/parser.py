@@ -1,0 +1,91 @@
+"""The command line's parser: what it cannot use is answered in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from llm_gym.core.hints import closest
+from llm_gym.errors import ConfigError
+
+_NUMBER = re.compile(r"argument (\S+): must")
+_CHOICE = re.compile(r"argument command: invalid choice: '(.*)' \(choose from (.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """An ``ArgumentParser`` that names what was meant, and not every option that there is."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise one sentence."""
+        raise ConfigError(f"{self._said(message)}; {self.prog} --help tells more")
+
+    def _said(self, message: str) -> str:
+        if found := _CHOICE.fullmatch(message):
+            names = found[2].replace("'", "")
+            meant = closest(found[1], names.split(", "))
+            told = f" (did you mean {meant}?)" if meant else f", there are {names}"
+            return f"there is no command {found[1]!r}{told}"
+        if message.startswith("unrecognized arguments: "):
+            first = message.split()[2].partition("=")[0]
+            meant = closest(first, self._options())
+            return message + (f" (did you mean {meant}?)" if meant else "")
+        return _NUMBER.sub(r"\1 must", message)
+
+    def _options(self) -> list[str]:
+        """Return its own options and those of its commands, which leave strangers to it."""
+        commands = [
+            command
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for command in action.choices.values()
+        ]
+        return [name for each in (self, *commands) for name in each._option_string_actions]
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return what reads a whole number of at least ``least``.
+
+    >>> whole(1)("0")
+    Traceback (most recent call last):
+        ...
+    argparse.ArgumentTypeError: must be a whole number of at least 1, got '0'
+    """
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least or (most is not None and value > most):
+            end = "" if most is None else f" and at most {most}"
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number of at least {least}{end}, got {text!r}"
+            )
+        return value
+
+    return read
+
+
+def number(least: float, most: float = math.inf) -> Callable[[str], float]:
+    """Return what reads a number of at least ``least``.
+
+    >>> number(0.0)("0.5")
+    0.5
+    """
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and least <= value <= most):
+            end = "" if most == math.inf else f" and at most {most:g}"
+            raise argparse.ArgumentTypeError(
+                f"must be a number of at least {least:g}{end}, got {text!r}"
+            )
+        return value
+
+    return read
