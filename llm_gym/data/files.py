@@ -1,9 +1,8 @@
-"""Where rows come from: files that are never loaded whole, and objects that are there already.
+"""Rows of files, which are never loaded whole.
 
-A source is read from end to end once, by ``scan``, which says for each row at which *place* it
-stands; ``fetch`` reads a single row again from its place. For JSONL and CSV a place is a byte
-offset, so a file of any size costs one number per row. What cannot be read from the middle
-(Parquet, gzip) is copied once into a temporary JSONL file, which goes away with its source.
+For JSONL and CSV a place is a byte offset, so a file of any size costs one number per row. What
+cannot be read from the middle (Parquet, gzip) is copied once into a temporary JSONL file, which
+goes away with its source.
 
 A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
 """
@@ -17,15 +16,14 @@ import os
 import tempfile
 import weakref
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from llm_gym.data.columns import SPLIT_NAMES
 from llm_gym.data.parquet import parquet_rows
+from llm_gym.data.source import Found, Source
 from llm_gym.errors import ConfigError, RecordError
 
 MAX_LINE_BYTES = 16 << 20
@@ -33,45 +31,6 @@ MAX_COLUMNS = 10_000
 FREE_BYTES, MAX_RATIO = 64 << 20, 200
 """A packed file may unpack to so many bytes, and so many times its own size on top."""
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
-
-
-class Found(NamedTuple):
-    """A row that was read."""
-
-    place: int
-    """Where ``fetch`` finds it again."""
-    number: int
-    """What ``where`` calls it: a line of a file, or a row of an object."""
-    data: Any
-
-
-class Source(ABC):
-    """Rows that can be read in order, and again one by one."""
-
-    name: str
-    """For messages."""
-    origin: Any
-    """What ``open_source`` was given, or something that opens again to the same rows."""
-
-    @abstractmethod
-    def scan(self) -> Iterator[Found]:
-        """Yield every row in order."""
-
-    def first(self, limit: int | None) -> Iterator[Found]:
-        """Yield the first ``limit`` rows in order; None is all of them."""
-        return islice(self.scan(), limit)
-
-    @abstractmethod
-    def fetch(self, place: int) -> Any:
-        """Return the row at ``place``."""
-
-    def number(self, place: int) -> int:
-        """Return the number of the row at ``place``; slow, for messages."""
-        return place
-
-    def where(self, number: int) -> str:
-        """Return the words that name a row in a message."""
-        return f"{self.name}, row {number}"
 
 
 class JsonLines(Source):
@@ -237,98 +196,8 @@ class Copied(JsonLines):
         return f"{self.name}, {self._unit} {number - 1 + self._first}"
 
 
-class Memory(Source):
-    """Rows of an object with a length and an index: a list, or a ``datasets.Dataset``."""
-
-    def __init__(self, rows: Any, name: str = "the data set") -> None:
-        self.name, self.origin, self._rows = name, rows, rows
-
-    def scan(self) -> Iterator[Found]:
-        rows = self._rows
-        every = rows if hasattr(rows, "__iter__") else map(rows.__getitem__, range(len(rows)))
-        for number, row in enumerate(every):
-            yield Found(number, number, row)
-
-    def fetch(self, place: int) -> Any:
-        return self._rows[place]
-
-
-class Joined(Source):
-    """Several sources one after another, each of them a split."""
-
-    def __init__(self, parts: Mapping[str, Source], column: str) -> None:
-        self.name = ", ".join(source.name for source in parts.values())
-        self.origin = {split: source.origin for split, source in parts.items()}
-        self._parts, self._column = list(parts.items()), column
-
-    # Places and numbers of all the parts, told apart by their remainder.
-
-    def scan(self) -> Iterator[Found]:
-        return self.first(None)
-
-    def first(self, limit: int | None) -> Iterator[Found]:
-        """Yield the first ``limit`` rows of every split."""
-        count = len(self._parts)
-        for at, (split, source) in enumerate(self._parts):
-            for place, number, data in source.first(limit):
-                yield Found(place * count + at, number * count + at, self._label(data, split))
-
-    def fetch(self, place: int) -> Any:
-        place, (split, source) = place // len(self._parts), self._parts[place % len(self._parts)]
-        return self._label(source.fetch(place), split)
-
-    def number(self, place: int) -> int:
-        count = len(self._parts)
-        return self._parts[place % count][1].number(place // count) * count + place % count
-
-    def where(self, number: int) -> str:
-        return self._parts[number % len(self._parts)][1].where(number // len(self._parts))
-
-    def _label(self, data: Any, split: str) -> Any:
-        return {**data, self._column: split} if isinstance(data, Mapping) else data
-
-
-def open_source(
-    dataset: Any,
-    *,
-    split_column: str | None = None,
-    limit: int | None = None,
-    name: str = "the data set",
-) -> Source:
-    """Return the rows of ``dataset``.
-
-    Args:
-        dataset: A path; an object with ``len`` and ``[]``; any other iterable, which is read once
-            and kept; or a dictionary from split to one of these.
-        split_column: The column that a dictionary's splits are put into.
-        limit: Rows that are kept of an iterable, which may never end.
-        name: What messages call a data set that is no file.
-    """
-    if isinstance(dataset, (str, os.PathLike)):
-        return _open_file(Path(dataset))
-    if isinstance(dataset, Mapping):
-        strange = [key for key in dataset if key not in SPLIT_NAMES]
-        if strange or not dataset:
-            raise ConfigError(
-                f"a dictionary of data sets must have splits as keys, got {list(dataset)!r:.100}"
-            )
-        if split_column is None:
-            raise ConfigError("a dictionary of splits needs a split_column, got None")
-        parts = {
-            split: open_source(part, limit=limit, name=f"the {split} rows")
-            for split, part in dataset.items()
-        }
-        return Joined(parts, split_column)
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return Memory(dataset, name)
-    if isinstance(dataset, Iterable):
-        return Memory(list(islice(dataset, limit)), name)
-    raise ConfigError(
-        f"dataset must be a path, rows, or a dictionary of splits, got {type(dataset).__name__}"
-    )
-
-
-def _open_file(path: Path) -> Source:
+def open_file(path: Path) -> Source:
+    """Return the rows of a file, by its ending."""
     name = path.name.lower()
     if not name.endswith(SUFFIXES):
         raise ConfigError(

@@ -21,8 +21,8 @@ import numpy as np
 from llm_gym.core import splits
 from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.data.columns import Columns, Row, read_row
-from llm_gym.data.files import open_source
 from llm_gym.data.graders import Grader
+from llm_gym.data.open import open_source
 from llm_gym.data.order import shuffled
 from llm_gym.errors import ConfigError, RecordError
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from llm_gym.data import files
 from llm_gym.data.columns import Columns
-from llm_gym.data.files import open_source
 from llm_gym.data.graders import get_grader
+from llm_gym.data.open import open_source
 from llm_gym.data.table import Plan, open_table
 from llm_gym.errors import ConfigError, RecordError
 from tests.data.said_rows import PLAN, ROWS, as_jsonl
@@ -168,7 +168,7 @@ def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
     if hasattr(os, "fork"):
         code = f"""
 import os, sys
-from llm_gym.data.files import open_source
+from llm_gym.data.open import open_source
 source = open_source({str(tmp_path / "a.jsonl.gz")!r})
 if os.fork() == 0:
     del source
@@ -188,7 +188,7 @@ def test_a_program_that_is_killed_leaves_no_copy(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
     code = f"""
 import os, signal
-from llm_gym.data.files import open_source
+from llm_gym.data.open import open_source
 source = open_source({str(tmp_path / "a.jsonl.gz")!r})
 os.kill(os.getpid(), signal.SIGKILL)
 """

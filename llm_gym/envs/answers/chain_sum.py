@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.reading.finders import find_numbers
-from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
-from llm_gym.data.numbers import is_bare, parse_number
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.answers.number_question import NumberQuestion
 from llm_gym.errors import ConfigError
 
 _QUESTION = re.compile(r"What is (\d+(?: [+-] \d+)+)\?")
@@ -29,7 +26,7 @@ def chain_value(chain: str) -> int:
     return int(first) + sum(int(term) if sign == "+" else -int(term) for sign, term in signed)
 
 
-class ChainSumEnv(TextEnv):
+class ChainSumEnv(NumberQuestion):
     """Work out a chain of sums and differences.
 
     Description:
@@ -63,10 +60,6 @@ class ChainSumEnv(TextEnv):
     Version history:
         v0: First release.
     """
-
-    move_name = "answer"
-    observation_says_all = True
-    max_turns = 1
 
     def __init__(
         self,
@@ -120,16 +113,8 @@ class ChainSumEnv(TextEnv):
     def describe(self) -> str:
         return f"What is {self._chain}?"
 
-    def apply(self, move: str) -> Outcome:
-        number = parse_number(move) if self.strict or is_bare(move) else None
-        if number is None:
-            return reject("Your answer must be one number.")
-        if number == chain_value(self._chain):
-            return win(f"Yes, it is {number}.")
-        return lose(f"No. {self.reveal()}")
-
-    def reveal(self) -> str:
-        return f"The answer is {chain_value(self._chain)}."
+    def right_answer(self) -> int:
+        return chain_value(self._chain)
 
     def instance(self) -> object:
         return self._chain
@@ -138,14 +123,8 @@ class ChainSumEnv(TextEnv):
         most = 10**self.max_digits
         return str(int((2 * rng.random() - 1) * most))
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_numbers(text)
-
     def move_pattern(self) -> str | None:
         return r"-?[0-9]{1,12}"
-
-    def oracle_move(self) -> str:
-        return str(chain_value(self._chain))
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:

@@ -15,8 +15,8 @@ from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.data import questions
 from llm_gym.data.columns import Columns, Row
-from llm_gym.data.files import open_source
 from llm_gym.data.graders import LETTERS, Choice, Function, Grader, get_grader
+from llm_gym.data.open import open_source
 from llm_gym.data.table import Plan, Table, open_table
 from llm_gym.errors import ConfigError
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.reading.finders import find_numbers
-from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
-from llm_gym.data.numbers import is_bare, parse_number
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.answers.number_question import NumberQuestion
 from llm_gym.envs.shared.word_list import all_words
 from llm_gym.errors import ConfigError
 
@@ -22,7 +19,7 @@ _ANY_LETTER = 0.1
 """Chance of a letter that the words may not have: zero is an answer too."""
 
 
-class LetterCountingEnv(TextEnv):
+class LetterCountingEnv(NumberQuestion):
     """Count how often a letter occurs in a few words.
 
     Description:
@@ -55,10 +52,6 @@ class LetterCountingEnv(TextEnv):
         v0: First release.
     """
 
-    move_name = "answer"
-    observation_says_all = True
-    max_turns = 1
-
     def __init__(
         self, *, min_words: int = 5, max_words: int = 15, **common: Unpack[CommonArgs]
     ) -> None:
@@ -86,9 +79,6 @@ class LetterCountingEnv(TextEnv):
         self._letter = letters[int(draws[1] * len(letters))]
         self._text = " ".join(words)
 
-    def _answer(self) -> int:
-        return self._text.count(self._letter)
-
     def rules_text(self) -> str:
         return "Count the letter. Your answer is one number; a wrong one loses."
 
@@ -98,16 +88,8 @@ class LetterCountingEnv(TextEnv):
     def describe(self) -> str:
         return f'How many times does the letter "{self._letter}" occur in "{self._text}"?'
 
-    def apply(self, move: str) -> Outcome:
-        number = parse_number(move) if self.strict or is_bare(move) else None
-        if number is None:
-            return reject("Your answer must be one number.")
-        if number == self._answer():
-            return win(f"Yes, it is {number}.")
-        return lose(f"No. {self.reveal()}")
-
-    def reveal(self) -> str:
-        return f"The answer is {self._answer()}."
+    def right_answer(self) -> int:
+        return self._text.count(self._letter)
 
     def instance(self) -> object:
         return (self._letter, self._text)
@@ -115,14 +97,8 @@ class LetterCountingEnv(TextEnv):
     def random_move(self, rng: np.random.Generator) -> str:
         return str(int(rng.random() * (self.max_words + 1)))
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_numbers(text)
-
     def move_pattern(self) -> str | None:
         return r"[0-9]{1,4}"
-
-    def oracle_move(self) -> str:
-        return str(self._answer())
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
