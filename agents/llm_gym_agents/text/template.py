@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -18,12 +18,21 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.errors import ConfigError
 
 _PAD = "\t\n\t"  # no template writes this by itself, so where it is missing it was trimmed
+# The contents that a template is rendered with; one that escapes loses them.
+_SYSTEM, _USER, _REPLY, _USER_2, _REPLY_2, _USER_3 = (f'Zq{n}"<&\\\n é{n}qZ' for n in range(6))
+_REFUSALS = (TemplateError, TypeError, ValueError)
 _TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
     (False, False): str,
     (True, False): str.lstrip,
     (False, True): str.rstrip,
     (True, True): str.strip,
 }
+
+
+class Render(Protocol):
+    """Writes messages by a template."""
+
+    def __call__(self, messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +84,6 @@ class Template:
 
 def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> Template:
     """Return the pieces of the tokenizer's chat template, or say why it cannot be cut."""
-    marks = [f'Zq{n}"<&\\\n é{n}qZ' for n in range(6)]  # a template that escapes loses them
-    system, user, reply, user_2, reply_2, user_3 = marks
-    talk = [_say("user", user), _say("assistant", reply), _say("user", user_2, pad=True)]
-    longer = [
-        *talk[:2],
-        _say("user", user_2),
-        _say("assistant", reply_2),
-        _say("user", user_3, pad=True),
-    ]
 
     def render(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
         text = tokenizer.apply_chat_template(
@@ -95,17 +95,25 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
         assert isinstance(text, str)
         return text
 
+    opening, after_reply = _user_turns(render)
+    return Template(opening, _with_system(render), after_reply, _after_last(render))
+
+
+def _user_turns(render: Render) -> tuple[Piece, Piece]:
+    """Return the first user turn, and the later ones, which must all be alike."""
+    talk = [_say("user", _USER), _say("assistant", _REPLY), _say("user", _USER_2, pad=True)]
+    longer = [*talk[:2], _say("user", _USER_2), _say("assistant", _REPLY_2)]
+    longer.append(_say("user", _USER_3, pad=True))
     try:
-        opening = _cut(render([_say("user", user, pad=True)]), user)
-        second = _cut(render(talk), reply, user_2)
-        third = _cut(render(longer), reply_2, user_3)
-    except (TemplateError, TypeError, ValueError) as error:
+        opening = _cut(render([_say("user", _USER, pad=True)]), _USER)
+        second = _cut(render(talk), _REPLY, _USER_2)
+        third = _cut(render(longer), _REPLY_2, _USER_3)
+    except _REFUSALS as error:
         raise ConfigError(f"the chat template cannot write user and assistant: {error}") from error
     if opening is None or second is None or third is None:
         raise ConfigError(
             "the chat template must write every user and assistant message as it is, once and in "
-            "order; "
-            "pass kind='plain' or a tokenizer with another chat_template"
+            "order; pass kind='plain' or a tokenizer with another chat_template"
         )
     after_reply = Piece(second.fixed[1:], second.trims[1:])
     if after_reply != Piece(third.fixed[1:], third.trims[1:]):
@@ -113,16 +121,23 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
             "the chat template writes the third user turn unlike the second, so that a "
             "conversation cannot grow; pass kind='plain' or a tokenizer with another chat_template"
         )
+    return opening, after_reply
+
+
+def _with_system(render: Render) -> Piece | None:
+    messages = [_say("system", _SYSTEM, pad=True), _say("user", _USER, pad=True)]
     try:
-        messages = [_say("system", system, pad=True), _say("user", user, pad=True)]
-        prompted = _cut(render(messages), system, user)
-    except (TemplateError, TypeError, ValueError):  # it refuses a system role
-        prompted = None
+        return _cut(render(messages), _SYSTEM, _USER)
+    except _REFUSALS:  # it refuses a system role
+        return None
+
+
+def _after_last(render: Render) -> str:
+    messages = [_say("user", _USER), _say("assistant", _REPLY)]
     try:
-        after_last = render(talk[:2], open_reply=False).partition(reply)[2]
-    except (TemplateError, TypeError, ValueError):  # it wants a user turn at the end
-        after_last = ""
-    return Template(opening, prompted, after_reply, after_last)
+        return render(messages, open_reply=False).partition(_REPLY)[2]
+    except _REFUSALS:  # it wants a user turn at the end
+        return ""
 
 
 def find_token(text: str, tokens: Collection[str], *, last: bool = False) -> re.Match[str] | None:

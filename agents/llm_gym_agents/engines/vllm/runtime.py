@@ -75,28 +75,9 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
     ):
         warnings.simplefilter("ignore")
         logging.getLogger("vllm").setLevel(told["VLLM_LOGGING_LEVEL"].upper())
-        import vllm
-        from vllm.platforms import current_platform
-
-        if current_platform.is_cpu():
-            # Reading a prompt in pieces rewinds the request's own generator after each, and one
-            # on a CPU cannot be rewound: "CPU Generator does not use offset".
-            settings["enable_chunked_prefill"] = False
-        elif cache_gb:
-            # A share would be looked for among what everybody holds, and while nobody moves.
-            settings["kv_cache_memory_bytes"] = int(cache_gb) << 30
-            settings["gpu_memory_utilization"] = _LEAST_SHARE
+        settings |= _by_platform(cache_gb)
         try:
-            llm = vllm.LLM(
-                path,
-                skip_tokenizer_init=not settings.pop("tokenizer_inside", False),
-                logprobs_mode="processed_logprobs",
-                worker_extension_cls=_WORKER_SIDE,
-                disable_log_stats=True,
-                use_tqdm_on_load=False,
-                seed=0,
-                **settings,
-            )
+            llm = _make(path, settings)
         except BaseException as error:
             if not separate:
                 free()
@@ -106,6 +87,36 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         if not separate:
             _inside.add(llm)
         return llm
+
+
+def _by_platform(cache_gb: int | None) -> dict[str, Any]:
+    """Return the settings that a CPU needs, or a GPU whose cache is given a size."""
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        # Reading a prompt in pieces rewinds the request's own generator after each, and one on a
+        # CPU cannot be rewound: "CPU Generator does not use offset".
+        return {"enable_chunked_prefill": False}
+    if cache_gb:
+        # A share would be looked for among what everybody holds, and while nobody moves.
+        size = int(cache_gb) << 30
+        return {"kv_cache_memory_bytes": size, "gpu_memory_utilization": _LEAST_SHARE}
+    return {}
+
+
+def _make(path: str, settings: dict[str, Any]) -> Any:
+    import vllm
+
+    return vllm.LLM(
+        path,
+        skip_tokenizer_init=not settings.pop("tokenizer_inside", False),
+        logprobs_mode="processed_logprobs",
+        worker_extension_cls=_WORKER_SIDE,
+        disable_log_stats=True,
+        use_tqdm_on_load=False,
+        seed=0,
+        **settings,
+    )
 
 
 def watch(llm: Any, look: waiting.Look) -> None:
