@@ -43,20 +43,17 @@ def summary() -> str:
         row["game"].split()[0]: row["steps_ratio"] for row in reversed(rows) if "steps_ratio" in row
     }
     ahead = sum(ratio > 1 for ratio in first.values())
-    before, fresh, seconds = (
-        f"{min(found):{form}}-{max(found):{form}}"
-        for found, form in (
-            ([row["before"] for row in seeds], ".1%"),
-            ([row["fresh"] for row in seeds], ".1%"),
-            ([row["cpu_s"] for row in seeds], ".0f"),
-        )
+    before, fresh = (
+        f"{100 * min(row[when] for row in seeds):.1f}-{max(row[when] for row in seeds):.1%}"
+        for when in ("before", "fresh")
     )
+    times = [row["cpu_s"] for row in seeds]
     text = (
-        f"With {len(seeds)} seeds the demo went from {before} success to {fresh} on 1,000 fresh "
-        f"held-out episodes, in {seconds} CPU seconds. There are {len(families())} games "
-        f"in {len(ENVS)} configurations; of {len(first)} games that GEM or TextArena have too, "
-        f"with the same parameters, {ahead} step faster here than in either, "
-        f"{median(first.values()):.1f}x in the median ([all tables](docs/benchmarks.md))."
+        f"Over {len(seeds)} seeds the demo goes from {before} success to {fresh} on 1,000 fresh "
+        f"held-out episodes, in {min(times):.0f}-{max(times):.0f} CPU seconds. There are "
+        f"{len(families())} games in {len(ENVS)} configurations. GEM or TextArena have "
+        f"{len(first)} of them too; with the same parameters {ahead} step faster here than in "
+        f"either, {median(first.values()):.1f}x in the median ([all tables](docs/benchmarks.md))."
     )
     text = " ".join(filter(None, (text, result_tables.trl_headline())))
     return fill(text, 100, break_long_words=False, break_on_hyphens=False)
