@@ -89,11 +89,11 @@ $(PACKAGES)/.installed:
 	    flappy-bird-gymnasium ale-py mo-gymnasium popgym minigrid minihack "gymnasium[box2d]"
 	touch $@
 
-test-packages: $(PACKAGES)/.installed  ## Install environments of others into a venv of its own, and play them.
+test-packages: $(PACKAGES)/.installed  ## Install other environments into a venv of its own, and play them.
 	SDL_VIDEODRIVER=dummy $(PACKAGES)/bin/python -m pytest -q tests/as_text/test_packages.py
 	$(PACKAGES)/bin/python benchmarks/as_text_gallery.py
 
-# Suites of others, with the trainer beside them. BALROG is not on PyPI: what plays for it in the
+# Other suites, with the trainer beside them. BALROG is not on PyPI: what plays for it in the
 # tests needs its settings' format.
 BRIDGES ?= .venv-bridges
 $(BRIDGES)/.installed: pyproject.toml constraints.txt
@@ -116,7 +116,7 @@ test-alfworld: $(ALFWORLD)/.installed  ## Install ALFWorld into a venv of its ow
 	$(ALFWORLD)/bin/python -m pytest -q tests/bridges/test_alfworld.py \
 	    tests/bridges/test_every_bridge.py -k "alfworld or ALFWorld"
 
-# Trainers and clients of others, which play environments of ours. verifiers and TRL want different
+# Other trainers and clients, which play our environments. verifiers and TRL want different
 # versions of datasets: a venv each. Of verl only what runs on a CPU is tried.
 EXPORTS ?= .venv-exports
 $(EXPORTS)/.installed: pyproject.toml
@@ -135,7 +135,7 @@ $(EXPORTS)-verifiers/.installed: pyproject.toml
 	    "verifiers==0.1.14" "skyrl-gym==0.4.0"
 	@touch $@
 
-test-exports: $(EXPORTS)/.installed $(EXPORTS)-verifiers/.installed  ## Install trainers of others into venvs of their own, and have them play.
+test-exports: $(EXPORTS)/.installed $(EXPORTS)-verifiers/.installed  ## Install other trainers into venvs of their own, and have them play.
 	$(EXPORTS)/bin/python -m pytest -q -W ignore tests/bridges/export_*
 	$(EXPORTS)-verifiers/bin/python -m pytest -q -W ignore tests/bridges/export_others
 

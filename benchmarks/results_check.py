@@ -10,7 +10,7 @@ of a table count as measured. Each must stand in one of these places, code apart
 - a paragraph or table with ``<!-- results: FILE.json PATH, PATH -->`` (a path: ``rows.0.seconds``):
   each number is one of these values at the precision that is printed, and each of these values is
   printed. Without paths, each number is somewhere in the file;
-- a paragraph or table with ``<!-- settings: WHY -->``: a limit, a default, a figure of others.
+- a paragraph or table with ``<!-- settings: WHY -->``: a limit, a default, a peer's figure.
 
 A comment that stands alone speaks of the paragraph or table below it.
 """

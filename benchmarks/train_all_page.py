@@ -74,7 +74,7 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
         _where(provenance),
         _counted(own, foreign),
         _table("Families of the suite", own),
-        _table("Environments of others, in words", foreign),
+        _table("Environments from elsewhere, in words", foreign),
         _scaled(foreign),
         ELSEWHERE if any(_elsewhere(row) for row in ran.values()) else "",
         SINCE if any(row.get("commit") == "ea49bb9" for row in ran.values()) else "",
@@ -158,7 +158,7 @@ def _where(provenance: dict[str, Any] | None) -> str:
 def _counted(own: dict[str, Any], foreign: dict[str, Any]) -> str:
     lines = [
         f"{sum((gain(row) or 0) >= GAIN for row in rows.values())} of {len(rows)} {what}"
-        for what, rows in (("families", own), ("environments of others", foreign))
+        for what, rows in (("families", own), ("environments from elsewhere", foreign))
     ]
     return f"\nReinforcement learning added 20 points or more on {' and on '.join(lines)}.\n"
 

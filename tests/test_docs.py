@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 CODE = re.compile(r"^```bash\n(.*?)^```|`([^`\n]+)`", re.M | re.S)
 SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 """A block, and what it prints where the page shows that right below."""
-ELSEWHERE = ("bridges.md",)  # needs packages of others: ``make test-bridges`` runs it
+ELSEWHERE = ("bridges.md",)  # needs other packages: ``make test-bridges`` runs it
 RUNNABLE = [p for p in PAGES if BLOCK.search(p.read_text()) and p.name not in ELSEWHERE]
 
 

@@ -1,4 +1,4 @@
-"""Text of others, on a terminal: what would steer it is shown instead."""
+"""Other people's text on a terminal: what would steer it is shown instead."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def own_hosts(port: int) -> frozenset[str]:
 
 
 def is_own(host: str, origin: str | None, hosts: frozenset[str]) -> bool:
-    """Return whether a request was meant for ``hosts``, and not sent by a page of others.
+    """Return whether a request was meant for ``hosts``, and not sent by a page elsewhere.
 
     >>> is_own("localhost:80", None, own_hosts(80)), is_own("evil.example:80", None, own_hosts(80))
     (True, False)

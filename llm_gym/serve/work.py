@@ -1,7 +1,7 @@
 """Where operations are played: in the event loop, or in threads.
 
 A step of a light game takes microseconds, less than handing it to a thread, so such games are
-played where the request is read. What may take long, an environment of others or a solver, is
+played where the request is read. What may take long, somebody else's environment or a solver, is
 played in threads, with a time limit. A thread that hangs cannot be ended: it is left behind,
 another takes its place, and its session is lost; the others go on.
 """

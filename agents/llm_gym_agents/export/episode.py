@@ -73,7 +73,7 @@ class Conversation:
 
 
 def need(package: str, pip: str) -> Any:
-    """Return a package of others; one sentence where it is missing."""
+    """Return another package; one sentence where it is missing."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -149,7 +149,7 @@ def test_the_page_counts_gains_and_explains_what_gained_little(script):
     }
     shown = {"llm-gym train llm_gym/Echo-v0", "llm-gym train text-game-easy"}
     page = made.page(rows, shown, None)
-    assert "on 1 of 2 families and on 1 of 1 environments of others" in page
+    assert "on 1 of 2 families and on 1 of 1 environments from elsewhere" in page
     assert "| `CartPole-v1`\\* | 0 (12) | 25 (41) | 100 (100) | +75 |" in page
     assert "- `llm_gym/Count-v0`: take an easier level" in page
     assert "| `llm-gym train text-game-easy` | 10 | 90 | 12 |" in page
