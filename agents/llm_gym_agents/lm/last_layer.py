@@ -93,6 +93,8 @@ def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -
     query_PHD = _heads(attention, "q", normed_SC.index_select(0, at_P), turned)
     key_SHD = _heads(attention, "k", normed_SC, rotary)
     value_SHD = _heads(attention, "v", normed_SC, None)
+    if asked.packing.keep is not None:
+        asked.packing.keep(attention.layer_idx, key_SHD, value_SHD)
     out_PHD = _attend(query_PHD, key_SHD, value_SHD, asked, attention.scaling)
     hidden_PC = hidden_SC.index_select(0, at_P) + attention.o_proj(out_PHD.flatten(1))
     out_PC: Tensor = hidden_PC + layer.mlp(layer.post_attention_layernorm(hidden_PC))

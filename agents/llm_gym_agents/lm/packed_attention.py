@@ -12,10 +12,10 @@ Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ from transformers import AttentionInterface, PreTrainedModel
 from llm_gym.errors import ConfigError
 
 NAME = "llm_gym_packed"
+Keep = Callable[[int, Tensor, Tensor], None]
+"""Told the number of a layer, and its keys and values, ``[S, H, D]``."""
 _current: ContextVar[Packing] = ContextVar("packing")
 _config: ContextVar[Any] = ContextVar("config")
 
@@ -40,6 +42,12 @@ class Packing:
     starts: Tensor
     """Where each sequence begins, and where the last one ends, as int32."""
     longest: int
+    keep: Keep | None = None
+    """Who is told what each layer attends to, to go on from there; None for nobody."""
+
+    def kept_by(self, keep: Keep) -> Packing:
+        """Return the same packing, of whose keys and values ``keep`` is told."""
+        return replace(self, keep=keep)
 
     @classmethod
     def of(
@@ -121,6 +129,8 @@ def packed_attention(
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = (x.to(dtype) for x in (query, key, value))
     query_SHD, key_SHD, value_SHD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
+    if packing.keep is not None:
+        packing.keep(int(module.layer_idx), key_SHD, value_SHD)  # type: ignore[arg-type]
     window = None if sliding_window is None or sliding_window >= packing.longest else sliding_window
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and dropout == 0.0:
         out_SHD = _varlen(query_SHD, key_SHD, value_SHD, packing, scaling, window)

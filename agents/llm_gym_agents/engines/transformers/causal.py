@@ -59,7 +59,7 @@ class CausalModel:
                 f"{name} cannot be decoded in one batch: its forward takes no {missing[0]}"
             )
         self.model, self.config = model, inner.config
-        self._inner, self._trunk = inner, trunk
+        self._inner, self.trunk = inner, trunk
         devices = {parameter.device for parameter in model.parameters()}
         if len(devices) != 1:
             raise ConfigError(
@@ -94,7 +94,7 @@ class CausalModel:
 
         Without positions and mask the rows begin at 0 and each token sees those before it.
         """
-        states: Tensor = self._trunk(
+        states: Tensor = self.trunk(
             input_ids=ids_BT,
             attention_mask=mask,
             position_ids=position_BT,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from llm_gym_agents.engines.transformers.causal import CausalModel
+from llm_gym_agents.engines.transformers.packed_prompts import can_pack, read_packed
 from llm_gym_agents.engines.transformers.slot_pool import SlotPool, common_length
 from llm_gym_agents.engines.transformers.slots import ROUND, Batch, SlotCache
 
@@ -155,6 +156,9 @@ class Prefill:
         if piece < longest or not fresh:
             piece = min(piece, max(1, MASK_ELEMENTS // (len(group) * reach)))
         slots = [reading.slot for reading in group]
+        prompts = [reading.prompt for reading in group]
+        if fresh and piece == longest and can_pack(self._model.trunk, prompts):
+            return read_packed(self._model.trunk, prompts, self._cache, slots)
         slot_B, neighbours = self._tensor(slots), _neighbours(slots)
         row_B = torch.arange(len(group), device=self._model.device)
         known_B1 = self._tensor([[reading.known] for reading in group])

@@ -10,7 +10,7 @@ Shapes: S slots, L positions, H heads, D of one head, B rows of a batch, T new t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,13 @@ class SlotCache(Cache):
         if length > self.length:
             self.length = -(-max(length, self.length * 3 // 2) // ROUND) * ROUND
 
+    def write(self, layer: int, slot_S: Tensor, position_S: Tensor, new: Sequence[Tensor]) -> None:
+        """Write keys and values, ``[S, H, D]`` each, at these positions of these slots."""
+        own = self._own[layer]
+        own.make_room([new_SHD.shape[1:] for new_SHD in new], new[0])
+        for states_SLHD, new_SHD in zip(own.states, new, strict=True):
+            states_SLHD[slot_S, position_S] = new_SHD
+
     def copy(self, sources: list[int], targets: list[int], length: int) -> None:
         """Copy the first ``length`` positions of slots, all read before any is written."""
         for states_SLHD, read, write in self._each(sources, targets):
@@ -115,10 +122,7 @@ class _SlotLayer(CacheLayerMixin):
         """Write ``[B, H, T, D]`` into the slots; return all that the rows may look at."""
         plan = self.cache.plan
         new = (key_states, value_states)
-        if self.states:
-            self.grow()
-        else:
-            self.states = [self._room(one) for one in new]
+        self.make_room([(one.shape[1], one.shape[3]) for one in new], new[0])
         slots = plan.slot_B if plan.contiguous is None else plan.contiguous
         if plan.position_BT is None:
             for states_SLHD, new_BHTD in zip(self.states, new, strict=True):
@@ -131,6 +135,14 @@ class _SlotLayer(CacheLayerMixin):
             read.append(states_SLHD[:, : plan.length][slots].transpose(1, 2))
         return read[0], read[1]
 
+    def make_room(self, shapes: Sequence[Sequence[int]], like: Tensor) -> None:
+        """Make as much room as the cache has reserved, for heads of these shapes ``[H, D]``."""
+        size = (self.cache.slots, self.cache.length)
+        if self.states:
+            self.grow()
+        else:
+            self.states = [like.new_zeros(*size, *shape) for shape in shapes]
+
     def grow(self) -> None:
         """Make as much room as the cache has reserved."""
         size = (self.cache.slots, self.cache.length)
@@ -139,17 +151,6 @@ class _SlotLayer(CacheLayerMixin):
                 new_SLHD = old_SLHD.new_zeros(*size, *old_SLHD.shape[2:])
                 new_SLHD[: old_SLHD.shape[0], : old_SLHD.shape[1]] = old_SLHD
                 self.states[at] = new_SLHD
-
-    def _room(self, like_BHTD: Tensor) -> Tensor:
-        heads, channels = like_BHTD.shape[1], like_BHTD.shape[3]
-        return torch.zeros(
-            self.cache.slots,
-            self.cache.length,
-            heads,
-            channels,
-            dtype=like_BHTD.dtype,
-            device=like_BHTD.device,
-        )
 
     # What transformers asks when it makes a mask or positions itself: only where rows begin.
 
