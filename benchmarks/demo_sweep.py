@@ -36,6 +36,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "fewest": (*FALLING, "training.num_epochs=4", "training.learning_rate=1.2e-3"),
     "bold": (*FALLING, "training.entropy_coef=0.003"),
     "smaller": (*FALLING, "training.batch_size=96", "training.mini_batch_size=12"),
+    "bold_smaller": (*FALLING, "training.batch_size=96", "training.mini_batch_size=12",
+                     "training.entropy_coef=0.003"),
     "half": (*FALLING, "training.batch_size=64", "training.mini_batch_size=8",
              "training.num_epochs=10"),
     "shorter": (*FALLING, "warm_start.steps=60", "warm_start.turns=5000"),
