@@ -28,6 +28,9 @@ from llm_gym.registry.suite import ENVS
 RESULT = ROOT / "benchmarks" / "results" / "leaderboard.json"
 PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
 IDS = [row.id for row in ENVS]
+BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, taught GuessTheNumber"
+"""A model and what became of it, by ``real_model.py``."""
+TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
 KEPT = ("episodes", "success", "success_low", "success_high", "turns", "invalid")
 
 
@@ -113,6 +116,37 @@ def _cell(row: Mapping[str, float] | None) -> str:
     if row is None:
         return "-"
     return f"{row['success']:.0%} ({row['success_low']:.0%} to {row['success_high']:.0%})"
+
+
+def transfer(models: Mapping[str, Any]) -> str:
+    """Return what it did elsewhere to learn one game: to its family, and where it surely moved."""
+    if AFTER not in models:
+        return "Not measured yet: `python benchmarks/real_model.py --model FOLDER` does."
+    before, after = (models[name]["rows"] for name in (BEFORE, AFTER))
+    both = [env_id for env_id in IDS if env_id in before and env_id in after]
+    shown = [each for each in both if each.startswith(FAMILY) or apart(before[each], after[each])]
+    lines = ["| environment | random | before | after | |", "| --- | ---: | ---: | ---: | --- |"]
+    for env_id in sorted(shown, key=lambda each: (each != TAUGHT, not each.startswith(FAMILY))):
+        what = "its family" if env_id.startswith(FAMILY) else "another game"
+        what = "learned" if env_id == TAUGHT else what
+        cells = [f"{published()[env_id]['random'].success:.0%}"]
+        cells += [_cell(before[env_id]), _cell(after[env_id])]
+        lines.append(f"| `{env_id}` | {' | '.join(cells)} | {what} |")
+    rest = [each for each in both if not each.startswith(FAMILY)]
+    means = [
+        f"{statistics.fmean(rows[each]['success'] for each in rest):.1%}"
+        for rows in (before, after)
+    ]
+    chance = statistics.fmean(published()[each]["random"].success for each in rest)
+    lines.append(
+        f"| the {len(rest)} of other families, mean | {chance:.1%} | {' | '.join(means)} | |"
+    )
+    return "\n".join(lines)
+
+
+def apart(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether two rows differ by more than chance: their 95 % intervals share nothing."""
+    return one["success_low"] > other["success_high"] or other["success_low"] > one["success_high"]
 
 
 def draw(models: Mapping[str, Any], path: Path = PICTURE) -> None:

@@ -173,6 +173,7 @@ TABLES = {
     "replies": lambda: docs_replies.write_table(read("replies")),
     "leaderboard": lambda: leaderboard.table(leaderboard.read()),
     "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
+    "transfer": lambda: leaderboard.transfer(leaderboard.read()),
     "guards": lambda: guards.markdown(read("guards")["rows"]),
     **result_tables.TABLES,
     **gpu_tables.TABLES,

@@ -48,6 +48,26 @@ def test_means_and_places_are_those_of_the_rows(board):
     )
 
 
+def test_transfer_shows_the_family_and_what_surely_moved_and_counts_the_rest(board):
+    taught, sister = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumberHard-v0"
+    before = {each: row(each, 0.5) for each in (COUNT, ECHO, sister, taught)}
+    after = before | {
+        ECHO: row(ECHO, 0.0) | {"success_low": 0.0, "success_high": 0.09},
+        COUNT: row(COUNT, 0.9) | {"success_low": 0.8},
+    }
+    models = {name: {"note": "", "rows": rows} for name, rows in
+              ((board.BEFORE, before), (board.AFTER, after))}  # fmt: skip
+    _, _, first, second, third, rest = board.transfer(models).splitlines()
+    assert first.startswith(f"| `{taught}` |")
+    assert first.endswith("| learned |")
+    assert second.startswith(f"| `{sister}` |")
+    assert second.endswith("| its family |")
+    assert third.startswith(f"| `{ECHO}` | 0% | 50% (10% to 90%) | 0% (0% to 9%) |")
+    assert "the 2 of other families" in rest, "Count may have moved, and is in the mean"
+    assert rest.endswith("| 50.0% | 45.0% | |")
+    assert "Not measured" in board.transfer({board.BEFORE: models[board.BEFORE]})
+
+
 def test_a_game_that_is_not_of_the_suite_is_refused(board):
     with pytest.raises(SystemExit, match=r"got CartPole-v1"):
         board.add([row("CartPole-v1", 0.5)], "small", "", board.RESULT)
