@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from doc_tables import TEXT
+from doc_tables import table as doc_table
 from machine import ROOT, provenance
 
 from llm_gym.evaluate.scores import published
@@ -125,23 +127,19 @@ def transfer(models: Mapping[str, Any]) -> str:
     before, after = (models[name]["rows"] for name in (BEFORE, AFTER))
     both = [env_id for env_id in IDS if env_id in before and env_id in after]
     shown = [each for each in both if each.startswith(FAMILY) or apart(before[each], after[each])]
-    lines = ["| environment | random | before | after | |", "| --- | ---: | ---: | ---: | --- |"]
+    chance = {each: published()[each]["random"].success for each in both}
+    rows = []
     for env_id in sorted(shown, key=lambda each: (each != TAUGHT, not each.startswith(FAMILY))):
         what = "its family" if env_id.startswith(FAMILY) else "another game"
         what = "learned" if env_id == TAUGHT else what
-        cells = [f"{published()[env_id]['random'].success:.0%}"]
-        cells += [_cell(before[env_id]), _cell(after[env_id])]
-        lines.append(f"| `{env_id}` | {' | '.join(cells)} | {what} |")
+        cells = _cell(before[env_id]), _cell(after[env_id])
+        rows.append((f"`{env_id}`", f"{chance[env_id]:.0%}", *cells, what))
     rest = [each for each in both if not each.startswith(FAMILY)]
-    means = [
-        f"{statistics.fmean(rows[each]['success'] for each in rest):.1%}"
-        for rows in (before, after)
-    ]
-    chance = statistics.fmean(published()[each]["random"].success for each in rest)
-    lines.append(
-        f"| the {len(rest)} of other families, mean | {chance:.1%} | {' | '.join(means)} | |"
-    )
-    return "\n".join(lines)
+    won = [{each: found[each]["success"] for each in rest} for found in (before, after)]
+    means = [f"{statistics.fmean(found[each] for each in rest):.1%}" for found in (chance, *won)]
+    rows.append((f"the {len(rest)} of other families, mean", *means, ""))
+    columns = {"environment": TEXT, "random": "{}", "before": "{}", "after": "{}", "": TEXT}
+    return doc_table(columns, rows)
 
 
 def apart(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
