@@ -67,14 +67,10 @@ class Game(NamedTuple):
 GAMES = {
     "text-game-easy": Game("llm_gym/TextGameEasy-v0", 8),
     "text-game-medium": Game("llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60),
-    # It allows 100 turns; who has not crossed in 40 walks in circles. A step costs the same time
-    # with twice the episodes; who settles early on a few ways falls into holes on other maps.
+    # It allows 100 turns; who has not crossed in 20 walks in circles, and everybody waits.
     "frozen-lake": Game(
-        "llm_gym/FrozenLake-v0", 4, max_turns=40, epochs=8, rate=4e-5,
-        training=FALLS | {
-            "batch_size": 256, "mini_batch_size": 64, "micro_batch_tokens": 20480,
-            "entropy_coef": 0.01,
-        },
+        "llm_gym/FrozenLake-v0", 4, turns=1500, steps=40, max_turns=20, epochs=14, rate=3e-5,
+        training=FALLS,
     ),
     "guess-the-number-easy": Game(
         "llm_gym/GuessTheNumberEasy-v0", 4, "history", epochs=12, rate=5e-5, training=FALLS
@@ -94,11 +90,10 @@ GAMES = {
         "llm_gym/SokobanEasy-v0", 4, player="solver", turns=8000, steps=240, epochs=12,
         training=FALLS | {"critic_warmup_iters": 1},
     ),
-    "search-qa-easy": Game(
-        "llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40, training=CRITIC_FIRST
-    ),
+    "search-qa-easy": Game("llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40),
+    # After a few steps it writes moves, and has much to learn; after forty it wins.
     "search-qa": Game(
-        "llm_gym/SearchQA-v0", 20, "history", "solver", 400, 40, epochs=14, rate=4e-5,
+        "llm_gym/SearchQA-v0", 20, "history", "solver", 150, 14, epochs=12, rate=4e-5,
         training=FALLS | CRITIC_FIRST,
     ),
 }  # fmt: skip
