@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.config import ConfigStore
@@ -88,17 +89,27 @@ class Lessons:
             run = self._config.training.seed
             rollout, replaced = replace_flat_groups(rollout, tasks, further, run=run, tries=tries)
             metrics |= replaced
-        return Lesson(rollout, self._greedy_scores(rollout, version), metrics)
+        rollout, greedy_E = self._beside_greedy(iteration, rollout, version)
+        return Lesson(rollout, greedy_E, metrics)
 
-    def _greedy_scores(self, rollout: Rollout, version: int) -> Tensor | None:
-        """Play every start once more, greedily, if the estimator compares with that."""
+    def _beside_greedy(
+        self, iteration: int, rollout: Rollout, version: int
+    ) -> tuple[Rollout, Tensor | None]:
+        """Play every start once more, greedily, if the estimator compares with that.
+
+        What there is nothing to compare with, because that episode failed, is no lesson.
+        """
         if not get_advantage(self._config.training.adv_estimator).needs_greedy_rollout:
-            return None
-        tasks = greedy_tasks(rollout.episodes)
-        greedy = self._sampler.play(tasks, version, greedy=True).all_episodes
-        self._settle(greedy)
-        score = {episode.seed: episode.total_reward for episode in greedy}
-        return torch.tensor([score[episode.seed] for episode in rollout.episodes])
+            return rollout, None
+        everything = self._sampler.play(greedy_tasks(rollout.episodes), version, greedy=True)
+        greedy = everything.without_failed()
+        self._settle(greedy.episodes)
+        score = {episode.seed: episode.total_reward for episode in greedy.episodes}
+        rollout = rollout.where(lambda episode: episode.seed in score)
+        if not rollout.episodes:
+            why = "; ".join(everything.failures[-3:]) or "no prompt fits the context"
+            raise ConfigError(f"no start of iteration {iteration} could be played greedily: {why}")
+        return rollout, torch.tensor([score[episode.seed] for episode in rollout.episodes])
 
     def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
         how = reward_settings(self._config)

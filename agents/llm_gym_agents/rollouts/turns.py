@@ -6,6 +6,7 @@ Plain lists of plain things: they are pickled when a sampler plays in another pr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from llm_gym.core.outcome import StopReason
@@ -53,11 +54,11 @@ class Rollout(NamedTuple):
 
     def without_failed(self) -> Rollout:
         """Return the rollout without episodes whose environment failed: they teach nothing."""
-        kept = [
-            at
-            for at, episode in enumerate(self.episodes)
-            if episode.stop_reason != StopReason.ERROR
-        ]
+        return self.where(lambda episode: episode.stop_reason != StopReason.ERROR)
+
+    def where(self, holds: Callable[[Trajectory], bool]) -> Rollout:
+        """Return the rollout with those of its episodes for which something holds."""
+        kept = [at for at, episode in enumerate(self.episodes) if holds(episode)]
         return self._replace(
             episodes=[self.episodes[at] for at in kept],
             turns=[self.turns[at] for at in kept],

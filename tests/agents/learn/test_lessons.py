@@ -1,0 +1,63 @@
+"""What is learned from: nothing that failed, and nothing that is compared with what failed."""
+
+import pytest
+
+from llm_gym.core.outcome import StopReason
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.lessons import Lessons
+from llm_gym_agents.rollouts.tasks import training_tasks
+from llm_gym_agents.rollouts.turns import Rollout, Turn
+from llm_gym_agents.run.stop_signal import StopSignal
+
+
+class Fragile:
+    """Plays one turn of each episode, worth 1 or 2; some starts fail when played greedily.
+
+    Args:
+        failing: Places of the starts that fail, among all of them.
+        at_once: Whether they fail before their first turn.
+    """
+
+    def __init__(self, failing, *, at_once):
+        self.failing, self.at_once = failing, at_once
+
+    def play(self, tasks, version, greedy=False):
+        episodes, unplayed = [], []
+        for at, task in enumerate(tasks):
+            failed = greedy and at in self.failing
+            episode = Trajectory(episode_id=task.id, seed=task.seed, group=task.group)
+            episode.stop_reason = StopReason.ERROR if failed else StopReason.WON
+            if failed and self.at_once:
+                unplayed.append(episode)
+                continue
+            episode.actions, episode.rewards = ["a"], [2.0 if greedy else 1.0]
+            episodes.append(episode)
+        turns = [
+            [Turn(int(one.episode_id), 0, [1], [2], [-1.0], "stop", version)] for one in episodes
+        ]
+        return Rollout(episodes, turns, [None] * len(episodes), unplayed, ["it fell over"])
+
+
+def played(player, reward_fn=None, **settings):
+    config = ConfigStore.from_dict(
+        {"training": {"adv_estimator": "remax", "batch_size": 8, "group_size": 2, **settings}}
+    )
+    tasks = training_tasks(0, 0, batch_size=8, group_size=2, options=None)
+    lessons = Lessons(config, player, reward_fn, "llm_gym/Echo-v0")
+    return lessons.play(0, tasks, 0, StopSignal())
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("reward_fn", [None, lambda trajectory: len(trajectory.rewards) + 1])
+def test_starts_whose_greedy_episode_failed_are_left_out(at_once, reward_fn):
+    lesson = played(Fragile({1, 2}, at_once=at_once), reward_fn)
+    assert [episode.group for episode in lesson.rollout.episodes] == [0, 0, 3, 3]
+    assert lesson.greedy_E.tolist() == [2.0] * 4
+    assert len(lesson.rollout.turns) == len(lesson.rollout.closings) == 4
+
+
+def test_a_batch_without_a_single_greedy_episode_is_one_sentence():
+    with pytest.raises(ConfigError, match="no start of iteration 0 could be played greedily: it"):
+        played(Fragile(set(range(4)), at_once=True))
