@@ -97,7 +97,7 @@ class PPOTrainer:
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
         self.place = Place.of(config)
         # Every global generator: an environment of somebody's may draw from any of them.
-        set_seed(config.training.seed)
+        set_seed(config.training.seed % 2**32)  # NumPy's own takes no larger one
         self._embedded = model is None and is_embedded(config)
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm, self.place.ranks)

@@ -96,11 +96,18 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
 
 def device_of(wanted: str) -> str:
     """Return the device that ``wanted`` means on this machine."""
-    if wanted != "auto":
-        return wanted
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    kind, _, number = wanted.partition(":")
+    cards = torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
+    if kind != "cpu" and int(number or 0) >= cards:
+        raise ConfigError(
+            f"model.device must be a device of this machine, got {wanted!r}, of which torch "
+            f"{torch.__version__} finds {cards}; auto takes the best there is"
+        )
+    return wanted
 
 
 def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:

@@ -67,6 +67,18 @@ def _schedule(config: Settings) -> Iterator[str]:
             )
 
 
+def _rates(config: Settings) -> Iterator[str]:
+    training = config.training
+    rates = {
+        "training.learning_rate": training.learning_rate,
+        "training.value_learning_rate": training.value_learning_rate,
+        "warm_start.rate": config.warm_start.rate,
+    }
+    for name, rate in rates.items():
+        if rate is not None and rate > 1.0:
+            yield f"{name} must be at most 1, got {rate:g}; from 1e-6 to 3e-3 is usual"
+
+
 def _losses(config: Settings) -> Iterator[str]:
     training = config.training
     widest = max(training.clip_ratio or 0.0, training.clip_ratio_high or 0.0)
@@ -167,6 +179,7 @@ def _ray(config: Settings) -> Iterator[str]:
 _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _batches,
     _schedule,
+    _rates,
     _losses,
     _kl,
     _play,

@@ -50,12 +50,24 @@ def settings_without_effect(config: Settings) -> list[str]:
         for section, settings in config.diff().items()
         for name, value in settings.items()
     }
-    return [
+    idle = [
         f"{name}={changed[name]!r} has no effect with {group.cause}"
         for group in (*_algorithm(config), *_switches(config))
         for name in group.names
         if name in changed
     ]
+    return [*idle, *_not_held_out(config)]
+
+
+def _not_held_out(config: Settings) -> Iterator[str]:
+    """Say that what is evaluated on is trained on as well, which makes of it another measure."""
+    settings = config.environment
+    shared = settings.eval_split is not None and settings.train_split in (None, settings.eval_split)
+    if shared and settings.eval_interval:
+        yield (
+            f"environment.train_split={settings.train_split!r} trains on what is evaluated on, "
+            f"environment.eval_split={settings.eval_split!r}: nothing is held out"
+        )
 
 
 def _algorithm(config: Settings) -> Iterator[_Without]:
@@ -67,7 +79,7 @@ def _algorithm(config: Settings) -> Iterator[_Without]:
     if "credit" in estimator.settings and training.group_credit == "episode":
         yield _Without(("training.gamma",), f"{cause} and training.group_credit='episode'")
     if not estimator.needs_critic:
-        yield _Without(_CRITIC_SETTINGS, cause)
+        yield _Without((*_CRITIC_SETTINGS, "inference.turn_limit_is_cut"), cause)
     loss = get_policy_loss(training.policy_loss)
     missing = [ours for ours, its in _LOSS_SETTINGS.items() if its not in loss.settings]
     names = tuple(f"training.{name}" for name in missing)
@@ -94,9 +106,12 @@ def _switches(config: Settings) -> Iterator[_Without]:
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success", "stop_when_sure")
         evaluation = tuple(f"environment.{name}" for name in (*every, "stop_after_no_gain"))
-        yield _Without((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
+        best = ("checkpoint.save_best", "checkpoint.end_with_best")
+        yield _Without((*evaluation, *best), "environment.eval_interval=0")
     elif environment.stop_at_success is None:
         yield _Without(("environment.stop_when_sure",), "environment.stop_at_success=None")
+    if not config.checkpoint.record_every:
+        yield _Without(("checkpoint.record_episodes",), "checkpoint.record_every=0")
     yield from _warm_start(config)
     yield from _parallel(config)
     yield from _ray(config)
@@ -131,7 +146,7 @@ def _warm_start(config: Settings) -> Iterator[_Without]:
     if player in ("none", "file"):
         yield _Without(("warm_start.turns",), cause)
     if player == "none":
-        names = ("steps", "batch_size", "learning_rate")
+        names = ("steps", "rounds", "batch_size", "rate")
         yield _Without(tuple(f"warm_start.{name}" for name in names), cause)
 
 

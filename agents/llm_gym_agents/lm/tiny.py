@@ -26,7 +26,7 @@ def tiny_llama(
     64 channels what a position is and what came before hardly shows in it at first.
     """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(seed % 2**63)
         return LlamaForCausalLM(
             LlamaConfig(
                 vocab_size=len(tokenizer),

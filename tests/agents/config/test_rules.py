@@ -1,10 +1,12 @@
 """Settings that contradict each other are found before the run; those without effect are named."""
 
 import pytest
+import torch
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.build.model import device_of
+from llm_gym_agents.config import ConfigStore, without_effect
 
 
 def config_with(**changes):
@@ -248,9 +250,79 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
              "training.adv_estimator='reinforce_plus_plus'"],
         ),
         ({"ray__num_actors": 2}, ["ray.num_actors=2 has no effect with ray.use_ray=False"]),
+        (
+            {"warm_start__rate": 0.1, "warm_start__rounds": 3},
+            ["warm_start.rounds=3 has no effect with warm_start.player='none'",
+             "warm_start.rate=0.1 has no effect with warm_start.player='none'"],
+        ),
+        (
+            {"checkpoint__record_every": 0, "checkpoint__record_episodes": 9},
+            ["checkpoint.record_episodes=9 has no effect with checkpoint.record_every=0"],
+        ),
+        (
+            {"environment__eval_interval": 0, "checkpoint__save_best": False},
+            ["checkpoint.save_best=False has no effect with environment.eval_interval=0"],
+        ),
+        (
+            {"training__adv_estimator": "grpo", "training__group_size": 8,
+             "inference__max_turns": 4, "inference__turn_limit_is_cut": True},
+            ["inference.turn_limit_is_cut=True has no effect with training.adv_estimator='grpo'"],
+        ),
+        (
+            {"environment__train_split": None},
+            ["environment.train_split=None trains on what is evaluated on, "
+             "environment.eval_split='test': nothing is held out"],
+        ),
+        (
+            {"environment__train_split": "test"},
+            ["environment.train_split='test' trains on what is evaluated on, "
+             "environment.eval_split='test': nothing is held out"],
+        ),
+        ({"environment__train_split": None, "environment__eval_split": None}, []),
+        ({"environment__train_split": None, "environment__eval_interval": 0}, []),
     ],
 )  # fmt: skip
 def test_settings_that_were_changed_and_do_nothing_are_named(changes, sentences):
     config = config_with(**changes)
     config.check()
     assert config.without_effect() == sentences
+
+
+def test_whatever_may_be_called_without_effect_is_a_setting():
+    off = {
+        "training__adv_estimator": "grpo", "environment__eval_interval": 0,
+        "inference__multi_turn": False, "training__ppo_epochs": 1, "checkpoint__record_every": 0,
+        "environment__env_id": "llm_gym/Echo-v0", "model__local_path": "a",
+    }  # fmt: skip
+    on = {"ray__use_ray": True, "ray__in_process": True, "warm_start__player": "random"}
+    known = {
+        f"{section}.{name}" for section, own in ConfigStore().to_dict().items() for name in own
+    }
+    for config in (ConfigStore(), config_with(**off), config_with(**on)):
+        groups = [*without_effect._algorithm(config), *without_effect._switches(config)]
+        assert {name for group in groups for name in group.names} <= known
+
+
+@pytest.mark.parametrize(
+    "name", ["training__learning_rate", "training__value_learning_rate", "warm_start__rate"]
+)
+def test_a_step_size_above_one_is_a_slip_of_the_pen(name):
+    with pytest.raises(ConfigError, match=r"rate must be at most 1, got 1e\+300; from 1e-6 to"):
+        config_with(**{name: 1e300}).check()
+    config_with(**{name: 1.0}).check()
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:3", "mps"])
+def test_a_device_that_is_not_there_is_one_sentence(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=rf"model\.device must be a device of .* '{device}', of"):
+        device_of(device)
+    assert device_of("cpu") == "cpu"
+
+
+def test_a_card_beyond_the_last_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [device_of(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
+    with pytest.raises(ConfigError, match=r"got 'cuda:2', of which torch .* finds 2"):
+        device_of("cuda:2")

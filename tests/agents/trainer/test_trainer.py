@@ -192,6 +192,15 @@ def test_groups_share_their_seed_and_episodes_never_repeat(tmp_path):
     assert len({task.id for task in first + second}) == 8
 
 
+def test_a_seed_of_any_size_is_a_seed(tmp_path):
+    rows = []
+    for seed in (2**70, 2**70 + 1):
+        trainer = PPOTrainer(small(tmp_path / str(seed), training={"seed": seed}), Odd)
+        rows += trainer.fit()
+        trainer.cleanup()
+    assert rows[0]["policy/entropy"] != rows[1]["policy/entropy"]
+
+
 def test_a_model_in_a_folder_is_trained_and_saved(tmp_path):
     path = save_tiny(tmp_path / "model")
     config = small(tmp_path / "run", model={"model_name": path}, training={"learning_rate": 0.1})
