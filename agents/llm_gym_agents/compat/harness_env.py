@@ -117,9 +117,8 @@ class Assisted(gym.Wrapper[str, str, str, str]):
             return self.env.step(getattr(turn, "answer", None) or reply)
         calls = [call.to_dict() for call in getattr(turn, "tool_calls", [])]
         if step is None:
-            return (
-                str(called.result), 0.0, False, False, {"tool_call": True, "tool_calls": calls},
-            )  # fmt: skip
+            info = {"tool_call": True, "tool_calls": calls}
+            return str(called.result), 0.0, False, False, info
         _, reward, terminated, truncated, info = step
         return str(called.result), reward, terminated, truncated, {**info, "tool_calls": calls}
 

@@ -92,9 +92,14 @@ class PPO:
         """What the last update made of each sampled token, as records name it."""
 
     def update(
-        self, data: RolloutData, *, rate: float = 1.0, critic_only: bool = False,
-        greedy_scores_E: Tensor | None = None, recorded: bool = False,
-    ) -> Metrics:  # fmt: skip
+        self,
+        data: RolloutData,
+        *,
+        rate: float = 1.0,
+        critic_only: bool = False,
+        greedy_scores_E: Tensor | None = None,
+        recorded: bool = False,
+    ) -> Metrics:
         """Train on ``data`` and return metrics.
 
         Args:

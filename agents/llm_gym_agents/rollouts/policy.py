@@ -97,9 +97,13 @@ class LLMPolicy(TensorDictModuleBase):
 
     @classmethod
     def from_pretrained(
-        cls, path: str, *, engine: str = "transformers", config: dict[str, Any] | None = None,
+        cls,
+        path: str,
+        *,
+        engine: str = "transformers",
+        config: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> LLMPolicy:  # fmt: skip
+    ) -> LLMPolicy:
         """Return a policy that plays with the model at ``path``.
 
         ``config`` holds the settings of the engine. A served one plays without a barrier, unless

@@ -200,7 +200,7 @@ def _place(episode: Trajectory, terms: dict[str, float], mode: str) -> None:
 
 
 def _name(episode: Trajectory, at: int) -> str:
-    name = f"the episode at place {at}" if episode.episode_id is None else (
-        f"episode {episode.episode_id}"
-    )  # fmt: skip
+    name = f"episode {episode.episode_id}"
+    if episode.episode_id is None:
+        name = f"the episode at place {at}"
     return name if episode.seed is None else f"{name} (seed {episode.seed})"

@@ -105,8 +105,9 @@ def _warn_of(name: str, shape: Shape) -> None:
     with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
         wrong = _faults(shape, _example(shape), [name])
     if wrong:
-        _log.warning("model.head='%s' is used as asked, but 'auto' would not: %s", name,
-                     wrong[name])  # fmt: skip
+        _log.warning(
+            "model.head='%s' is used as asked, but 'auto' would not: %s", name, wrong[name]
+        )
 
 
 def _faults(shape: Shape, given: tuple[Any, ...], names: list[str]) -> dict[str, str]:

@@ -150,8 +150,15 @@ class CookingWorldEnv(WorldEnv):
 
     def example_moves(self) -> Sequence[str]:
         food = FOODS[0]
-        return [*super().example_moves(), "read cookbook", f"take {food}", f"slice {food}",
-                f"fry {food}", "prepare meal", "eat meal"]  # fmt: skip
+        return [
+            *super().example_moves(),
+            "read cookbook",
+            f"take {food}",
+            f"slice {food}",
+            f"fry {food}",
+            "prepare meal",
+            "eat meal",
+        ]
 
     def view(self) -> View:
         view = super().view()

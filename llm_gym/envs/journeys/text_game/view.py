@@ -99,8 +99,10 @@ def prose(view: View) -> str:
         + (" *" if exit.marked else "")
         for exit in view.exits
     )
-    boxes = [f"closed {box}" if held is None else f"open {box} holding {_and(held)}"
-             for box, held in view.boxes.items()]  # fmt: skip
+    boxes = [
+        f"closed {box}" if held is None else f"open {box} holding {_and(held)}"
+        for box, held in view.boxes.items()
+    ]
     lines = [
         f"You are in the {view.room}{' *' if view.marked else ''}."
         + (f" You came from the {view.came_from}." if view.came_from else ""),
@@ -131,8 +133,10 @@ def terse(view: View) -> str:
         )
         for exit in view.exits
     )
-    boxes = [f"{box} ( {'closed' if held is None else ' , '.join(held)} )".replace("  ", " ")
-             for box, held in view.boxes.items()]  # fmt: skip
+    boxes = [
+        f"{box} ( {'closed' if held is None else ' , '.join(held)} )".replace("  ", " ")
+        for box, held in view.boxes.items()
+    ]
     lines = [
         f"in {view.room}{' *' if view.marked else ''}"
         + (f" from {view.came_from}" if view.came_from else ""),
