@@ -41,7 +41,8 @@ _MODULES = {
         "create_inference_engine",
     ),
     "learn.model": ("PolicyValueModel",),
-    "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
+    "compat.harness": ("MultiTurnChatHarness",),
+    "compat.multi_turn": ("MultiTurnInferenceEngine",),
     "compat.trainers": ("RayPPOTrainer", "create_trainer"),
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from llm_gym_agents import algo
     from llm_gym_agents.batch.ppo_batch import PPOBatch
     from llm_gym_agents.batch.rollout_data import RolloutData
+    from llm_gym_agents.compat.harness import MultiTurnChatHarness
     from llm_gym_agents.compat.inference import (
         BaseInferenceEngine,
         BatchInferenceManager,
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
         VLLMInferenceEngine,
         create_inference_engine,
     )
-    from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
+    from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
     from llm_gym_agents.compat.trainers import RayPPOTrainer, create_trainer
     from llm_gym_agents.config import ConfigStore
     from llm_gym_agents.learn.model import PolicyValueModel

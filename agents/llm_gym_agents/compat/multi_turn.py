@@ -1,38 +1,25 @@
-"""Conversations and episodes for people who want neither TorchRL nor a trainer.
+"""``MultiTurnInferenceEngine``: one conversation with a model, a turn at a time, or one episode.
 
-``MultiTurnInferenceEngine`` holds one conversation, a turn at a time, or plays one episode.
-``MultiTurnChatHarness`` plays many episodes of an environment side by side. Episodes are played as
-everywhere, by pool, policy and collector.
+For people who want neither TorchRL nor a trainer. Episodes are played as everywhere, by pool,
+policy and collector.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from contextlib import closing
-from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.as_text import ensure_text, make_text
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym.legacy import BaseEnvironment
-from llm_gym.registry.sources import EnvSource, env_source
+from llm_gym.registry.sources import EnvSource
 from llm_gym.tools import MultiTurnManager
-from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.compat.harness_env import Assisted, Introduced, ToolManager
 from llm_gym_agents.compat.inference import BaseInferenceEngine
+from llm_gym_agents.compat.playing import MAX_TURNS, check_turns, draw_seed, one_env, play_envs
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
-from llm_gym_agents.rollouts.collect import EpisodeCollector
-from llm_gym_agents.rollouts.policy import LLMPolicy
-from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.records import episode_tokens
-from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.conversation import Conversation
-
-MAX_TURNS = 5
 
 
 class MultiTurnInferenceEngine:
@@ -66,7 +53,7 @@ class MultiTurnInferenceEngine:
     ) -> None:
         if enable_tools and tool_manager is None:
             raise ConfigError("enable_tools=True needs a tool_manager, got None")
-        self.engine, self.max_turns = engine, _check_turns(max_turns)
+        self.engine, self.max_turns = engine, check_turns(max_turns)
         self.system_prompt, self.tool_manager = system_prompt, tool_manager
         self.enable_tools = enable_tools
         self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
@@ -152,16 +139,16 @@ class MultiTurnInferenceEngine:
             top_p: Of the sampling.
             seed: Of the environment; None draws one.
         """
-        env, own = _one(environment)
+        env, own = one_env(environment)
         self._reset_tools(env)
         tools = self.tool_manager if self.enable_tools else None
         assisted = env if tools is None else Assisted(env, tools)
-        record = _play(
+        record = play_envs(
             self.engine,
             [Introduced(assisted, self.system_prompt, initial_prompt, own=own)],
-            max_turns=self.max_turns if max_turns is None else _check_turns(max_turns),
+            max_turns=self.max_turns if max_turns is None else check_turns(max_turns),
             sampling=Sampling(max_tokens, temperature, top_p),
-            seed=_draw(seed),
+            seed=draw_seed(seed),
             run_seed=self.seed,
         )[0]
         if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
@@ -178,144 +165,5 @@ class MultiTurnInferenceEngine:
         return self._talk
 
 
-class MultiTurnChatHarness:
-    """Plays episodes of an environment with a model.
-
-    An episode is a dictionary with ``prompts``, ``states`` (the first), ``actions``,
-    ``observations``, ``rewards``, ``dones``, ``infos``, ``total_reward`` and ``num_turns``, and
-    besides ``terminated``, ``truncated``, ``stop_reason``, ``success``, ``messages`` and the
-    whole ``record``, a ``Trajectory`` with its tokens.
-
-    Args:
-        engine: From ``create_inference_engine``.
-        environment: An environment, a class, an id, a spec or a function that makes one.
-        max_turns: Most turns of an episode; one that reaches them is truncated.
-        system_prompt: Said before the environment's own.
-        max_tokens: Most tokens of a reply.
-        temperature: Of the sampling.
-        top_p: Of the sampling.
-        seed: Episode ``i`` of a batch has the seed ``seed + i``; None draws one each time.
-    """
-
-    def __init__(
-        self,
-        engine: BaseInferenceEngine,
-        environment: EnvSource,
-        max_turns: int = MAX_TURNS,
-        *,
-        system_prompt: str = "",
-        max_tokens: int = 128,
-        temperature: float = 0.7,
-        top_p: float = 0.9,
-        seed: int | None = None,
-    ) -> None:
-        self.engine, self.environment = engine, environment
-        self.max_turns, self.system_prompt = _check_turns(max_turns), system_prompt
-        self.sampling, self.seed = Sampling(max_tokens, temperature, top_p), seed
-        self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
-
-    def run_episode(self, initial_prompt: str) -> dict[str, Any]:
-        """Play one episode, in the environment itself if it was given as an object."""
-        env, own = _one(self.environment)
-        return self._run([Introduced(env, self.system_prompt, initial_prompt, own=own)])[0]
-
-    def run_batch(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
-        """Play an episode for each prompt, all at once, each in an environment of its own."""
-        source = env_source(self.environment)
-        envs: list[Introduced] = []
-        try:
-            for prompt in prompts:
-                made = make_text(source)
-                envs.append(Introduced(made, self.system_prompt, prompt, own=True))
-        except BaseException:
-            for env in envs:
-                env.close()
-            raise
-        return self._run(envs)
-
-    def _run(self, envs: Sequence[Introduced]) -> list[dict[str, Any]]:
-        seed = _draw(self.seed)
-        records = _play(
-            self.engine,
-            envs,
-            max_turns=self.max_turns,
-            sampling=self.sampling,
-            seed=seed,
-            run_seed=seed,
-        )
-        return [_as_dict(env.prompt, record) for env, record in zip(envs, records, strict=True)]
-
-
-def _play(
-    engine: BaseInferenceEngine,
-    envs: Sequence[Introduced],
-    *,
-    max_turns: int,
-    sampling: Sampling,
-    seed: int,
-    run_seed: int,
-) -> list[Trajectory]:
-    """Play one episode in each environment, close those that are ours, and return the records.
-
-    Episode ``i`` has the seed ``seed + i``. One whose next prompt leaves no room for a reply is cut
-    (``context``), and so is one that is not over after ``max_turns`` (``max_steps``), or whose
-    environment raises (``error``).
-    """
-    if not envs:
-        return []
-    policy = LLMPolicy(
-        engine.engine,
-        ChatFormat.from_tokenizer(engine.tokenizer),
-        sampling=sampling,
-        run_seed=run_seed,
-    )
-    rows = iter([EpisodeLimits(env, max_turns=max_turns) for env in envs])
-    with closing(EpisodeCollector(TextEnvPool(rows.__next__, len(envs)), policy)) as collector:
-        rollout = collector.collect([EpisodeTask(at, seed + at, at) for at in range(len(envs))])
-    for episode, turns, end in zip(rollout.episodes, rollout.turns, rollout.closings, strict=True):
-        episode.tokens = episode_tokens(turns, end)
-    records = rollout.all_episodes
-    for env, record in zip(envs, records, strict=True):
-        record.states[:1] = [env.first] if record.states else []
-    return records
-
-
-def _as_dict(prompt: str, record: Trajectory) -> dict[str, Any]:
-    return {
-        "prompts": [prompt],
-        "states": record.states[:1],
-        "actions": record.actions,
-        "observations": record.states[1:],
-        "rewards": record.rewards,
-        "dones": record.dones,
-        "infos": record.infos,
-        "total_reward": record.total_reward,
-        "num_turns": record.num_turns,
-        "terminated": record.terminated,
-        "truncated": record.truncated,
-        "stop_reason": record.stop_reason,
-        "success": record.success,
-        "messages": record.messages,
-        "record": record,
-    }
-
-
-def _one(environment: EnvSource) -> tuple[gym.Env[str, str], bool]:
-    """Return an environment, and whether it was made here."""
-    if isinstance(environment, gym.Env | BaseEnvironment):
-        return ensure_text(environment), False
-    return make_text(environment), True
-
-
 def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
-
-
-def _check_turns(turns: int) -> int:
-    if turns < 1:
-        raise ConfigError(f"max_turns must be at least 1, got {turns}")
-    return turns
-
-
-def _draw(seed: int | None) -> int:
-    return secrets.randbits(31) if seed is None else seed

@@ -10,8 +10,9 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, SimpleGameEnvironment
+from llm_gym_agents.compat.harness import MultiTurnChatHarness
 from llm_gym_agents.compat.inference import BaseInferenceEngine
-from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
+from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.truth import log_probs
 from tests.agents.tiny import tiny_model, tiny_tokenizer
