@@ -11,6 +11,22 @@ def finish(env, player):
     return reward, info
 
 
+def final_info(env, player):
+    """Let a built-in player end the episode; return the last info."""
+    return finish(env, player)[1]
+
+
+def need_solver_like_oracle(env, *, seeds):
+    """Assert that the solver, which reads the text alone, plays the oracle's moves."""
+    for seed in range(seeds):
+        env.reset(seed=seed)
+        env.step("nonsense")
+        done = False
+        while not done:
+            assert env.solver_action() == env.oracle_action()
+            done = env.step(env.solver_action())[2]
+
+
 def expected_by_random_play(env):
     """Return the exact (return, success) of a random player, by playing every game there is."""
     saved, legal, totals = env.snapshot(), env.legal_actions(), np.zeros(2)

@@ -1,16 +1,11 @@
 """A run that is killed with ``kill -9`` ends, once resumed, as one that was not."""
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.agents.checkpoint import checkpoint_run
-
-ROOT = Path(__file__).parents[3]
+from tests.agents.checkpoint.apart import run_apart
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,22 +16,12 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What ``checkpoint_run`` found in a process of its own, by mode."""
-    path = os.pathsep.join(map(str, (ROOT / "agents", ROOT)))
     modes = ("kill_everywhere=11", "kill_replacing=3", "kill_any_time=12", "fill_disk=5")
-    done = subprocess.run(
-        [sys.executable, checkpoint_run.__file__, tmp_path_factory.mktemp("runs"), *modes],
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(checkpoint_run, tmp_path_factory.mktemp("runs"), *modes)
 
 
 def test_killed_at_any_touch_of_the_disk_during_a_save(found):
-    # Every touch: ``python tests/agents/checkpoint_run.py FOLDER kill_everywhere=1``.
+    # Every touch: ``python tests/agents/checkpoint/checkpoint_run.py FOLDER kill_everywhere=1``.
     assert isinstance(found["kill_everywhere"], dict), found["kill_everywhere"]
     assert found["kill_everywhere"]["kills"] >= 9
 

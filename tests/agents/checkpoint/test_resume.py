@@ -1,16 +1,12 @@
 """A training run that is killed with ``kill -9`` and resumed ends as one that was not killed."""
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.agents.checkpoint import resume_run
+from tests.agents.checkpoint.apart import run_apart
 
-ROOT = Path(__file__).parents[3]
 KILLS = {
     "gae": ("step later", "later in a save"),
     "grpo": ("step later",),
@@ -18,7 +14,7 @@ KILLS = {
     "guards": ("step later",),
     "curriculum": ("step later",),
 }
-"""All of them: ``python tests/agents/resume_run.py FOLDER gae grpo lora separate ...``."""
+"""All: ``python tests/agents/checkpoint/resume_run.py FOLDER gae grpo lora separate ...``."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,18 +25,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What ``resume_run`` found in a process of its own, by variant."""
-    path = os.pathsep.join(map(str, (ROOT / "agents", ROOT)))
     variants = [f"{variant}:{','.join(moments)}" for variant, moments in KILLS.items()]
-    done = subprocess.run(
-        [sys.executable, resume_run.__file__, tmp_path_factory.mktemp("runs"), *variants],
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(resume_run, tmp_path_factory.mktemp("runs"), *variants)
 
 
 @pytest.mark.parametrize("variant", KILLS)

@@ -15,6 +15,7 @@ from llm_gym.envs.duels.connect_four.search import (
     look_ahead,
 )
 from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info, need_solver_like_oracle
 
 
 def sides(picture):
@@ -37,13 +38,6 @@ def on(picture, **kwargs):
             if bits >> at & 1:
                 env._board[env.offset(1 << at)] = mark[0]
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        *_, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 @pytest.mark.parametrize(
@@ -122,7 +116,7 @@ def test_a_full_board_is_a_draw_and_no_win():
     env, rng = ConnectFourEnv(opponent=1.0), np.random.default_rng(0)
     for seed in range(2000):
         env.reset(seed=seed)
-        info = finish(env, "oracle" if rng.random() < 0.5 else "solver")
+        info = final_info(env, "oracle" if rng.random() < 0.5 else "solver")
         if info["stop_reason"] == "drawn":
             break
     assert (info["stop_reason"], info["success"]) == ("drawn", False)
@@ -256,7 +250,7 @@ def test_the_oracle_wins_as_often_as_it_promises(strength, begins):
     for seed in range(300):
         env.reset(seed=seed)
         promised += env.oracle_value()
-        wins += finish(env, "oracle")["success"]
+        wins += final_info(env, "oracle")["success"]
     assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / 300)) ** 0.5)
 
 
@@ -267,14 +261,7 @@ def test_the_promise_is_certain_once_a_win_is_forced():
 
 @pytest.mark.parametrize("settings", [{}, {"opponent": 1.0, "action_format": "json"}])
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
-    env = ConnectFourEnv(**settings)
-    for seed in range(10):
-        env.reset(seed=seed)
-        env.step("nonsense")
-        done = False
-        while not done:
-            assert env.solver_action() == env.oracle_action()
-            done = env.step(env.solver_action())[2]
+    need_solver_like_oracle(ConnectFourEnv(**settings), seeds=10)
 
 
 def test_difficulty_is_the_strength():

@@ -7,6 +7,7 @@ import pytest
 from llm_gym.envs.duels.duel import parse_number
 from llm_gym.envs.duels.tic_tac_toe import FULL, WON, TicTacToeEnv, good_moves, score, win_chance
 from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info, need_solver_like_oracle
 
 
 def bits(squares):
@@ -22,13 +23,6 @@ def on(own, foe, **kwargs):
         for square in squares:
             env._board[2 * int(square) - 2] = mark[0]
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        *_, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 def board(text):
@@ -71,7 +65,7 @@ def test_best_play_draws_with_the_perfect_opponent_whoever_fills_the_board(begin
     env = TicTacToeEnv(begins=begins, opponent=1.0)
     for seed in range(10):
         env.reset(seed=seed)
-        assert finish(env, "oracle")["stop_reason"] == "drawn"
+        assert final_info(env, "oracle")["stop_reason"] == "drawn"
 
 
 def test_the_board_shows_marks_and_the_numbers_of_free_squares():
@@ -151,7 +145,10 @@ def test_the_perfect_opponent_never_loses():
     for seed in range(100):
         env.reset(seed=seed)
         assert env.oracle_value() == 0.0
-        assert finish(env, "random" if seed % 2 else "oracle")["stop_reason"] in {"lost", "drawn"}
+        assert final_info(env, "random" if seed % 2 else "oracle")["stop_reason"] in {
+            "lost",
+            "drawn",
+        }
 
 
 def plain_minimax(own, foe):
@@ -206,21 +203,14 @@ def test_the_oracle_wins_as_often_as_it_promises_from_any_turn():
         for _ in range(seed % 3):
             env.step("nonsense")
         promised += env.oracle_value()
-        wins += finish(env, "oracle")["success"]
+        wins += final_info(env, "oracle")["success"]
     assert 100 < promised < 390
     assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / 400)) ** 0.5)
 
 
 @pytest.mark.parametrize("settings", [{}, {"opponent": 0.9, "action_format": "json"}])
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
-    env = TicTacToeEnv(**settings)
-    for seed in range(20):
-        env.reset(seed=seed)
-        env.step("nonsense")
-        done = False
-        while not done:
-            assert env.solver_action() == env.oracle_action()
-            done = env.step(env.solver_action())[2]
+    need_solver_like_oracle(TicTacToeEnv(**settings), seeds=20)
 
 
 def test_the_potential_is_the_chance_to_win():

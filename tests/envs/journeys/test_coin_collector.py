@@ -13,6 +13,7 @@ from llm_gym.envs.journeys.text_game.commands import read
 from llm_gym.envs.journeys.text_game.quest import distance
 from llm_gym.envs.journeys.text_game.world import OPPOSITE, World
 from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
 
 
 def corridor(**kwargs):
@@ -31,13 +32,6 @@ def corridor(**kwargs):
     )
     env.begin(world, Find(COIN))
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        *_, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 def test_taking_the_coin_wins():
@@ -163,14 +157,14 @@ def test_who_walks_into_every_room_has_enough_turns(level, dead_ends, mode, styl
     )  # fmt: skip
     for seed in range(30):
         env.reset(seed=seed)
-        assert finish(env, "solver")["success"]
+        assert final_info(env, "solver")["success"]
 
 
 def test_the_oracle_needs_as_many_moves_as_the_chain_has_rooms():
     env = CoinCollectorEnv(level=12, dead_ends=2, max_turns=12)
     for seed in range(20):
         env.reset(seed=seed)
-        info = finish(env, "oracle")
+        info = final_info(env, "oracle")
         assert (info["success"], info["turn"]) == (True, 12)
 
 

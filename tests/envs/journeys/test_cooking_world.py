@@ -22,6 +22,7 @@ from llm_gym.envs.journeys.text_game.commands import read
 from llm_gym.envs.journeys.text_game.quest import distance
 from llm_gym.envs.journeys.text_game.view import parse
 from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
 
 
 def house():
@@ -47,13 +48,6 @@ def play(*moves, **kwargs):
     return env, step
 
 
-def finish(env, player):
-    done = False
-    while not done:
-        *_, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
-
-
 WALKTHROUGH = [
     "open box", "take carrot", "go west", "read cookbook", "take knife", "take onion",
     "slice carrot", "fry carrot", "prepare meal", "eat meal",
@@ -69,7 +63,7 @@ def test_the_walkthrough_wins():
 def test_the_planner_finds_a_way_as_short():
     env, _ = play()
     assert distance(env._world, env._quest) == len(WALKTHROUGH)
-    info = finish(env, "oracle")
+    info = final_info(env, "oracle")
     assert (info["success"], info["turn"]) == (True, len(WALKTHROUGH))
 
 
@@ -111,7 +105,7 @@ def test_other_food_may_be_cut_and_cooked_as_one_likes():
     )
     assert not terminated
     assert "grilled diced tofu" in obs
-    assert finish(env, "oracle")["success"]
+    assert final_info(env, "oracle")["success"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +166,7 @@ def test_people_may_say_it_their_way(text, same_as):
 def test_a_meal_that_was_left_somewhere_can_still_be_eaten():
     env, _ = play(*WALKTHROUGH[:9], "drop meal", "go east")
     assert env.oracle_action() == "go west"
-    assert finish(env, "oracle")["success"]
+    assert final_info(env, "oracle")["success"]
 
 
 def test_running_out_of_turns_loses():
@@ -187,7 +181,7 @@ def test_every_house_can_be_won_in_its_turns():
     env = CookingWorldEnv(max_turns=17)  # less than many houses of these settings take
     for seed in range(15):
         env.reset(seed=seed)
-        assert finish(env, "oracle")["success"], seed
+        assert final_info(env, "oracle")["success"], seed
     with pytest.raises(ConfigError, match="max_turns must leave time for the goal, got 6"):
         CookingWorldEnv(max_turns=6)
 
@@ -251,7 +245,7 @@ def test_the_solver_cooks_from_the_text_alone(kwargs):
     env = CookingWorldEnv(**kwargs)
     for seed in range(12):
         env.reset(seed=seed)
-        assert finish(env, "solver")["success"], seed
+        assert final_info(env, "solver")["success"], seed
 
 
 @pytest.mark.parametrize("setting", ["cut", "cook"])
@@ -321,7 +315,7 @@ def test_difficulty_makes_larger_meals_in_larger_houses():
         env = CookingWorldEnv(difficulty=level)
         for seed in range(15):
             env.reset(seed=seed)
-            assert finish(env, "solver")["success"], (level, seed)
+            assert final_info(env, "solver")["success"], (level, seed)
 
 
 @pytest.mark.parametrize(

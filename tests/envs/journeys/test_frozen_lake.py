@@ -9,6 +9,7 @@ import pytest
 from llm_gym.envs.journeys.frozen_lake.env import FrozenLakeEnv, draw_map, parse_direction
 from llm_gym.envs.journeys.frozen_lake.planner import distances, neighbours, win_chances
 from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info, need_solver_like_oracle
 
 
 def on(lake, **kwargs):
@@ -19,14 +20,6 @@ def on(lake, **kwargs):
     env._lake = "".join(rows)
     env._map = draw_map(env._lake, env.size)
     return env
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        _, _, terminated, truncated, info = env.step(getattr(env, f"{player}_action")())
-        done = terminated or truncated
-    return info
 
 
 def shown(observation):
@@ -109,7 +102,7 @@ def test_every_lake_can_be_crossed_within_the_turns(settings):
         env.reset(seed=seed)
         assert distances(env._lake)[0] <= env.max_turns
         assert env.oracle_value() == 1.0
-        assert finish(env, "oracle")["success"]
+        assert final_info(env, "oracle")["success"]
 
 
 def test_size_sets_rows_and_columns():
@@ -196,7 +189,7 @@ def test_the_oracle_wins_as_often_as_it_promises():
     for seed in range(300):
         env.reset(seed=seed)
         promised += env.oracle_value()
-        wins += finish(env, "oracle")["success"]
+        wins += final_info(env, "oracle")["success"]
     assert promised < 290
     assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / 300)) ** 0.5)
 
@@ -205,26 +198,19 @@ def test_the_oracle_takes_a_shortest_way_on_firm_ice():
     env = FrozenLakeEnv(size=8, max_turns=60)
     for seed in range(20):
         env.reset(seed=seed)
-        assert finish(env, "oracle")["turn"] == distances(env._lake)[0]
+        assert final_info(env, "oracle")["turn"] == distances(env._lake)[0]
 
 
 @pytest.mark.parametrize("settings", [{}, {"slip": 0.4}, {"size": 7, "action_format": "json"}])
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
-    env = FrozenLakeEnv(**settings)
-    for seed in range(10):
-        env.reset(seed=seed)
-        env.step("nonsense")
-        done = False
-        while not done:
-            assert env.solver_action() == env.oracle_action()
-            done = env.step(env.solver_action())[2]
+    need_solver_like_oracle(FrozenLakeEnv(**settings), seeds=10)
 
 
 def test_the_oracle_answers_alike_after_restore_and_pickle():
     env = FrozenLakeEnv(slip=0.4)
     env.reset(seed=3)
     expected, saved = (env.oracle_value(), env.oracle_action()), env.snapshot()
-    finish(env, "random")
+    final_info(env, "random")
     env.reset(seed=4)
     env.restore(saved)
     assert (env.oracle_value(), env.oracle_action()) == expected

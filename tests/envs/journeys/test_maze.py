@@ -9,6 +9,7 @@ from llm_gym.envs.journeys.maze.env import MazeEnv, recall
 from llm_gym.envs.journeys.maze.map import carve, distances, doors, next_step
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, distance, each, reach, waves
 from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
 
 
 def on(*rows, **kwargs):
@@ -26,13 +27,6 @@ def on(*rows, **kwargs):
 def shown(observation):
     lines = observation.split("\n\n")[-1].splitlines()
     return [line.replace(" ", "") for line in lines if line[:2] in {"# ", ". ", "P ", "E "}]
-
-
-def finish(env, player):
-    done = False
-    while not done:
-        *_, done, _, info = env.step(getattr(env, f"{player}_action")())
-    return info
 
 
 SMALL = ("#####", "#P#E#", "#.#.#", "#...#", "#####")
@@ -109,7 +103,7 @@ def test_the_exit_is_as_far_as_the_turns_allow_and_the_oracle_gets_there(setting
         far = distance(env._start, env._exit, env._floor, env._side)
         longest = len(waves(env._start, env._floor, env._side)) - 1
         assert far == min(longest, env.max_turns)
-        info = finish(env, "oracle")
+        info = final_info(env, "oracle")
         assert info["success"]
         assert info["turn"] == far
 
@@ -156,7 +150,7 @@ def test_the_solver_takes_a_shortest_way_on_a_map(settings):
         env.step("???")
         far = distances(env._floor, env._exit, env._side)[env._start]
         if far < env.max_turns:
-            assert finish(env, "solver")["turn"] == far + 1
+            assert final_info(env, "solver")["turn"] == far + 1
 
 
 @pytest.mark.parametrize("view", [1, 2, 3])
@@ -165,7 +159,7 @@ def test_the_solver_explores_and_finds_the_exit_in_the_end(view):
     for seed in range(20):
         env.reset(seed=seed)
         env.step("???")
-        assert finish(env, "solver")["success"], seed
+        assert final_info(env, "solver")["success"], seed
 
 
 def test_the_memory_of_a_walk_is_the_map():
