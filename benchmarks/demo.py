@@ -6,10 +6,10 @@ and seconds of all cores together, which a busy machine does not change much.
 
     python benchmarks/demo.py
     python benchmarks/demo.py --seeds 0 1 2 --keep runs/demo
-    python benchmarks/demo.py --threads 1 --set training.ppo_epochs=1 --out one_pass.json
+    python benchmarks/demo.py --threads 2 --set training.ppo_epochs=1 --out one_pass.json
 
-A run stops by its success on the 200 held-out episodes that ``before`` and ``after`` report, so
-``after`` is a little lucky; ``fresh`` is the same model on 1,000 other held-out episodes.
+A run stops by its success on 200 held-out episodes; ``before`` and ``after`` are of 200 others, and
+``fresh`` is the same model on 1,000 more. ``docs/draw_demo.py`` draws what is written here.
 
 Prints a table and writes ``benchmarks/results/demo.json``.
 """
@@ -74,7 +74,7 @@ def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> di
         name, _, value = each.partition("=")
         settings += [f"--{name.replace('_', '-')}", value]
     start, before, began = perf_counter(), _cpu_seconds(), time()
-    # As in the Makefile. Waiting passively keeps threads from spinning against each other.
+    # Waiting passively keeps threads, where there are several, from spinning against each other.
     how = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     subprocess.run(
         [*command, *settings],
@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
-    parser.add_argument("--threads", type=int, default=2, help="of each run")
+    parser.add_argument("--threads", type=int, default=1, help="of each run")
     parser.add_argument("--set", nargs="*", default=[], help="settings of the recipe to change")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--row", action="store_true", help="only print the last row, as JSON")

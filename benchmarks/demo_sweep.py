@@ -24,10 +24,15 @@ from machine import provenance
 
 RESULT = Path(__file__).parent / "results" / "demo_sweep.json"
 SEEDS = (3, 4, 5)
-SHORT = ("warm_start.steps=100", "warm_start.turns=8000")
+BEFORE = ("warm_start.steps=250", "warm_start.turns=20000", "training.lr_schedule=constant",
+          "training.num_epochs=12", "environment.stop_at_success=0.9")  # fmt: skip
+"""The recipe as it was when the sweep began. Of a setting named twice the last counts."""
+SHORT = (*BEFORE, "warm_start.steps=100", "warm_start.turns=8000")
 FALLING = (*SHORT, "training.lr_schedule=linear", "training.num_epochs=6")
+SURE = (*FALLING, "training.num_epochs=5", "environment.stop_at_success=0.92")
 VARIANTS: dict[str, tuple[str, ...]] = {
     "recipe": (),
+    "before": BEFORE,
     "short": SHORT,
     "falling": FALLING,
     "one_pass": (*FALLING, "training.ppo_epochs=1", "training.mini_batch_size=8"),
@@ -38,6 +43,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "smaller": (*FALLING, "training.batch_size=96", "training.mini_batch_size=12"),
     "bold_smaller": (*FALLING, "training.batch_size=96", "training.mini_batch_size=12",
                      "training.entropy_coef=0.003"),
+    "sure": SURE,  # as the recipe is now
+    "sure_bold": (*SURE, "training.entropy_coef=0.003"),
+    "sure_smaller": (*SURE, "training.batch_size=96", "training.mini_batch_size=12"),
+    "sure_longer": (*SURE, "training.num_epochs=6"),
     "half": (*FALLING, "training.batch_size=64", "training.mini_batch_size=8",
              "training.num_epochs=10"),
     "shorter": (*FALLING, "warm_start.steps=60", "warm_start.turns=5000"),

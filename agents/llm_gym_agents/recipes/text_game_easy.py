@@ -29,8 +29,9 @@ def text_game_easy() -> Recipe:
                 "env_kwargs": {"rules": "system", "shaping": True, "penalty": 0.1},
                 "eval_interval": 5,
                 "eval_episodes": 200,
-                # 189 of 200: the whole interval is above, so fresh episodes are too.
-                "stop_at_success": 0.9,
+                # 192 of 200: the best of several looks is a lucky one, and fresh episodes are to be
+                # won nine times of ten all the same.
+                "stop_at_success": 0.92,
                 "stop_when_sure": True,
             },
             "inference": {
@@ -46,19 +47,20 @@ def text_game_easy() -> Recipe:
             # It then speaks the game's language and plays at chance.
             "warm_start": {
                 "player": "random",
-                "turns": 20_000,
-                "steps": 250,
+                "turns": 8_000,
+                "steps": 100,
                 "batch_size": 96,
                 "rate": 3e-3,
             },
             "training": {
-                "num_epochs": 12,
+                "num_epochs": 5,
                 "num_iters_per_epoch": 5,
                 "batch_size": 128,
                 "mini_batch_size": 16,
                 "ppo_epochs": 2,
                 "micro_batch_tokens": 4096,  # a mini-batch in two reads, which stay in the cache
                 "learning_rate": 8e-4,
+                "lr_schedule": "linear",  # at a constant rate what is found is lost again
                 "gamma": 0.9,
                 "lam": 0.9,
                 "discount": "turn",
