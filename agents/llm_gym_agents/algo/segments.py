@@ -10,6 +10,7 @@ Shapes: T tokens, E runs, episodes or turns. ``values_E`` has shape ``[E]``.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,11 @@ def segment_ids(lengths_E: Tensor) -> Tensor:
     >>> segment_ids(torch.tensor([2, 0, 1]))
     tensor([0, 0, 2])
     """
-    return torch.repeat_interleave(lengths_E)
+    if lengths_E.device.type != "cpu":
+        return torch.repeat_interleave(lengths_E)
+    # On a CPU torch starts its threads for it, however little there is to repeat.
+    lengths = lengths_E.numpy()
+    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
 
 
 def segment_starts(lengths_E: Tensor) -> Tensor:
@@ -57,6 +62,4 @@ def spread(values_E: Tensor, lengths_E: Tensor) -> Tensor:
     >>> spread(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([2, 0, 1]))
     tensor([5., 5., 7.])
     """
-    if lengths_E.device == values_E.device:
-        return values_E.repeat_interleave(lengths_E)
-    return values_E[segment_ids(lengths_E).to(values_E.device)]
+    return values_E.index_select(0, segment_ids(lengths_E).to(values_E.device))

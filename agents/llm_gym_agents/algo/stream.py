@@ -17,7 +17,7 @@ from torch import Tensor
 
 from llm_gym_agents.algo.dtypes import widen
 from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.segments import segment_starts, segment_sum, spread
+from llm_gym_agents.algo.segments import segment_ids, segment_starts, segment_sum, spread
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +94,7 @@ def turn_ends(turn_ids_T: Tensor, lengths_E: Tensor) -> Tensor:
     >>> turn_ends(torch.tensor([0, 0, 1, 0]), torch.tensor([3, 1]))
     tensor([False,  True,  True,  True])
     """
-    episodes_T = torch.repeat_interleave(lengths_E)
+    episodes_T = segment_ids(lengths_E)
     ends_T = torch.ones_like(turn_ids_T, dtype=torch.bool)
     ends_T[:-1] = (turn_ids_T[1:] != turn_ids_T[:-1]) | (episodes_T[1:] != episodes_T[:-1])
     return ends_T
@@ -129,7 +129,7 @@ def _check_finite(name: str, tensor_T: Tensor, lengths_E: Tensor) -> None:
     if bool(finite_T.all()):
         return
     position = int((~finite_T).nonzero()[0])
-    episode = int(torch.repeat_interleave(lengths_E)[position])
+    episode = int(segment_ids(lengths_E)[position])
     raise StreamError(
         f"{name} must be finite, got {tensor_T[position].item()} in episode {episode}"
     )
@@ -139,7 +139,7 @@ def _check_turns(stream: TokenStream) -> None:
     open_T = stream.last_T & ~stream.turn_ends_T
     if bool(open_T.any()):
         position = int(open_T.nonzero()[0])
-        episode = int(torch.repeat_interleave(stream.lengths_E)[position])
+        episode = int(segment_ids(stream.lengths_E)[position])
         raise StreamError(
             f"turn_ends_T must be true on the last token of every episode, got episode {episode} "
             "with an open turn; a cut turn ends on its last sampled token"

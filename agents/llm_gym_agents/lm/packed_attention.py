@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -59,7 +60,7 @@ class Packing:
         given may be more than the longest is.
         """
         longest = longest or int(lengths_Q.max())
-        row_S = torch.repeat_interleave(lengths_Q)
+        row_S = _rows(lengths_Q)
         starts_Q = lengths_Q.cumsum(0) - lengths_Q
         within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
         slot_S = row_S * longest + within_S
@@ -77,6 +78,19 @@ class Packing:
     def is_dense(self) -> bool:
         """Whether all sequences have one length, so that nothing has to be spread."""
         return self.slot_S.numel() == self.rows * self.longest
+
+
+def _rows(lengths_Q: Tensor) -> Tensor:
+    """Return the sequence of each id.
+
+    >>> _rows(torch.tensor([2, 0, 1]))
+    tensor([0, 0, 2])
+    """
+    if lengths_Q.device.type != "cpu":
+        return torch.repeat_interleave(lengths_Q)
+    # On a CPU torch starts its threads for it, however little there is to repeat.
+    lengths = lengths_Q.numpy()
+    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
 
 
 def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[None]:

@@ -108,6 +108,12 @@ class Recordings:
         self._trunk, self._read = trunk, read
         self._seen: Counter[tuple[Size, bool]] = Counter()
         self._made: dict[tuple[Size, bool], _Recording] = {}
+        self._owners = [
+            (module._parameters, name)
+            for module in trunk.modules()
+            for name, weight in module._parameters.items()
+            if weight is not None
+        ]
         self._places: list[tuple[int, bool]] = []
         self._tape: _Tape | None = None
         self.works = True
@@ -145,7 +151,8 @@ class Recordings:
 
     def _look_where_weights_are(self) -> None:
         """Forget recordings of weights that are elsewhere by now, or trained only now."""
-        places = [(each.data_ptr(), each.requires_grad) for each in self._trunk.parameters()]
+        weights: list[Any] = [own[name] for own, name in self._owners]
+        places = [(each.data_ptr(), each.requires_grad) for each in weights]
         if places != self._places:
             self._places, self._tape = places, None
             self._made.clear()
@@ -277,8 +284,7 @@ class _Replayed(torch.autograd.Function):
 
 
 def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    parts = flat.split([each.numel() for each in like])
-    return [part.view(each.shape) for part, each in zip(parts, like, strict=True)]
+    return list(torch._utils._unflatten_dense_tensors(flat, list(like)))
 
 
 # --- what needs a GPU --------------------------------------------------------------------
