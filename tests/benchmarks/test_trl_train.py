@@ -39,10 +39,11 @@ def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
             "trl/rate 2e-3",
             "ours/4 passes, rate 2e-3, entropy 0.03",
             "ours/grpo, 4 passes, rate 2e-3",
+            "trl/4 steps, rate 1e-3",
         )
         for seed in (0, 1)
     ]
-    assert jobs[0].command[-6:] == ["--updates", "450", "--every", "30", "--episodes", "400"]
+    assert jobs[0].command[-6:] == ["--updates", "492", "--every", "41", "--episodes", "400"]
 
 
 def test_the_summary_compares_cpu_seconds_to_the_success_that_trl_ends_with(script):

@@ -121,6 +121,7 @@ def _cast(
     facts = members[0].facts
     assert facts is not None
     for name, weight in named:
-        cast = weight.detach().to(facts.dtypes.get(name) or weight.dtype)
-        sums.add(name, cast)
+        own = weight.detach()
+        cast = own.to(facts.dtypes.get(name) or weight.dtype)
+        sums.add(name, cast, stays=cast is not own)  # a copy is nobody else's
         yield name, cast

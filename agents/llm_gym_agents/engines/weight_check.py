@@ -46,8 +46,9 @@ class WeightCheck:
         """Yield the weights as the engine keeps them, and note what they are."""
         self._sums = PendingSums()
         for name, tensor in named_tensors:
-            cast = tensor.detach().to(self.engine.weight_dtype(name) or tensor.dtype)
-            self._sums.add(name, cast)
+            own = tensor.detach()
+            cast = own.to(self.engine.weight_dtype(name) or tensor.dtype)
+            self._sums.add(name, cast, stays=cast is not own)  # a copy is nobody else's
             yield name, cast
 
     def against(self, sums: PendingSums) -> int:

@@ -6,7 +6,7 @@ engine has put at the end add nothing. ``order`` weighs each hash with its place
 parts that were swapped. One bit that differs anywhere changes both.
 
 A model has hundreds of weights, and a GPU that is handed them one by one waits for the CPU. So
-they are copied behind one another and hashed together; running totals, read where each weight
+they are put behind one another and hashed together; running totals, read where each weight
 ends, are the sums of all of them.
 
 Shapes: N elements of a weight, or of several; W weights.
@@ -61,17 +61,17 @@ class PendingSums:
         self._pairs_W2: list[Tensor] = []
         self._row: _Row | None = None
 
-    def add(self, name: str, tensor: Tensor) -> None:
-        """Take the sum of a weight; the tensor may change afterwards."""
+    def add(self, name: str, tensor: Tensor, *, stays: bool = False) -> None:
+        """Take the sum of a weight; the tensor may change afterwards, unless it ``stays``."""
+        size = tensor.numel()
         self._names.append(name)
-        self._sizes.append(tensor.numel())
+        self._sizes.append(size)
         bits_N = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
-        if self._row is not None and not self._row.takes(bits_N):
+        if self._row is not None and not self._row.takes(bits_N, size):
             self._close()
-        if len(bits_N) <= min(TOGETHER.get(tensor.device.type, 0), PIECE):
-            if self._row is None:
-                self._row = _Row(bits_N)
-            self._row.add(bits_N)
+        if size <= min(TOGETHER.get(tensor.device.type, 0), PIECE):
+            self._row = self._row or _Row()
+            self._row.add(bits_N if stays else bits_N.clone(), size)
         else:
             self._close()
             self._pairs_W2.append(_sum(bits_N).unsqueeze(0))
@@ -96,31 +96,27 @@ class PendingSums:
 
 
 class _Row:
-    """Copies of weights behind one another, all with elements like those of the first."""
+    """Weights that are hashed together, all with elements alike."""
 
-    def __init__(self, first_N: Tensor) -> None:
-        self._bits_N = first_N.new_empty(PIECE)
-        self._ends: list[int] = []
+    def __init__(self) -> None:
+        self._parts: list[Tensor] = []
+        self._ends: list[int] = [0]
 
-    @property
-    def _used(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def takes(self, bits_N: Tensor) -> bool:
+    def takes(self, bits_N: Tensor, size: int) -> bool:
         """Whether there is room for such a weight."""
-        alike = bits_N.dtype == self._bits_N.dtype and bits_N.device == self._bits_N.device
-        return alike and self._used + len(bits_N) <= len(self._bits_N)
+        first = self._parts[0]
+        alike = bits_N.dtype == first.dtype and bits_N.device == first.device
+        return alike and self._ends[-1] + size <= PIECE
 
-    def add(self, bits_N: Tensor) -> None:
-        """Copy a weight."""
-        begin, end = self._used, self._used + len(bits_N)
-        self._bits_N[begin:end] = bits_N
-        self._ends.append(end)
+    def add(self, bits_N: Tensor, size: int) -> None:
+        """Take a weight, which stays as it is."""
+        self._ends.append(self._ends[-1] + size)
+        self._parts.append(bits_N)
 
     def sums(self) -> Tensor:
         """Return content and order of each, W by 2, on the device."""
-        hash_N = _hash(self._bits_N[: self._used])
-        marks = torch.tensor([0, *self._ends], device=hash_N.device)
+        hash_N = _hash(torch.cat(self._parts))
+        marks = torch.tensor(self._ends).to(hash_N.device, non_blocking=True)
         content_W = _between(hash_N, marks)
         hash_N.mul_(torch.arange(1, 1 + len(hash_N), device=hash_N.device))
         # Places were counted from the begin of the row.
@@ -138,7 +134,7 @@ def weight_sums(named_tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Weight
     """Return the sum of each weight."""
     sums = PendingSums()
     for name, tensor in named_tensors:
-        sums.add(name, tensor)
+        sums.add(name, tensor, stays=True)
     return sums.read()
 
 

@@ -82,7 +82,10 @@ def token_log_probs(
             that of some tokens, whose mean stands for the others; ``each`` is never that.
         kernel: The fused kernel; ``auto`` measures which is the fastest here.
     """
-    _, fused = kernel_for(kernel, head.shape())
+    # Fused kernels wait for the GPU to count tokens, and take seconds to be tuned: where all logits
+    # are one chunk, neither is worth it.
+    few = kernel == "auto" and hidden_TC.is_cuda and len(token_T) <= _rows_held(head, "cuda")
+    _, fused = ("", None) if few else kernel_for(kernel, head.shape())
     if fused is None or entropy == "gradient" or not len(token_T):
         return _chunked(head, hidden_TC, token_T, temperature, entropy)
     log_prob_T = _fused(fused, head, hidden_TC, token_T, temperature)
@@ -112,8 +115,7 @@ def _fused(
 def _chunked(
     head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
 ) -> tuple[Tensor, Tensor | None]:
-    held = CHUNK_BYTES.get(hidden_TC.device.type, choice.CHUNK_BYTES)
-    rows = max(1, held // (4 * head.weight.shape[0]))
+    rows = _rows_held(head, hidden_TC.device.type)
     if len(token_T) <= rows:
         return _of_chunk(head, hidden_TC, token_T, temperature, entropy)
     parts = []
@@ -125,6 +127,11 @@ def _chunked(
         )
     log_probs, entropies = zip(*parts, strict=True)
     return torch.cat(log_probs), None if entropy == "none" else torch.cat(entropies)
+
+
+def _rows_held(head: Head, device: str) -> int:
+    """Return the tokens whose logits are held at a time on such a device."""
+    return max(1, CHUNK_BYTES.get(device, choice.CHUNK_BYTES) // (4 * head.weight.shape[0]))
 
 
 def _of_chunk(

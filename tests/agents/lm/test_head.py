@@ -221,3 +221,20 @@ def test_on_a_gpu_the_fastest_true_kernel_is_used_and_float32_weights_are_cast(s
     wanted = truth.gather(-1, token[:, None]).squeeze(-1)
     assert (found - wanted).abs().mean() < 0.02
     assert abs(float(entropy.mean() + (truth.exp() * truth).sum(-1).mean())) < 0.05
+
+
+@CUDA
+@pytest.mark.gpu
+def test_a_few_tokens_on_a_gpu_are_left_to_plain_torch_unless_a_kernel_is_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "kernel_for", lambda *given: asked.append(given) or ("", None))
+    weight = torch.nn.Parameter(0.02 * torch.randn(49_152, 576, device="cuda"))
+    head, hidden = Head(weight, None, 1.0, None), torch.randn(400, 576, device="cuda")
+    token = torch.randint(49_152, (400,), device="cuda")
+    found, _ = token_log_probs(head, hidden, token)
+    assert not asked
+    truth = torch.log_softmax(hidden @ weight.detach().t(), -1)
+    assert (found - truth.gather(-1, token[:, None]).squeeze(-1)).abs().max() < 0.02
+    token_log_probs(head, hidden, token, kernel="liger")
+    token_log_probs(head, hidden.repeat(8, 1), token.repeat(8))
+    assert [name for name, _ in asked] == ["liger", "auto"]

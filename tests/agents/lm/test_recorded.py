@@ -55,7 +55,8 @@ def device(request, monkeypatch):
         monkeypatch.setattr(recorded, "beside", nothing)
         monkeypatch.setattr(recorded, "new_pool", lambda: None)
         monkeypatch.setattr(recorded, "new_stream", lambda device: None)
-    return request.param
+    yield request.param
+    torch.set_float32_matmul_precision("highest")  # a learner on a GPU asks for less
 
 
 def pair(device, **settings):
