@@ -42,6 +42,14 @@ def test_on_a_gpu_a_size_takes_the_place_of_the_share(started):
     assert llm.settings["gpu_memory_utilization"] < 0.05, "others may hold nearly all of the card"
 
 
+def test_on_a_gpu_graphs_are_recorded_for_the_turns_of_many_games_unless_none_are_wanted(started):
+    sizes = started().settings["compilation_config"]["cudagraph_capture_sizes"]
+    assert sizes == sorted(set(sizes))
+    assert (sizes[0], sizes[-1]) == (1, 2048)
+    assert "compilation_config" not in started(enforce_eager=True).settings
+    assert "compilation_config" not in started(is_cpu=True).settings
+
+
 def test_on_a_cpu_a_size_is_told_as_it_always_was(started):
     llm = started(is_cpu=True, cache_gb=3)
     assert llm.cpu_cache == "3"
