@@ -85,16 +85,36 @@ def real_model_runs(found: dict[str, Any]) -> str:
             rows.append((row["game"], row["seed"], "failed"))
             failed.append(f"- {row['game']}, seed {row['seed']}: {row['error']}")
             continue
-        starting = row.get("start_up_s", 0.0)
         rows.append(
             (
                 *(row["game"], row["seed"]),
                 *(_share(row[each]) for each in ("start", "warm", "trained")),
-                *((row["all_s"] - starting) / 60, starting / 60),
+                *(_minutes(row), row.get("start_up_s", 0.0) / 60),
                 *(row["episodes_played"], row["iterations"]),
             )
         )
     return "\n".join([table(columns, rows), *(["", *failed] if failed else [])])
+
+
+@measured("real_model", "python benchmarks/real_model.py --model FOLDER")
+def real_model_tried(found: Any) -> str:
+    """What was tried besides the recipes."""
+    columns = {"game": TEXT, "with": TEXT, "seed": "{}", "warm start": TEXT, "trained": TEXT}
+    rows = [
+        (
+            *(tried["game"], tried["what"], run["seed"]),
+            *(_share(run[each]) for each in ("warm", "trained")),
+            _minutes(run),
+        )
+        for tried in sorted(found.get("tried", []), key=lambda tried: tried["game"])
+        for run in sorted(tried["runs"], key=lambda run: run["seed"])
+    ]
+    return table(columns | {"minutes": "{:.1f}"}, rows)
+
+
+def _minutes(run: dict[str, float]) -> float:
+    """Return those of all of a run, without the start of vLLM."""
+    return (run["all_s"] - run.get("start_up_s", 0.0)) / 60
 
 
 def _share(found: dict[str, float]) -> str:
@@ -130,4 +150,5 @@ TABLES = {
     "gpu-fits": fits,
     "gpu-iteration": iteration,
     "real-model": real_model,
+    "real-model-tried": real_model_tried,
 }

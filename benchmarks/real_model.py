@@ -3,12 +3,12 @@
 Every recipe of ``llm_gym_agents.recipes.smollm2``, seed after seed: held-out success at the start,
 after the warm start and after reinforcement learning, with 95 % intervals; seconds, tokens and the
 share of each phase; memory. The model of ``TAUGHT`` learned in the form in which the suite is
-asked: it then plays all of it, and ``suite.json`` in ``--work`` says what it can do elsewhere.
+asked: it then plays all of it; ``suite.json`` in the run's folder says what it can do elsewhere.
 
     python benchmarks/real_model.py --model FOLDER --lanes 5 --minutes 11
     python benchmarks/real_model.py --model FOLDER --games text-game-easy --seeds 0 --lanes 1
     python benchmarks/real_model.py --model FOLDER --runs "maze-easy:1 training.learning_rate=2e-5"
-    python benchmarks/leaderboard.py --add runs/real-model/suite.json --name "taught"
+    python benchmarks/leaderboard.py --add runs/real-model/smollm2-…/suite.json --name "taught"
     python benchmarks/curves/one_card.py; python benchmarks/readme.py     # figure and tables again
 
 Runs share the card in lanes. A lane is a process that starts vLLM once and takes run after run from
@@ -168,7 +168,7 @@ def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
 
 def job_of(game: str, seed: int, *more: str) -> Job:
     """Return a run of a recipe, with ``NAME=VALUE`` settings besides it."""
-    job: Job = {"game": game, "seed": seed, "suite": (game, seed) == TAUGHT and not more}
+    job: Job = {"game": game, "seed": seed, "suite": (game, seed) == TAUGHT}
     return job | ({"set": settings(list(more), "--runs")} if more else {})
 
 

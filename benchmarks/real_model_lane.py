@@ -14,6 +14,7 @@ import json
 import shutil
 import sys
 import traceback
+import zlib
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -80,7 +81,8 @@ def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
         config.inference.num_envs, config.inference.max_turns = 4, 2
         config.warm_start.turns, config.warm_start.steps = 20, 2
         config.warm_start.batch_size = config.environment.eval_episodes = 4
-    place = args.work / f"{PREFIX}{job['game']}-{job['seed']}"
+    more = [f"{zlib.crc32(json.dumps(job['set']).encode()):08x}"] if "set" in job else []
+    place = args.work / "-".join([PREFIX + job["game"], str(job["seed"]), *more])
     shutil.rmtree(place, ignore_errors=True)
     config.checkpoint.output_dir = str(place)
     return config
@@ -126,7 +128,7 @@ def play_suite(trainer: PPOTrainer, args: argparse.Namespace) -> dict[str, Any]:
         played = play_together(some, policy, episodes, num_envs=SUITE["num_envs"], seed=0)
         rows += [result.summary() for result in played]
         found = {"asked": SUITE, "rows": rows, "mean": suite_mean(rows)}
-        (args.work / "suite.json").write_text(json.dumps(found, indent=1) + "\n")
+        (trainer.folder / "suite.json").write_text(json.dumps(found, indent=1) + "\n")
         spent = perf_counter() - began
         print(f"suite: {len(rows)} of {len(ids)}, {spent:.0f} s", file=sys.stderr, flush=True)
     return suite_mean(rows)

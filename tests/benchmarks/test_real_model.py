@@ -109,6 +109,8 @@ def test_a_run_is_set_as_it_is_named_and_the_taught_one_as_the_suite_asks(real_m
     assert (config.training.gamma, config.inference.max_turns, config.training.seed) == (0.5, 9, 2)
     assert config.training.lam == 0.7, "what is set for all, where the run does not say otherwise"
     assert config.inference.engine["cache_gb"] == 3
+    plain = lane.settings(real_model.job_of("frozen-lake", 2), args)
+    assert plain.checkpoint.output_dir != config.checkpoint.output_dir, "both may run at once"
     asked = lane.settings(real_model.job_of(*real_model.TAUGHT), args)
     assert asked.inference.system_prompt is None, "it reads the rules, as the suite asks"
     assert (asked.inference.context, asked.inference.max_tokens) == (
