@@ -98,18 +98,16 @@ def real_model_runs(found: dict[str, Any]) -> str:
 
 @measured("real_model", "python benchmarks/real_model.py --model FOLDER")
 def real_model_tried(found: Any) -> str:
-    """What was tried besides the recipes."""
-    columns = {"game": TEXT, "with": TEXT, "seed": "{}", "warm start": TEXT, "trained": TEXT}
-    rows = [
-        (
-            *(tried["game"], tried["what"], run["seed"]),
-            *(_share(run[each]) for each in ("warm", "trained")),
-            _minutes(run),
-        )
-        for tried in sorted(found.get("tried", []), key=lambda tried: tried["game"])
-        for run in sorted(tried["runs"], key=lambda run: run["seed"])
-    ]
-    return table(columns | {"minutes": "{:.1f}"}, rows)
+    """What was tried besides the recipes, a row for all seeds of a try."""
+    columns = {"game": TEXT, "with": TEXT, "seeds": TEXT, "warm start": TEXT, "trained": TEXT}
+    rows = []
+    for tried in sorted(found.get("tried", []), key=lambda tried: tried["game"]):
+        runs = sorted(tried["runs"], key=lambda run: run["seed"])
+        cells = [", ".join(str(run["seed"]) for run in runs)]
+        for each in ("warm", "trained"):
+            cells.append(", ".join(f"{run[each]['success']:.1%}" for run in runs))
+        rows.append((tried["game"], tried["what"], *cells, max(map(_minutes, runs))))
+    return table(columns | {"minutes, most": "{:.1f}"}, rows)
 
 
 def _minutes(run: dict[str, float]) -> float:

@@ -56,7 +56,10 @@ def add(given: Any, name: str, note: str, path: Path = RESULT) -> None:
 
 
 def write(models: Mapping[str, Any], path: Path = RESULT) -> None:
-    path.write_text(json.dumps(provenance(__file__) | {"models": models}, indent=1) + "\n")
+    before = json.loads(path.read_text()) if path.exists() else {}
+    note = {"note": before["note"]} if "note" in before else {}
+    made = provenance(__file__) | note | {"models": models}
+    path.write_text(json.dumps(made, indent=1) + "\n")
 
 
 def normalised(env_id: str, success: float) -> float | None:

@@ -35,6 +35,13 @@ def test_rows_of_a_later_evaluation_are_added_and_replaced(board):
     assert json.loads(board.RESULT.read_text())["command"]
 
 
+def test_a_note_on_the_file_stays(board):
+    board.add([row(ECHO, 0.5)], "small", "greedy", board.RESULT)
+    board.RESULT.write_text(json.dumps(json.loads(board.RESULT.read_text()) | {"note": "by hand"}))
+    board.add([row(COUNT, 0.5)], "small", "", board.RESULT)
+    assert json.loads(board.RESULT.read_text())["note"] == "by hand"
+
+
 def test_means_and_places_are_those_of_the_rows(board):
     low, high = (published()[ECHO][player].success for player in ("random", "solver"))
     middle = (low + high) / 2
