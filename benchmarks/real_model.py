@@ -113,7 +113,8 @@ class Lane(threading.Thread):
         if self._process is None:
             self._process = self._start()
         process = self._process
-        job = job | {"seconds": min(self.args.rl_seconds, max(10.0, left - 60))}
+        seconds = min(self.args.rl_seconds, max(10.0, left - 60))
+        job = job | {"seconds": seconds, "left": left}
         limit = min(left, job["seconds"] + GRACE_S[job["suite"]])
         watch = threading.Timer(limit, process.kill)
         watch.start()
