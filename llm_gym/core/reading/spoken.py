@@ -27,6 +27,8 @@ _CONTROL = re.compile(
     r"|\[/?INST\]",
     re.IGNORECASE,
 )
+_STRANGE = re.compile(r"[<\[\u25c1](?!/?(?:action|answer|move|guess)>)")
+"""A bracket that opens no tag of our own: all of these begin with one."""
 _HARMONY = "<|channel|>"
 _LONGEST = 44  # characters of a control token
 _ROUNDS = 8  # control tokens taken off either end
@@ -43,6 +45,8 @@ def spoken(text: str) -> str:
     'a[0] < 3'
     """
     if "<" not in text and "[" not in text and "\u25c1" not in text and "assistantf" not in text:
+        return text
+    if _STRANGE.search(text) is None and "assistantf" not in text:
         return text
     text = drop_thinking(_final_channel(text))
     text = _BLOCK.sub("", _THOUGHT.sub("", text))

@@ -219,3 +219,11 @@ def test_marks_are_taken_off_in_one_pass(piece):
     text = "</reasoning>" + piece * (400_000 // len(piece)) + "x"
     assert isinstance(spoken(text), str)
     assert isinstance(spoken(text[::-1]), str)
+
+
+@pytest.mark.parametrize("tag", ["action", "answer", "move", "guess"])
+def test_a_tag_of_our_own_is_left_as_it_is_and_what_is_around_it_is_not(tag):
+    move = f"<{tag}>up</{tag}>"
+    assert spoken(move) == move
+    assert spoken(f"{move}<|im_end|>") == spoken(f"<s>{move}") == move
+    assert spoken(f"<think>down?</think>{move}") == spoken(f"[THINK]down?[/THINK]{move}") == move
