@@ -8,6 +8,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
+from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.config import ConfigStore
@@ -37,10 +38,9 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
         try:
             find_spec(target)
         except ConfigError as error:
-            raise ConfigError(
-                f"train takes a recipe ({', '.join(NAMES)}), a registered id or a config file, "
-                f"got {target!r}: {error}"
-            ) from error
+            meant = closest(target, NAMES)
+            why = f"there is no recipe {target!r}; did you mean {meant}?" if meant else str(error)
+            raise ConfigError(f"{why} (llm-gym train without a name lists the recipes)") from error
         config.environment.env_id = _with_module(target, modules)
     about = f"Training on {target}."
     return Recipe(name=name, about=about, expected="", config=config), chosen

@@ -14,6 +14,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.view.beside import view_beside
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
+from llm_gym_agents.commands.needs import check_needs
 from llm_gym_agents.commands.plan import choose, flags, list_recipes, show_plan, try_env
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.commands.run import run, train
@@ -47,6 +48,7 @@ def main(argv: list[str]) -> int:
         name = f"{recipe.name}-smoke" if options.smoke else recipe.name
         config.checkpoint.output_dir = str(unused_folder(Path("runs") / name))
     config = parse_args(["--help"] if options.help_settings else rest, config)
+    check_needs(config)
     try_env(config)
     if not options.dry_run:
         agree(config)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from llm_gym.cli.common import settings
+from llm_gym.errors import ConfigError
 from llm_gym_agents.config.fields import Settings
 from llm_gym_agents.config.store import ConfigStore
 
@@ -20,19 +25,46 @@ def parse_args(
 ) -> ConfigStore:
     """Return ``default`` with what ``argv`` changes; ``default`` itself stays as it is.
 
-    A setting that does not exist, or a value that it does not take, ends the program with one
-    sentence, and ``--help`` with a page.
+    A setting that does not exist, or a value that it does not take, is one ``ConfigError``, and
+    ``--help`` ends the program with a page.
     """
     import tyro
 
-    return tyro.cli(
-        ConfigStore,
-        args=list(argv),
-        default=ConfigStore() if default is None else default,
-        prog=prog,
-        description=description,
-        registry=_registry(),
-    )
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                ConfigStore,
+                args=list(argv),
+                default=ConfigStore() if default is None else default,
+                prog=prog,
+                description=description,
+                registry=_registry(),
+            )
+    except SystemExit as ended:
+        if not ended.code:
+            raise
+        raise ConfigError(_sentence(said.getvalue())) from None
+
+
+def _sentence(box: str) -> str:
+    r"""Return what tyro says in a box of several lines as one sentence.
+
+    >>> _sentence("╭─ X ─╮\n│ Error parsing model: it must │\n│ be small │\n│ ── │")[:16]
+    'it must be small'
+    >>> _sentence("Error\n-----\nIt must\nbe small.\n-----\nSee --help")[:16]
+    'It must be small'
+    """
+    lines = [line.strip(" │") for line in box.strip().splitlines()]
+    if lines and "─" not in lines[0]:  # without a frame, its title has a line and a rule
+        lines = lines[1:]
+    lines = lines[1:]
+    body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
+    told = re.sub(r"^Error parsing (\w+: )?", "", " ".join(body)).rstrip(".")
+    meant = re.findall(r"^--[a-z]\S*", "\n".join(lines[len(body) :]), re.M)
+    if meant and told.startswith("Unrecognized"):
+        told += f" (did you mean {meant[0]}?)"
+    return f"{told or box.strip()}; llm-gym train ENV --help-settings lists every setting"
 
 
 def _registry() -> Any:

@@ -32,7 +32,7 @@ def load_model(
     dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    _check_path(path)
+    check_path(path)
     try:
         with no_bars():
             model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
@@ -49,7 +49,7 @@ def load_model(
 
 def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """Return the tokenizer at ``path``. One without a padding token pads with its end of text."""
-    _check_path(path)
+    check_path(path)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             path, trust_remote_code=trust_remote_code
@@ -74,7 +74,7 @@ def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
     """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
     beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a run that is misspelt

@@ -109,7 +109,10 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["train", "llm_gym/Ecko-v0"], "train takes a recipe (text-game-easy, "),
+        (
+            ["train", "llm_gym/Ecko-v0"],
+            "Echo-v0? (llm-gym train without a name lists the",
+        ),
         (["train", "llm_gym/Echo-v0", "--training.group-size", "3"], "multiple of"),
         (
             ["train", "FrozenLake-v1", "--environment.env-kwargs", "is_slipery=false"],
@@ -123,6 +126,7 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
         (["resume", "nowhere"], "there is no folder nowhere"),
         (["eval", "llm_gym/Echo-v0", "--model", "./no"], "no model folder './no'"),
         (["eval", "--model", "tiny"], "name one environment, or pass --suite"),
+        (["train", "text-game-eas"], "no recipe 'text-game-eas'; did you mean text-game-easy?"),
         (["eval", "llm_gym/Ecko-v0", "--model", "x"], "no environment 'llm_gym/Ecko-v0'"),
         (["eval", "--suite", "--only", "Nothing", "--model", "x"], "no environment of the suite"),
     ],
@@ -181,9 +185,26 @@ def test_a_folder_without_a_checkpoint_is_begun_again(here, capsys):
 
 
 def test_a_setting_that_does_not_exist_is_named(here, capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["train", "llm_gym/Echo-v0", "--training.learning-rat", "1"])
-    assert "learning-rat" in said(capsys)
+    assert cli.main(["train", "llm_gym/Echo-v0", "--training.learning-rat", "1"]) == 2
+    assert "--training.learning-rat, 1 (did you mean --training.learning-rate?)" in said(capsys)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["--inference.backend", "vllm"], 'pip install "llm-gym[vllm]"'),
+        (["--inference.backend", "sglang"], 'pip install "llm-gym[sglang]"'),
+        (["--ray.use-ray"], 'pip install "llm-gym[ray]"'),
+        (["--model.local-path", "nowhere/at/all"], "there is no model folder 'nowhere/at/all'"),
+    ],
+)
+def test_what_is_not_installed_is_said_before_the_plan(here, capsys, monkeypatch, settings, says):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for how in (["--dry-run"], []):
+        assert cli.main(["train", "llm_gym/Echo-v0", *settings, *how]) == 2
+        shown = capsys.readouterr()
+        assert says in shown.err
+        assert shown.out == ""
 
 
 def test_a_config_file_is_a_target_and_can_be_changed(here, capsys):
