@@ -8,6 +8,7 @@ that are not installed keep the text that the page had before.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import warnings
@@ -73,6 +74,7 @@ def _cut(text: str) -> str:
 
 def main() -> None:
     """Write the page."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     warnings.simplefilter("ignore")
     before = PAGE.read_text("utf-8") if PAGE.exists() else ""

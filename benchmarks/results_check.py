@@ -17,6 +17,7 @@ A comment that stands alone speaks of the paragraph or table below it.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
@@ -97,6 +98,7 @@ class Block(NamedTuple):
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     from readme import PAGES, TABLES
 
     pages = {page.relative_to(ROOT).as_posix(): page.read_text() for page in PAGES}

@@ -29,7 +29,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import numpy as np
-import ray
+
+try:
+    import ray
+except ImportError:  # --help needs none
+    ray = None
 from machine import provenance
 from simulate_scale import Costs, as_row, simulate
 
@@ -264,6 +268,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=Path, default=RESULTS / "scaling.json")
     args = parser.parse_args()
+    if ray is None:
+        sys.exit('scaling.py needs ray: pip install "llm-gym[ray]"')
     sources = {"PYTHONPATH": os.pathsep.join((str(ROOT / "agents"), str(ROOT), *sys.path[1:]))}
     ray.init(
         num_cpus=max([*args.samplers, 2]),

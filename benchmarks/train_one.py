@@ -9,6 +9,7 @@ to its limit is told to stop a little before, so that it can say how it went.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -184,8 +185,11 @@ def solver(config: ConfigStore) -> dict[str, float] | None:
 
 
 def main() -> None:
-    command, *until = sys.argv[1:]
-    print(json.dumps(train(command, float(until[0]) - time.time() if until else float("inf"))))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", help='such as "llm-gym train llm_gym/Echo-v0"')
+    parser.add_argument("until", nargs="?", type=float, help="seconds since 1970 to end by")
+    args = parser.parse_args()
+    print(json.dumps(train(args.command, (args.until or float("inf")) - time.time())))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ of ``docs/viewing.md``.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -19,10 +20,9 @@ import tempfile
 import threading
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from machine import provenance
-from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -31,6 +31,9 @@ from llm_gym.episodes import write_episodes  # noqa: E402
 from llm_gym.view.server import ViewServer  # noqa: E402
 from llm_gym.view.sources import open_sources  # noqa: E402
 from tests.view.records import played, with_tokens  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 RESULT = Path(__file__).parent / "results" / "view.json"
 PAGE = ROOT / "docs" / "viewing.md"
@@ -133,6 +136,9 @@ def _both(row: dict[str, float], name: str, second: str = "95_") -> str:
 
 def main() -> None:
     """Measure, print and write."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    from playwright.sync_api import sync_playwright
+
     chromium = os.environ.get("LLM_GYM_CHROMIUM") or shutil.which("chromium")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)

@@ -15,6 +15,7 @@ from llm_gym_agents.commands.plan import next_commands, resume_command
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.plots import draw_curve
 from llm_gym_agents.run.verdict import verdict
+from llm_gym_agents.run_folder import WARM_START
 from llm_gym_agents.trainer import PPOTrainer
 
 _COMPARED = 3
@@ -89,9 +90,12 @@ class RunReport:
         self._say_verdict(before, newest)
 
     def interrupted(self) -> None:
-        """Say how to go on, where there is something to go on from."""
-        if self._trainer.checkpoints.latest() is not None:
+        """Say how to go on, or that there is nothing to go on from yet."""
+        trainer = self._trainer
+        if trainer.checkpoints.latest() is not None or (trainer.folder / WARM_START).exists():
             self.say(f"stopped; {self._go_on()}")
+        else:
+            self.say("stopped before the first checkpoint; the same command begins again")
 
     def cannot_write(self, error: OSError) -> LLMGymError:
         """Return what to say when the folder cannot be written to, and what is left."""

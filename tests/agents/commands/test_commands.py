@@ -178,6 +178,24 @@ def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, co
     assert "there is no model folder 'runs/Ech'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("is_taught", "says"),
+    [
+        (False, "stopped before the first checkpoint; the same command begins again"),
+        (True, "stopped; go on with: llm-gym resume runs/Echo-v0-smoke"),
+    ],
+)
+def test_an_interrupt_says_what_there_is_to_go_on_from(here, capsys, monkeypatch, is_taught, says):
+    def interrupt(trainer, say):
+        if is_taught:
+            (trainer.folder / "warm-start").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PPOTrainer, "warm_up", interrupt)
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL]) == 130
+    assert says in said(capsys)
+
+
 def test_a_folder_without_a_checkpoint_is_begun_again(here, capsys):
     (here / "empty").mkdir()
     assert cli.main(["resume", "empty"]) == 2
