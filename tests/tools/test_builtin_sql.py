@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from llm_gym.errors import ConfigError
 from llm_gym.tools import ToolError
 from llm_gym.tools.builtin.sql import Database, SqlTool
 from llm_gym.tools.builtin.sql_process import SqlProcess, sql_process
@@ -157,3 +158,10 @@ def test_the_process_ends_when_it_is_closed():
     running = process._process
     process.close()
     assert running.poll() is not None
+
+
+@pytest.mark.parametrize("source", ["x" * 5_000_000, "a\0b", "\ud800", "/no/such/file.db"])
+def test_what_no_file_could_be_called_is_no_database(source):
+    with pytest.raises(ConfigError, match="database must be a file or SQL that makes one") as said:
+        SqlTool(source)
+    assert len(str(said.value)) < 400

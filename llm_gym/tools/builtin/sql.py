@@ -80,6 +80,13 @@ def _is_file(source: str) -> bool:
     return "\n" not in source and ";" not in source
 
 
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
 def _cell(value: Any) -> Any:
     return bytes.fromhex(value["x"]) if isinstance(value, dict) else value
 
@@ -146,8 +153,9 @@ class SqlTool(Tool):
         ):
             if value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value}")
-        if _is_file(database) and not Path(database).is_file():
-            raise ConfigError(f"database must be a file or SQL that makes one, got {database!r}")
+        if _is_file(database) and not _is_there(database):
+            got = f"{database!r:.200}"
+            raise ConfigError(f"database must be a file or SQL that makes one, got {got}")
         self.max_rows = max_rows
         self.database = Database(database, max_steps=max_steps, max_value_chars=max_value_chars)
 

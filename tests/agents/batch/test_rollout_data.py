@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.batch.pack import Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.rollouts.turns import Rollout, Turn
 from tests.agents.batch.made_rollouts import cut_at, rollouts
 
 
@@ -52,3 +54,10 @@ def test_what_a_sampler_sends_and_a_learner_gets_can_be_pickled(rollout):
 def test_nothing_cannot_be_put_together():
     with pytest.raises(ConfigError, match="at least one part"):
         RolloutData.cat([])
+
+
+@pytest.mark.parametrize("cut", [(), (0,), (1,), (0, 1)])
+def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
+    turns = [Turn(0, at, [1], [2], [-1.0], "length" if at in cut else "stop", 0) for at in range(2)]
+    episode = Trajectory(episode_id=0, actions=["a", "b"], rewards=[0.0, 1.0])
+    assert assemble(Rollout([episode], [turns], [None], [], [])).cut_E.tolist() == [bool(cut)]
