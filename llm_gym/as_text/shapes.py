@@ -16,6 +16,7 @@ def of_reset(env: gym.Env[Any, Any], given: Any) -> tuple[Any, dict[str, Any]]:
     """Return the two values of ``reset``."""
     if type(given) is not tuple or len(given) != 2:
         raise _misshapen(env, "reset", _RESET, given)
+    _check_info(env, "reset", given[1])
     return given
 
 
@@ -23,7 +24,16 @@ def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, d
     """Return the five values of ``step``."""
     if type(given) is not tuple or len(given) != 5:
         raise _misshapen(env, "step", _STEP, given)
+    _check_info(env, "step", given[4])
     return given
+
+
+def _check_info(env: gym.Env[Any, Any], method: str, info: Any) -> None:
+    if not isinstance(info, dict):
+        raise ContractError(
+            f"{type(env.unwrapped).__name__}.{method} must return a dictionary as info, got "
+            f"{info!r:.100}"
+        )
 
 
 def _misshapen(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> ContractError:

@@ -96,6 +96,8 @@ def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:
     Games of different lengths may stand side by side: the space of one row is then the widest.
     """
     for row, space in enumerate(each):
+        if not isinstance(space, Space):
+            raise ConfigError(f"an environment must have spaces, got {space!r:.100} in row {row}")
         # A string space of somebody else's is welcome; Gymnasium's own have a batch of arrays.
         if type(space).__module__.startswith("gymnasium.") and not isinstance(space, spaces.Text):
             raise ConfigError(

@@ -128,11 +128,20 @@ def _checked(answer: Any) -> Any:
     """Return what ``step`` gave, if it is what Gymnasium asks for; the row fails if not."""
     if not isinstance(answer, tuple) or len(answer) != 5:
         raise TypeError(f"step must return 5 values, got {answer!r:.100}")
-    _, reward, _, _, info = answer
-    if isinstance(reward, str | bytes) or not hasattr(reward, "__float__"):
+    _, reward, terminated, truncated, info = answer
+    if type(reward) is not float and not _is_number(reward):
         raise TypeError(f"the reward must be a number, got {reward!r:.100}")
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if flag is not False and flag is not True and not _is_number(flag):
+            raise TypeError(f"{name} must be True or False, got {flag!r:.100}")
     _check_info(info)
     return answer
+
+
+def _is_number(value: Any) -> bool:
+    """Whether ``value`` is one number: no text, and no array of them."""
+    is_text = isinstance(value, str | bytes)
+    return not is_text and hasattr(value, "__float__") and not getattr(value, "ndim", 0)
 
 
 def _check_info(info: Any) -> None:

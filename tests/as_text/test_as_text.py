@@ -269,3 +269,24 @@ def test_random_play_is_seeded_by_reset_and_disturbs_nothing():
     assert len(set(advice)) > 1
     env.reset(seed=5)
     assert [env.step("right")[0] for _ in range(1)] == first
+
+
+@pytest.mark.parametrize("info", [None, [1], "x"])
+def test_an_info_that_is_no_dictionary_is_said(info):
+    class Infos(gym.Env):
+        observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {} if self.begins else info
+
+        def step(self, action):
+            return 0, 0.0, False, False, info
+
+    env = AsText(Infos())
+    Infos.begins = False
+    with pytest.raises(ContractError, match=r"Infos\.reset must return a dictionary as info, got"):
+        env.reset(seed=0)
+    Infos.begins = True
+    env.reset(seed=0)
+    with pytest.raises(ContractError, match=r"Infos\.step must return a dictionary as info, got"):
+        env.step("0")

@@ -228,3 +228,45 @@ def test_close_closes_every_environment_once_even_if_one_raises():
         envs.reset()
     envs.close()
     assert Odd.closed == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (("!", np.array([1.0, 2.0]), True, False, {}), r"the reward must be a number, got array"),
+        (("!", "1", True, False, {}), "the reward must be a number, got '1'"),
+        (("!", 1.0, None, False, {}), "terminated must be True or False, got None"),
+        (("!", 1.0, "yes", False, {}), "terminated must be True or False, got 'yes'"),
+        (("!", 1.0, True, np.array([True, False]), {}), "truncated must be True or False, got arr"),
+        (("!", 1.0, True, False, None), "info must be a dictionary, got None"),
+    ],
+)
+def test_what_a_step_may_not_return_fails_its_row_with_a_sentence(answer, said):
+    class Answers(Odd):
+        def step(self, action):
+            return answer if action == "odd" else super().step(action)
+
+    envs = make_vec(Answers, 2)
+    envs.reset(seed=0)
+    with pytest.raises(RowsError, match=rf"row 1 raised TypeError: {said}") as caught:
+        envs.step(["a", "odd"])
+    assert caught.value.results[0][0] == "a"
+
+
+@pytest.mark.parametrize("flag", [True, np.bool_(True), 1, np.array(True)])
+def test_flags_and_rewards_of_numpy_are_taken(flag):
+    class Answers(Odd):
+        def step(self, action):
+            return "!", np.float32(1.0), flag, np.bool_(False), {}
+
+    envs = make_vec(Answers, 1)
+    envs.reset(seed=0)
+    assert envs.step(["a"])[2].tolist() == [True]
+
+
+def test_an_environment_without_spaces_is_refused():
+    class Bare(Odd):
+        action_space = None
+
+    with pytest.raises(ConfigError, match="must have spaces, got None in row 0"):
+        make_vec(Bare, 2)

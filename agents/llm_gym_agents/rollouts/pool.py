@@ -314,8 +314,14 @@ class TextEnvPool(EnvBase):
         return data
 
     def close(self, *, raise_if_closed: bool = True) -> None:
-        """Close every environment and end the workers."""
-        self._rows.close()
+        """Close every environment and end the workers.
+
+        One that raises at it takes nothing back of what was played: that is said, and no more.
+        """
+        try:
+            self._rows.close()
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything
+            _log.warning("an environment raised %s: %s at its end", type(error).__name__, error)
         super().close(raise_if_closed=raise_if_closed)
 
 

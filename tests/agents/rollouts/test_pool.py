@@ -213,3 +213,13 @@ class OneInfo(Tagged):
 def test_a_record_keeps_what_each_turn_said_although_the_environment_writes_over_it():
     episode = play(TextEnvPool(OneInfo, 1), [EpisodeTask(0, 3)])[0]
     assert [info["turn"] for info in episode.infos] == [1, 2, 3, 4]
+
+
+def test_an_environment_that_raises_at_its_end_takes_nothing_back(caplog):
+    class Clinging(Tagged):
+        def close(self):
+            raise OSError("I stay")
+
+    pool = TextEnvPool(Clinging, 2)
+    pool.close()
+    assert "an environment raised OSError: I stay at its end" in caplog.text
