@@ -161,6 +161,26 @@ def test_advantages_and_metrics_are_in_true_units():
     assert rows[0]["value/scale_mean"] == pytest.approx(rows[0]["value/target_mean"])
 
 
+def test_the_clip_is_around_what_the_head_says_in_the_units_it_learns_in(monkeypatch):
+    torch.manual_seed(0)
+    ppo = make(normalise_values=True, value_clip=0.1)
+    seen = []
+
+    def look(packer, batch, critic_only):
+        now = ppo.score(packer).value_T  # the head's own words, in the units of after this batch
+        seen.append((batch["value"].squeeze(-1), batch["value_target"].squeeze(-1), now))
+        return PPO._epochs(ppo, packer, batch, critic_only)
+
+    monkeypatch.setattr(ppo, "_epochs", look)
+    for _ in range(2):
+        ppo.update(data())
+    for old, target, now in seen:
+        torch.testing.assert_close(old, now, atol=1e-5, rtol=1e-4)
+        assert target.abs().max() < 10.0
+    assert seen[0][1].mean() == pytest.approx(0.0, abs=1e-5)
+    assert seen[0][1].std(unbiased=False) == pytest.approx(1.0, abs=1e-4)
+
+
 # --- episodes that are left out --------------------------------------------------------------
 
 
