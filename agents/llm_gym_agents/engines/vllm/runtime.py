@@ -44,8 +44,8 @@ _LEAST_SHARE = 0.02
 
 GRAPH_SIZES = (1, 2, 4, *range(8, 129, 8), *range(144, 257, 16), *range(288, 513, 32), 640, 768,
                1024, 1280, 1536, 2048)  # fmt: skip
-"""Tokens of a step that vLLM records graphs for. Its own end at 512, where the first turn of 64 games
-adds a thousand or two: an H200 took 30 ms to read them, and takes 11."""
+"""Tokens of a step that vLLM records graphs for. Its own end at 512, where the first turn of 64
+games adds a thousand or two: an H200 took 30 ms to read them, and takes 11."""
 
 _inside: weakref.WeakSet[Any] = weakref.WeakSet()
 """Engines that live in this process."""
