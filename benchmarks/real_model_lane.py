@@ -34,8 +34,8 @@ from llm_gym_agents.run.metrics import TRAIN_SUCCESS
 
 ENOUGH, LOOKED_AT = 0.985, 6
 """Training success, in so many iterations one after another, at which a run has nothing to gain."""
-SPARE_S = 5.0
-"""Before a lane is ended: a run that is cut has no row."""
+SPARE_S = {False: 5.0, True: 125.0}
+"""Before a lane is ended, without the suite and with it: a run that is cut has no row."""
 PHASES = ("collect", "score", "advantage", "train", "publish")
 SUITE = {"episodes": 20, "together": 30, "num_envs": 240, "max_tokens": 32}
 """How the suite is played: greedily, with the rules, each game for itself."""
@@ -103,7 +103,8 @@ def learn(job: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
         row["warm_s"] = warm - before
         row["warm"] = trainer.evaluate(args.episodes).summary()
         now = perf_counter()
-        left = min(args.run_seconds - (now - ready), job["left"] - (now - began) - SPARE_S)
+        spare = SPARE_S[job["suite"]]
+        left = min(args.run_seconds - (now - ready), job["left"] - (now - began) - spare)
         left -= 1.2 * (now - warm)  # the last look is like this
         row |= reinforced(trainer, min(job["seconds"], left), 2 if args.tiny else None)
         row["trained"] = trainer.evaluate(args.episodes).summary()
