@@ -171,7 +171,7 @@ class SamplerHost:
             rollout = self.sampler.play(tasks, version, greedy=greedy, held_out=held_out)
         return Played(rollout, time.perf_counter() - start)
 
-    # --- weights -------------------------------------------------------------------------
+    # --- weights: called by name, by ``weights.Broadcast`` and ``carriers`` ----------------
 
     def begin_weights(self) -> None:
         """Wait until nothing is sampled, and keep it so until ``end_weights``."""

@@ -31,12 +31,18 @@ if "vllm" in sys.modules:  # else somebody is only looking
 class WorkerSide:
     """What is mixed into vLLM's worker class, in whichever process that lives."""
 
+    model_runner: Any
+    """The worker's own, as is the device."""
+    device: torch.device
+    _llm_gym_places: Places | None = None
+
     def llm_gym_load(self, bucket: Any) -> list[str]:
         """Put weights into the model, in place; return the names of what was written."""
-        model = self.model_runner.model  # type: ignore[attr-defined]
-        named = list(_tensors(bucket, self.device))  # type: ignore[attr-defined]
-        places = self.__dict__.setdefault("_llm_gym_places", None) or Places(model)
-        self._llm_gym_places = places
+        model = self.model_runner.model
+        named = list(_tensors(bucket, self.device))
+        if self._llm_gym_places is None:
+            self._llm_gym_places = Places(model)
+        places = self._llm_gym_places
         if (written := places.write(named)) is None:
             written = sorted(model.load_weights(named))
             places.learn(named)
@@ -46,18 +52,18 @@ class WorkerSide:
 
     def llm_gym_parameters(self) -> dict[str, str]:
         """Return the names of all that a push has to reach, and the type of each."""
-        model = self.model_runner.model  # type: ignore[attr-defined]
+        model = self.model_runner.model
         return {name: str(weight.dtype) for name, weight in model.named_parameters()}
 
     def llm_gym_packed(self) -> dict[str, list[str]]:
         """Return which layers the model keeps as one, and what they are made of."""
-        model = self.model_runner.model  # type: ignore[attr-defined]
+        model = self.model_runner.model
         packed = getattr(model, "packed_modules_mapping", {})
         return {name: list(parts) for name, parts in packed.items()}
 
     def llm_gym_sums(self) -> dict[str, tuple[int, ...]]:
         """Return the sums of the parameters that the model computes with."""
-        model = self.model_runner.model  # type: ignore[attr-defined]
+        model = self.model_runner.model
         return {name: tuple(each) for name, each in weight_sums(model.named_parameters()).items()}
 
     def llm_gym_follow(self, owner: int) -> None:
