@@ -179,8 +179,7 @@ bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. 
 	    --batch 256 --max-tokens 32 --place gpu \
 	    --settings '{"gpu_memory_utilization": 0.3, "max_model_len": 4096, "sleeps": true}'
 
-bench-# On tensors as small as these two threads take as long as one, and half as many CPU seconds again.
-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
+bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
 	$(BIN)/python benchmarks/demo.py
 	$(BIN)/python benchmarks/readme.py
 
