@@ -181,6 +181,7 @@ bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. 
 
 bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
 	$(BIN)/python benchmarks/demo.py
+	$(BIN)/python docs/draw_demo.py
 	$(BIN)/python benchmarks/readme.py
 
 harden: $(INSTALLED)  ## Try to break it: hostile actions, files, servers, code; kills; full disks.
