@@ -198,7 +198,8 @@ def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed
     )
     # For each request vLLM copies them, deeply: half of what it takes to add one. What it writes
     # into them is the same for all that are made here, except into a pattern's.
-    made.skip_clone = regex is None
+    if hasattr(made, "skip_clone"):
+        made.skip_clone = regex is None
     return made
 
 
