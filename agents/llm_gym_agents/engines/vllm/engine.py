@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import time
@@ -152,9 +153,10 @@ class VLLMEngine(Engine):
         names = [str(next(self._names)) for _ in ready]
         for name, (running, parameters) in zip(names, ready, strict=True):
             self._requests[name] = running  # before vLLM has it: an interrupt must find it here
-            parameters.seed = running.request.seed  # vLLM copies them before it returns
+            own = copy.copy(parameters)
+            own.seed = running.request.seed
             try:
-                self._vllm.add(name, running.request.prompt, parameters)
+                self._vllm.add(name, running.request.prompt, own)
             except ConfigError:
                 self._drop(names)
                 raise
