@@ -33,6 +33,7 @@ from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
 from llm_gym_agents.learn.reading import critic, trunk
 from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
+from llm_gym_agents.run.metrics import CRITIC_ONLY
 
 Metrics = dict[str, float]
 _NORMS = ("train/grad_norm", "train/critic_grad_norm")
@@ -105,13 +106,14 @@ class PPO:
         Args:
             data: Complete episodes.
             rate: Factor on the learning rate, from a schedule.
-            critic_only: Leave the policy alone, while a fresh critic warms up.
+            critic_only: Leave the policy alone, while a fresh critic warms up; if there is one.
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
             recorded: Whether somebody will record it: then each token's entropy is found out
                 where tokens are scored before the update.
         """
         packer = Packer(data.to("cpu"))
         data, clock = packer.data, Clock()
+        critic_only = critic_only and self.model.value_head is not None
         algo.check_numbers(data.sampler_log_prob_T)
         on_policy = self._reads_once(len(data.lengths_E)) and not critic_only
         scores = Scores(None, None, None, None)
@@ -145,6 +147,8 @@ class PPO:
                 "kl/coef": self.objective.kl_coef,
             }
             self.kl_control.update(metrics["policy/ref_kl"], n_steps=len(data.lengths_E))
+        if self.config.critic_warmup_iters:
+            metrics[CRITIC_ONLY] = float(critic_only)
         return metrics | kl_metrics | critic_metrics(scores, advantages) | clock.seconds
 
     def _reads_once(self, episodes: int) -> bool:

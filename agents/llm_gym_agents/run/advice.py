@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from llm_gym_agents.run.metrics import ENTROPY, KL
+from llm_gym_agents.run.metrics import CRITIC_ONLY, ENTROPY, KL
 
 PATIENCE = 3
 """Iterations that a sign has to hold."""
@@ -80,8 +80,9 @@ _no_spread = _holds(
 _still = _holds(
     KL,
     lambda value: abs(value) < STILL_KL,
-    # The only step of an iteration is measured before it is taken: its KL is 0 in any run.
-    unless=lambda row: row.get("train/steps", 2) <= 1,
+    # The only step of an iteration is measured before it is taken: its KL is 0 in any run. And who
+    # waits for the critic is not to move.
+    unless=lambda row: row.get("train/steps", 2) <= 1 or row.get(CRITIC_ONLY, 0.0) > 0,
 )
 _certain = _holds(
     ENTROPY,

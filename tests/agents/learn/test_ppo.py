@@ -209,12 +209,25 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_keeps_the_batch():
 
 
 def test_critic_warm_up_leaves_the_policy_alone():
-    ppo = make()
+    ppo = make(critic_warmup_iters=1)
     before = copy.deepcopy(ppo.model.state_dict())
-    ppo.update(data(), critic_only=True)
+    assert ppo.update(data(), critic_only=True)["train/critic_only"] == 1.0
     after = ppo.model.state_dict()
     assert all(after[name].equal(before[name]) for name in before if name.startswith("lm."))
     assert not after["value_head.weight"].equal(before["value_head.weight"])
+
+
+def test_who_has_no_critic_does_not_wait_for_it():
+    lone = PolicyValueModel(tiny_model(), critic="none")
+    waits, goes = (make(copy.deepcopy(lone), adv_estimator="grpo") for _ in range(2))
+    for ppo, critic_only in ((waits, True), (goes, False)):
+        torch.manual_seed(0)  # deals the mini-batches
+        ppo.update(data(), critic_only=critic_only)
+    for a, b in zip(waits.model.parameters(), goes.model.parameters(), strict=True):
+        assert a.equal(b)
+    assert any(
+        not a.equal(b) for a, b in zip(goes.model.parameters(), lone.parameters(), strict=True)
+    )
 
 
 def test_early_stopping_ends_the_passes_when_the_policy_has_moved():

@@ -64,6 +64,12 @@ def test_a_sign_that_comes_back_is_said_again():
     assert [advice.name for advice in found] == ["unusable", "unusable"]
 
 
+def test_who_waits_for_the_critic_is_not_told_to_move():
+    still = WELL | PLANTED["still"][0]
+    assert looked([still | {"train/critic_only": 1.0}] * PATIENCE)[0] == []
+    assert len(looked([still | {"train/critic_only": 0.0}] * PATIENCE)[0]) == 1
+
+
 def test_a_healthy_run_raises_nothing():
     assert looked([WELL] * 20)[0] == []
 
