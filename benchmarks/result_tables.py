@@ -13,6 +13,7 @@ from typing import Any
 from curves.table import GOAL, learned
 from curves.table import table as table_of_curves
 from doc_tables import TEXT, figure, measured, read, table
+from good_start import table as table_of_starts
 from learning import EPISODES, ESTIMATORS, SEEDS
 
 VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
@@ -44,6 +45,11 @@ def learning(result: Any) -> str:
         + figure("learning_episodes.png", "success against episodes, a panel for each game")
         + table_of_curves(rows, games)
     )
+
+
+@measured("good_start", "python benchmarks/good_start.py --lanes 8")
+def good_start(result: Any) -> str:
+    return table_of_starts(result["rows"])
 
 
 def _trl_summary(result: Any) -> dict[str, Any]:
@@ -184,6 +190,7 @@ def serve(result: Any) -> str:
 
 TABLES = {
     "learning": learning,
+    "good-start": good_start,
     "trl-train": trl_train,
     "trl-gpu": trl_gpu,
     "agilerl": agilerl,

@@ -104,7 +104,11 @@ class PPOTrainer:
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
-        self.schedule = Schedule(config, self.sampler.has_splits)
+        self.schedule = Schedule(
+            config,
+            self.sampler.has_splits,
+            lambda: bool((self.warm_start or {}).get(metrics.FROM_SOLVER)),
+        )
         self.curriculum = Curriculum(
             config.environment.curriculum_target, config.environment.curriculum_step
         )

@@ -32,6 +32,8 @@ from llm_gym_agents.rollouts.evaluation import evaluate
 
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
+TAUGHT = "taught.json"
+"""In the folder of a warm-started model: what was taught."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
 PATIENCE = 400.0
@@ -72,8 +74,9 @@ def warm(game: str, seed: int, folder: Path, flags: Sequence[str] = ()) -> dict[
         part = folder.with_suffix(".part")
         save_lm(part, trainer.learner.lm, trainer.tokenizer)
         trainer.cleanup()
-    part.rename(folder)  # whoever waits for it sees all of it
     found = {name.removeprefix("warm_start/"): v for name, v in (trainer.warm_start or {}).items()}
+    (part / TAUGHT).write_text(json.dumps(found))
+    part.rename(folder)  # whoever waits for it sees all of it
     return {"game": game, "seed": seed, "cpu_s": round(took, 1)} | found
 
 
@@ -126,10 +129,12 @@ def learn(
     """Train on ``train`` episodes at most, from the weights in ``folder``; return the curve."""
     config = settings(game, seed, estimator, flags)
     iterations = max(1, train // config.training.batch_size)
+    wait_for(folder)
+    if json.loads((folder / TAUGHT).read_text()).get("from_solver"):
+        _critic_first(config)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = max(1, iterations // points)
-    wait_for(folder)
     with tempfile.TemporaryDirectory() as place:
         config.checkpoint.output_dir = place
         trainer = PPOTrainer(
@@ -154,6 +159,12 @@ def learn(
         "cpu_s": rows[-1]["cpu_s"],
         "curve": rows,
     }
+
+
+def _critic_first(config: ConfigStore) -> None:
+    """Let the critic learn first, as in a run that has imitated a solver itself."""
+    settings, first = config.training, config.warm_start.critic_iters
+    settings.critic_warmup_iters = max(settings.critic_warmup_iters, first)
 
 
 def wait_for(folder: Path) -> None:

@@ -13,13 +13,13 @@ def script(monkeypatch):
 
 
 def test_every_variant_begins_with_the_weights_of_its_game_and_seed(script, tmp_path):
-    asked = ["--only", "SearchQAEasy", "--variants", "default", "critic", "--seeds", "4"]
+    asked = ["--only", "SearchQAEasy", "--variants", "at once", "critic first", "--seeds", "4"]
     warm, *runs = script.jobs(script.parser().parse_args(asked), tmp_path)
     place = str(tmp_path / "SearchQAEasy-4")
     assert warm.command == ["warm", "SearchQAEasy", "4", place, "--warm-start.player", "solver"]
-    assert [run.key for run in runs] == ["SearchQAEasy/4/default", "SearchQAEasy/4/critic"]
+    assert [run.key for run in runs] == ["SearchQAEasy/4/at once", "SearchQAEasy/4/critic first"]
     assert all(run.command[3] == place for run in runs)
-    assert runs[1].command[-2:] == ["--training.critic-warmup-iters", "3"]
+    assert runs[1].command[-2:] == ["--warm-start.critic-iters", "3"]
 
 
 def test_the_table_tells_how_low_it_went_after_the_start(script):
@@ -28,11 +28,11 @@ def test_the_table_tells_how_low_it_went_after_the_start(script):
         return {"game": "TextToSQLEasy", "seed": seed, "final": 0.5, "cpu_s": 10, "curve": curve}
 
     rows = {
-        "TextToSQLEasy/0/critic": row(0, 0.4, 0.2, 0.6),
-        "TextToSQLEasy/1/critic": row(1, 0.6, 0.4, 0.4),
-        "TextToSQLEasy/2/critic": {"error": "stopped after 3 s"},
+        "TextToSQLEasy/0/critic first": row(0, 0.4, 0.2, 0.6),
+        "TextToSQLEasy/1/critic first": row(1, 0.6, 0.4, 0.4),
+        "TextToSQLEasy/2/critic first": {"error": "stopped after 3 s"},
         "TextToSQLEasy/0/warm": {"game": "TextToSQLEasy", "seed": 0},
     }
     assert script.table(rows).splitlines()[2:] == [
-        "| TextToSQLEasy | critic | 2 | 50.0% | 30.0% | 40.0% | 50.0% | 10 |"
+        "| TextToSQLEasy | critic first | 2 | 50.0% | 30.0% | 40.0% | 50.0% | 10 |"
     ]

@@ -25,6 +25,8 @@ LOOKED_AT = 100
 _WORD = re.compile(r"[^\s.,:;!?]+|[.,:;!?]+")
 _EVERY = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
+_BY_SPREAD = {"norm_by_std", "whiten"}
+"""Settings of estimators that divide by a spread."""
 _MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
@@ -56,14 +58,23 @@ class Situation:
     """The lowest reward of a turn that was seen, 0 at most."""
     groups: bool = False
     """Whether the estimator compares episodes of one start by what each earned in all."""
+    by_spread: bool = True
+    """Whether it divides by how far they, or its advantages, differ."""
+    has_critic: bool = True
+    """Whether it asks a critic."""
 
 
 def look(config: Settings) -> Situation:
     """Return the situation that ``config`` is for."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
-    groups = get_advantage(config.training.adv_estimator).needs_groups
-    return replace(_played(config), groups=groups)
+    estimator = get_advantage(config.training.adv_estimator)
+    return replace(
+        _played(config),
+        groups=estimator.needs_groups,
+        by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
+        has_critic=estimator.needs_critic,
+    )
 
 
 def _played(config: Settings) -> Situation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_gym_agents.config.fields import Count, Fraction, Positive, Text
+from llm_gym_agents.config.fields import Count, Fraction, Positive, Text, Whole
 from llm_gym_agents.config.section import Section
 
 
@@ -28,6 +28,9 @@ class WarmStartConfig(Section, section="warm_start"):
     """Moves of an optimizer step."""
     rate: Positive = 3e-3
     """Step size of AdamW."""
+    critic_iters: Whole = 0
+    """First iterations after imitating a solver in which only the critic learns, a quarter of the
+    run at most, if that is more than training.critic_warmup_iters."""
     file: Text | None = None
     """Conversations to imitate, as llm-gym sft-data writes them."""
     threshold: Fraction = 0.5

@@ -39,6 +39,7 @@ _CRITIC_SETTINGS = (
     "training.value_clip",
     "training.value_learning_rate",
     "training.critic_warmup_iters",
+    "warm_start.critic_iters",
     "training.normalise_values",
 )
 
@@ -145,6 +146,8 @@ def _warm_start(config: Settings) -> Iterator[_Without]:
         yield _Without(("warm_start.threshold",), cause)
     if player in ("none", "file"):
         yield _Without(("warm_start.turns",), cause)
+    if player not in ("auto", "solver"):
+        yield _Without(("warm_start.critic_iters",), cause)
     if player == "none":
         names = ("steps", "rounds", "batch_size", "rate")
         yield _Without(tuple(f"warm_start.{name}" for name in names), cause)

@@ -147,8 +147,8 @@ class PPO:
                 "kl/coef": self.objective.kl_coef,
             }
             self.kl_control.update(metrics["policy/ref_kl"], n_steps=len(data.lengths_E))
-        if self.config.critic_warmup_iters:
-            metrics[CRITIC_ONLY] = float(critic_only)
+        if critic_only:
+            metrics[CRITIC_ONLY] = 1.0
         return metrics | kl_metrics | critic_metrics(scores, advantages) | clock.seconds
 
     def _reads_once(self, episodes: int) -> bool:

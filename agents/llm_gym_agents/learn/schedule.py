@@ -7,6 +7,7 @@ was.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +70,12 @@ class Schedule:
     Args:
         config: Read at every call: a later ``fit`` may have more epochs.
         has_splits: Whether the environments know training instances from held-out ones.
+        from_solver: Whether the model has imitated a solver before the first iteration.
     """
 
     config: ConfigStore
     has_splits: bool
+    from_solver: Callable[[], bool] = lambda: False
 
     @property
     def iterations(self) -> int:
@@ -133,8 +136,15 @@ class Schedule:
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         return {
             "rate": learning_rate_factor(kind, iteration, self.iterations, warmup),
-            "critic_only": iteration < settings.critic_warmup_iters,
+            "critic_only": iteration < self.critic_first,
         }
+
+    @property
+    def critic_first(self) -> int:
+        """First iterations, in which only the critic learns; after a solver, a quarter at most."""
+        most = self.iterations // 4 if self.from_solver() else 0
+        own = min(self.config.warm_start.critic_iters, most)
+        return max(self.config.training.critic_warmup_iters, own)
 
     def evaluates_after(self, done: int) -> bool:
         """Return whether the weights are evaluated when so many iterations are done."""

@@ -72,6 +72,7 @@ def imitate(
     batch_size: int = 128,
     learning_rate: float = 3e-3,
     ramp: int = 10,
+    fall: tuple[float, float] = (1.0, 1.0),
     seed: int = 0,
     micro_batch_tokens: int | None = None,
     on_step: Callable[[int, float], None] | None = None,
@@ -85,6 +86,7 @@ def imitate(
         batch_size: Turns of a step.
         learning_rate: Reached after ``ramp`` steps.
         ramp: Steps over which the rate rises.
+        fall: Factor on the rate at the beginning, and where it falls to by the end, by a line.
         seed: Decides which examples come when.
         micro_batch_tokens: Most ids read at once; None reads a batch at once. Bounds memory and
             changes no gradient.
@@ -98,8 +100,9 @@ def imitate(
     order = np.random.default_rng(seed)
     losses = []
     for step in range(steps):
+        factor = min(1.0, (step + 1) / ramp) * _between(*fall, step / steps)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate * min(1.0, (step + 1) / ramp)
+            group["lr"] = learning_rate * factor
         batch = [talks[at] for at in order.integers(len(talks), size=drawn)]
         optimizer.zero_grad(set_to_none=True)
         loss = _backward(model, batch, micro_batch_tokens)
@@ -109,6 +112,15 @@ def imitate(
         if on_step is not None:
             on_step(step + 1, loss)
     return losses
+
+
+def _between(start: float, end: float, share: float) -> float:
+    """Return where one is after ``share`` of the way.
+
+    >>> _between(1.0, 0.5, 0.5)
+    0.75
+    """
+    return start + share * (end - start)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:

@@ -159,12 +159,24 @@ class WarmUp:
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.rate,
+            fall=self.fall(player, at),
             seed=training.seed + at,
             micro_batch_tokens=training.micro_batch_tokens,
         )
         self._copies_follow()
         self.publish()
         return sum(map(len, data))
+
+    def fall(self, player: str, at: int) -> tuple[float, float]:
+        """Return between which factors the rate falls in a round.
+
+        At a constant rate the last steps decide how many moves are wrong, and in a long episode one
+        is enough. Over rounds of a solver's moves it therefore falls to 0.
+        """
+        rounds = self.config.warm_start.rounds
+        if player != "solver" or rounds == 1:
+            return 1.0, 1.0
+        return 1.0 - at / rounds, 1.0 - (at + 1) / rounds
 
     # --- whether -------------------------------------------------------------------------
 

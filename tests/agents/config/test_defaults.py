@@ -60,6 +60,7 @@ def test_a_situation_is_what_is_trained_on_what():
     [
         ("llm_gym/TextGameEasy-v0", "grpo", 8, "turn"),  # shaped
         ("llm_gym/Echo-v0", "rloo", 8, "episode"),
+        ("llm_gym/Echo-v0", "grpo", 8, "episode"),
         ("llm_gym/TextGameEasy-v0", "gae", 1, "episode"),
     ],
 )
@@ -70,7 +71,9 @@ def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
     config.environment.env_id, config.training.adv_estimator = env_id, estimator
     apply_defaults(config, look(config))
     assert (config.training.group_size, config.training.group_credit) == (size, credit)
-    assert config.training.entropy_coef == (0.002 if credit == "turn" else 0.01)
+    small = credit == "turn" or estimator == "rloo"  # what it compares, and does not scale up
+    assert config.training.entropy_coef == (0.002 if small else 0.01)
+    assert config.warm_start.critic_iters == (3 if estimator == "gae" else 0)
     config.check()
 
 

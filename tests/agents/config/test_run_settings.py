@@ -119,6 +119,17 @@ def test_who_writes_nonsense_is_taught_for_more_rounds(
     assert row["warm_start/turns"] == 16 * rounds
 
 
+@pytest.mark.parametrize(
+    ("player", "iters", "waits"), [("solver", 1, True), ("solver", 0, False), ("random", 1, False)]
+)
+def test_after_a_solver_the_critic_learns_first(player, iters, waits, tmp_path):
+    given = WARM | settings(warm_start__player=player, warm_start__critic_iters=iters)
+    first, second, *_ = play(given | {"training.num_iters_per_epoch": 4}, tmp_path).metrics
+    assert ("train/critic_only" in first) == waits
+    assert (abs(first["policy/kl"]) < 1e-7) == waits
+    assert "train/critic_only" not in second
+
+
 def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
     first = play({}, tmp_path / "run")
     assert {"config.json", "metrics.csv", "metrics.jsonl"} <= first.files

@@ -89,3 +89,18 @@ def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
         *schedule.held_out_tasks(3),
         *schedule.held_out_tasks(range(3, 6)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("from_solver", "iterations", "waits"),
+    [(False, 40, 1), (True, 40, 3), (True, 8, 2), (True, 3, 1)],
+)
+def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
+    from_solver, iterations, waits
+):
+    config = ConfigStore()
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
+    config.training.critic_warmup_iters, config.warm_start.critic_iters = 1, 3
+    schedule = Schedule(config, False, lambda: from_solver)
+    waited = [schedule.update_settings(at)["critic_only"] for at in range(iterations)]
+    assert waited == [True] * waits + [False] * (iterations - waits)

@@ -104,6 +104,25 @@ def test_the_same_seed_teaches_the_same():
     assert first == again != other
 
 
+def test_the_rate_falls_by_a_line(monkeypatch):
+    env, _, chat = make()
+    rates = []
+
+    class Optimizer(torch.optim.SGD):
+        def __init__(self, weights, lr):
+            super().__init__(weights, lr=lr)
+
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+
+    monkeypatch.setattr(torch.optim, "AdamW", Optimizer)
+    lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
+    turns = examples(env, chat, 4)
+    model = PolicyValueModel(lm, critic="none")
+    imitate(model, turns, steps=4, learning_rate=8.0, ramp=1, fall=(0.5, 0.0))
+    assert rates == [4.0, 3.0, 2.0, 1.0]
+
+
 def play(lm, tokenizer, episodes=256):
     """Return the mean return of episodes on Echo, and the share of moves that could be used."""
     config = ConfigStore()

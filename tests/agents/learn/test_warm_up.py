@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_gym_agents.learn.warm_up import once_more
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.warm_up import WarmUp, once_more
 
 
 def seen(success, invalid=0.0):
@@ -25,3 +26,19 @@ def test_a_solver_is_imitated_until_most_is_won(won, invalid):
     why = once_more("solver", seen(won, invalid), seen(won, invalid))
     assert why == (f"{won:.0%} of the episodes are won, fewer than 90%" if won < 0.9 else None)
     assert once_more("random", seen(won), seen(won)) is None
+
+
+@pytest.mark.parametrize(
+    ("player", "rounds", "falls"),
+    [
+        ("solver", 4, [(1.0, 0.75), (0.75, 0.5), (0.5, 0.25), (0.25, 0.0)]),
+        ("solver", 1, [(1.0, 1.0)]),
+        ("random", 2, [(1.0, 1.0), (1.0, 1.0)]),
+    ],
+)
+def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, falls):
+    config = ConfigStore()
+    config.warm_start.rounds = rounds
+    others = dict.fromkeys(("sampler", "learner", "make_env", "evaluate", "publish", "say"))
+    teacher = WarmUp(config=config, embedded=True, **others)
+    assert [teacher.fall(player, at) for at in range(rounds)] == falls
