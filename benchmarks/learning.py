@@ -36,7 +36,7 @@ EPISODES = {
     "GuessTheNumberEasy": 20480,
     "FrozenLake": 5120,
     "TextGameEasy": 4096,
-    "TextGameMedium": 640,
+    "TextGameMedium": 768,
 }
 """Game → most episodes of training, 10 to 100 CPU seconds, the cheap ones first: enough to level
 out for those that learn fastest. Rates fall to 0 over them."""
