@@ -27,8 +27,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import bridge_costs
+import doc_tables
 import gymnasium as gym
 from bridge_costs import seconds
+from doc_tables import TEXT
 from machine import ROOT, provenance
 
 import llm_gym  # noqa: F401 - registers the ids
@@ -227,16 +229,16 @@ def measure(
 
 
 def table(suites: dict[str, Any], own: float) -> str:
-    lines = [
-        "<!-- results: bridges.json -->",
-        "| suite | what it has | tried | made here | keep our contract | a step, bare | bridged |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    columns = {"suite": TEXT, "what it has": TEXT}
+    columns |= dict.fromkeys(("tried", "made here", "keep our contract"), "{}")
+    columns |= dict.fromkeys(("a step, bare", "bridged"), "{:,.0f} µs")
+    keys = ("environments", "made", "pass", "bare_us", "bridge_us")
+    rows = [
+        (name, has, *(suites[name][key] for key in keys))
+        for name, has in HAS.items()
+        if name in suites
     ]
-    for name, has in HAS.items():
-        if row := suites.get(name):
-            numbers = f"{row['environments']} | {row['made']} | {row['pass']}"
-            times = " | ".join(f"{row[key]:,.0f} µs" for key in ("bare_us", "bridge_us"))
-            lines.append(f"| {name} | {has} | {numbers} | {times} |")
+    lines = ["<!-- results: bridges.json -->", doc_tables.table(columns, rows)]
     lines.append(
         f"\nThe bridge itself, around a game that does nothing: {own:.1f} µs a step.\n"
         "<!-- results: bridges.json -->"

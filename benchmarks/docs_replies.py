@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from doc_tables import TEXT, table
+
 PAGE = Path(__file__).parents[1] / "docs" / "replies.md"
 BEGIN, END = "<!-- replies -->", "<!-- /replies -->"
 
@@ -20,17 +22,14 @@ def write_table(result: dict[str, Any]) -> str:
     """Return the shares, the formats, the recorded replies and every phrasing as Markdown."""
     shares, model = result["shares"], result["smollm2"]
     count = result["phrasings"]
+    halves = {"": TEXT, "tuned half": "{:.1%}", "untouched half": "{:.1%}"}
+    kinds = ("accepted", "refused")
     lines = [
         f"{count['accepted']} phrasings that name one move and {count['refused']} that name none, "
         f"two, or deny, in {result['games']} games:",
         "",
-        "| | tuned half | untouched half |",
-        "| --- | ---: | ---: |",
+        table(halves, [(k, shares[f"{k} tuned"], shares[f"{k} untouched"]) for k in kinds]),
     ]
-    for name in ("accepted", "refused"):
-        lines.append(
-            f"| {name} | {shares[f'{name} tuned']:.1%} | {shares[f'{name} untouched']:.1%} |"
-        )
     strict = result["shares_strict"]
     told = " and ".join(f"{strict[f'accepted {half}']:.0%}" for half in ("tuned", "untouched"))
     lines += ["", f"With `strict=True` the two halves of the first row are {told}."]
@@ -44,13 +43,23 @@ def write_table(result: dict[str, Any]) -> str:
         f"{model['usable_strict']:.1%} can be played strictly and {model['usable']:.1%} as they "
         "are read now; most of the others quote the board.",
         "",
-        "| phrasing | wanted | half | games that read it so |",
-        "| --- | --- | --- | ---: |",
+        table(
+            {"phrasing": TEXT, "wanted": TEXT, "half": TEXT, "games that read it so": "{:.0%}"},
+            [
+                (
+                    _shown(row["phrasing"]),
+                    row["wanted"],
+                    "tuned" if row["tuned"] else "untouched",
+                    row["right"],
+                )
+                for row in result["by_phrasing"]
+            ],
+        ),
     ]
-    for row in result["by_phrasing"]:
-        said = row["phrasing"].replace("{{", "{").replace("}}", "}").replace("\n", "⏎")
-        shown = f"`` {said} ``" if "`" in said else f"`{said or ' '}`"
-        half = "tuned" if row["tuned"] else "untouched"
-        shown = shown.replace("|", "\\|")
-        lines.append(f"| {shown} | {row['wanted']} | {half} | {row['right']:.0%} |")
     return "\n".join(lines)
+
+
+def _shown(phrasing: str) -> str:
+    """Return a phrasing as code in a cell."""
+    said = phrasing.replace("{{", "{").replace("}}", "}").replace("\n", "⏎")
+    return (f"`` {said} ``" if "`" in said else f"`{said or ' '}`").replace("|", "\\|")

@@ -27,6 +27,8 @@ from statistics import fmean
 from time import monotonic, perf_counter, process_time
 from typing import Any
 
+from doc_tables import TEXT
+from doc_tables import table as table_of
 from lanes import Job, Results, work
 from machine import provenance
 
@@ -131,17 +133,16 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
 
 def markdown(rows: Mapping[str, dict[str, Any]]) -> str:
     """Return the same for a page, from the lowest to the highest of the runs."""
-    lines = [
-        "| | runs | highest evaluation | best weights | last weights | fell back |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    columns = {"": TEXT}
+    numbers = ("runs", "highest evaluation", "best weights", "last weights", "fell back")
+    columns |= dict.fromkeys(numbers, "{}")
+    told = []
     for variant in VARIANTS:
         of = [row for row in rows.values() if row.get("variant") == variant]
         if of:
-            spans = [_span([row[name] for row in of]) for name in ("peak", "best", "last")]
-            fell = sum(row["fell"] for row in of)
-            lines.append(f"| {variant} | {len(of)} | {' | '.join(spans)} | {fell} |")
-    return "\n".join(lines)
+            spans = (_span([row[name] for row in of]) for name in ("peak", "best", "last"))
+            told.append((variant, len(of), *spans, sum(row["fell"] for row in of)))
+    return table_of(columns, told)
 
 
 def _span(values: Sequence[float]) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import doc_tables
 from machine import provenance
 
 ROOT = Path(__file__).parents[1]
@@ -126,8 +127,7 @@ def table(row: dict[str, float]) -> str:
         ("another colour for all of them", f"{row['recolour_4000_ms']:.0f} ms"),
         ("a frame while walking along them (median, 95th percentile)", _both(row, "walk_frame")),
     ]
-    lines = ["| What | Measured |", "| --- | ---: |"]
-    return "\n".join([*lines, *(f"| {what} | {value} |" for what, value in pairs)])
+    return doc_tables.table({"What": doc_tables.TEXT, "Measured": "{}"}, pairs)
 
 
 def _both(row: dict[str, float], name: str, second: str = "95_") -> str:
