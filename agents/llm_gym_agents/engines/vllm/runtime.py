@@ -196,9 +196,9 @@ def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed
         output_kind=RequestOutputKind.DELTA if streamed else RequestOutputKind.FINAL_ONLY,
         structured_outputs=None if regex is None else StructuredOutputsParams(regex=regex),
     )
-    # vLLM copies them deeply for each request: half of what it takes to add one. What it writes into
-    # lists and sets is the same for all that are made here, except into a pattern's; the rest of a
-    # copy is the request's own.
+    # vLLM copies them deeply for each request: half of what it takes to add one. What it writes
+    # into lists and sets is the same for all that are made here, except into a pattern's; the rest
+    # of a copy is the request's own.
     if hasattr(made, "skip_clone"):
         made.skip_clone = regex is None
     return made
