@@ -36,11 +36,11 @@ EPISODES = {
     "GuessTheNumberEasy": 20480,
     "FrozenLake": 5120,
     "TextGameEasy": 4096,
-    "TextGameMedium": 768,
+    "TextGameMedium": 1024,
 }
 """Game → most episodes of training, 10 to 100 CPU seconds, the cheap ones first: enough to level
 out for those that learn fastest. Rates fall to 0 over them."""
-POINTS = {"TextGameMedium": 5}
+POINTS = {"TextGameMedium": 4}
 """Evaluations of a run where they cost as much as it does; elsewhere 8."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
 CONTROL, WARM = "shuffled", "warm"
