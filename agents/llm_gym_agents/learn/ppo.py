@@ -241,29 +241,12 @@ class PPO:
     def _step(
         self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool
     ) -> Metrics:
-        """Take one optimizer step on ``episodes``, micro-batch by micro-batch.
+        """Take one optimizer step on ``episodes``.
 
         What there is to know is read once, before the step: nothing else waits for a GPU.
         """
-        weights_T = self._token_weights(packer.data, episodes)
-        tokens = int(packer.data.lengths_E[episodes].sum())
-        sums: dict[str, Tensor] = {}
-        micros, losses = [], []
         self.optimizer.zero_grad(set_to_none=True)
-        packs = list(self.reader.packs(packer, episodes))
-        for at, (pack, counts) in enumerate(packs):
-            micro = _micro(pack, batch, weights_T * counts)
-            with self.ranks.last_backward(at == len(packs) - 1):
-                loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
-                (loss * self.ranks.gradient_factor).backward()
-            micros.append(micro)
-            losses.append(loss.detach())
-            for name, value in terms.items():
-                if name != SEEN:
-                    value = value if counts else torch.zeros_like(value)
-                    sums[name] = sums.get(name, 0.0) + value
-                elif counts:
-                    self._seen_T[pack.index_T.to(value.device, non_blocking=True)] = value
+        micros, losses, sums = self._backward(packer, batch, episodes)
         if critic_only:
             for parameter in self.model.lm.parameters():
                 parameter.grad = None
@@ -279,6 +262,33 @@ class PPO:
             raise
         self.optimizer.step()
         return totals
+
+    def _backward(
+        self, packer: Packer, batch: TensorDict, episodes: list[int]
+    ) -> tuple[list[PPOBatch], list[Tensor], dict[str, Tensor]]:
+        """Add up the gradients of ``episodes``, micro-batch by micro-batch.
+
+        Return the micro-batches, the loss of each, and the sums of what is told about them.
+        """
+        weights_T = self._token_weights(packer.data, episodes)
+        tokens = int(packer.data.lengths_E[episodes].sum())
+        sums: dict[str, Tensor] = {}
+        micros, losses = [], []
+        packs = list(self.reader.packs(packer, episodes))
+        for at, (pack, counts) in enumerate(packs):
+            micro = _micro(pack, batch, weights_T * counts)
+            with self.ranks.last_backward(at == len(packs) - 1):
+                loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
+                (loss * self.ranks.gradient_factor).backward()
+            micros.append(micro)
+            losses.append(loss.detach())
+            for name, value in terms.items():
+                if name != SEEN:
+                    value = value if counts else torch.zeros_like(value)
+                    sums[name] = sums.get(name, 0.0) + value
+                elif counts:
+                    self._seen_T[pack.index_T.to(value.device, non_blocking=True)] = value
+        return micros, losses, sums
 
     def _read(
         self, losses: Sequence[Tensor], sums: dict[str, Tensor], norms: dict[str, Tensor]
