@@ -32,10 +32,10 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def exact_float32():
     """TF32 would hide a real difference behind a rounding one."""
-    allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
     yield
-    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.set_float32_matmul_precision(before)
 
 
 def on_gpu(family="llama", dtype=torch.float32, **settings):

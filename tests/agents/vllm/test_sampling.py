@@ -183,3 +183,13 @@ def test_cancelled_replies_are_dropped_and_the_engine_goes_on(engine):
     assert len(dropped) == 8
     assert engine.running == 0
     assert len(engine.generate(asked())) == 8
+
+
+def test_every_request_has_parameters_of_its_own(engine, monkeypatch):
+    """vLLM may keep what it is given, and reads the seed later."""
+    given = []
+    monkeypatch.setattr(engine._vllm, "add", lambda name, prompt, own: given.append(own))
+    prompt = asked(1)[0].prompt
+    engine.submit([Request(prompt, Sampling(max_tokens=4), seed=seed) for seed in (3, 4)])
+    engine._requests.clear()
+    assert [own.seed for own in given] == [3, 4]
