@@ -1,9 +1,9 @@
 """Training beside TRL's ``GRPOTrainer``: the same tiny model, game and batch, one thread each.
 
-First each side tries six settings on a seed that is not reported; then two of each play three
-others: TRL's best two, our best and ours with GRPO. The best is the one with the highest mean
-success over its run, which counts how soon it learns as well as where it ends. CPU seconds leave
-out evaluations; success is on held-out episodes.
+First each side tries six settings on a seed that is not reported (sweeps on other seeds that the
+file has count as well); then two of each play three others: TRL's best two, our best and ours with
+GRPO. The best is the one with the highest mean success over its run, which counts how soon it
+learns as well as where it ends. CPU seconds leave out evaluations; success is on held-out episodes.
 
     python benchmarks/peers/trl_train.py --lanes 8              # makes .venv-trl, then everything
     python benchmarks/peers/trl_train.py --python python3       # TRL is there already
@@ -139,12 +139,15 @@ def runner() -> Callable[[Job, float], Row]:
 
 
 def best(rows: Mapping[str, Row], side: str, settings: Any) -> str:
-    """Return the setting with the highest mean success over its sweep."""
+    """Return the setting with the highest mean success over its sweeps; each seed counts alike."""
 
     def score(setting: str) -> float:
-        curve = rows.get(f"sweep/{side}/{setting}/{SWEEP_SEED}", {}).get("curve", ())
-        found = [point["success"] for point in curve[1:]]
-        return sum(found) / len(found) if found else -1.0
+        sweeps = [
+            [point["success"] for point in row["curve"][1:]]
+            for key, row in rows.items()
+            if key.startswith(f"sweep/{side}/{setting}/") and "curve" in row
+        ]
+        return _mean([sum(each) / len(each) for each in sweeps]) if sweeps else -1.0
 
     return max(settings, key=score)
 

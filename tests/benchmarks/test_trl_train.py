@@ -46,6 +46,16 @@ def test_the_settings_that_won_the_sweep_play_every_seed(script, tmp_path):
     assert jobs[0].command[-6:] == ["--updates", "492", "--every", "41", "--episodes", "400"]
 
 
+def test_sweeps_on_several_seeds_count_alike(script):
+    rows = {
+        "sweep/trl/rate 1e-3/3": {"curve": curve(0.3, 0.5)},
+        "sweep/trl/rate 1e-3/9": {"curve": curve(0.3, 0.1, 0.1, 0.1, 0.1)},
+        "sweep/trl/rate 2e-3/3": {"curve": curve(0.3, 0.4)},
+        "sweep/trl/8 steps, rate 1e-3/3": {"error": "stopped"},
+    }
+    assert script.best(rows, "trl", script.TRL) == "rate 2e-3"
+
+
 def test_the_summary_compares_cpu_seconds_to_the_success_that_trl_ends_with(script):
     def final(side, setting, curve):
         return {"side": side, "setting": setting, "curve": curve}
