@@ -130,8 +130,7 @@ def learn(
     config = settings(game, seed, estimator, flags)
     iterations = max(1, train // config.training.batch_size)
     wait_for(folder)
-    if json.loads((folder / TAUGHT).read_text()).get("from_solver"):
-        _critic_first(config)
+    _critic_first(config, folder / TAUGHT)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = max(1, iterations // points)
@@ -161,10 +160,11 @@ def learn(
     }
 
 
-def _critic_first(config: ConfigStore) -> None:
-    """Let the critic learn first, as in a run that has imitated a solver itself."""
-    settings, first = config.training, config.warm_start.critic_iters
-    settings.critic_warmup_iters = max(settings.critic_warmup_iters, first)
+def _critic_first(config: ConfigStore, taught: Path) -> None:
+    """Let the critic learn first where a solver was imitated, as that run itself would have."""
+    if taught.exists() and json.loads(taught.read_text()).get("from_solver"):
+        settings, first = config.training, config.warm_start.critic_iters
+        settings.critic_warmup_iters = max(settings.critic_warmup_iters, first)
 
 
 def wait_for(folder: Path) -> None:

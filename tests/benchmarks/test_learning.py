@@ -154,3 +154,13 @@ def test_a_run_that_has_won_nearly_all_ends_and_is_scored_on_other_episodes(
     assert (row["iterations"], row["planned"]) == (1, 10)
     assert len(scored) == run.FRESH
     assert min(task.id for task in scored) == 2**40 + 8
+
+
+@pytest.mark.parametrize(("taught", "waits"), [('{"from_solver": 1.0}', 3), ("{}", 0), (None, 0)])
+def test_the_critic_comes_first_where_a_solver_was_imitated(script, tmp_path, taught, waits):
+    run = script("curves.run")
+    config, place = run.settings("Echo", 0), tmp_path / run.TAUGHT
+    if taught is not None:
+        place.write_text(taught)
+    run._critic_first(config, place)
+    assert config.training.critic_warmup_iters == waits
