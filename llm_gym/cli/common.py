@@ -14,7 +14,6 @@ import gymnasium as gym
 from llm_gym.as_text import ensure_text, speaks_text, split_settings
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
-from llm_gym.registry.setting_types import check_types
 from llm_gym.registry.theirs import import_theirs
 
 
@@ -89,7 +88,6 @@ def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
     spec = find_spec(env_id)
     try:
         own, words = split_settings(spec, kwargs)
-        check_types(spec, own)
         env: gym.Env[Any, Any] = gym.make(spec, **own)
         if speaks_text(env):
             return ensure_text(env, **words)

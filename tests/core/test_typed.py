@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from llm_gym.core.text_env import TextEnv
-from llm_gym.core.typed import _kinds
+from llm_gym.core.typed import _kinds, check_types
 from llm_gym.errors import ConfigError
 from llm_gym.registry.suite import ENVS
 
@@ -40,6 +40,20 @@ def test_every_setting_is_held_to_its_type(row):
                 cls(**{**row.kwargs, name: value})
             checked += 1
     assert checked >= 20
+
+
+@pytest.mark.parametrize("row", ENVS, ids=lambda row: row.id)
+def test_every_default_is_of_its_own_type(row):
+    cls = gym.envs.registration.load_env_creator(row.entry_point)
+    defaults = {
+        each.name: each.default
+        for kind in cls.__mro__
+        if "__init__" in vars(kind)
+        for each in inspect.signature(vars(kind)["__init__"]).parameters.values()
+        if each.default is not each.empty
+    }
+    assert defaults
+    check_types(cls, defaults | row.kwargs)
 
 
 def test_numbers_of_numpy_and_whole_floats_are_numbers():
