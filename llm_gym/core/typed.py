@@ -17,7 +17,7 @@ import numpy as np
 
 from llm_gym.errors import ConfigError
 
-_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 _NONE = type(None)
 
 

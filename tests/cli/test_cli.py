@@ -133,7 +133,7 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
         ),
         (
             ["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"],
-            "shaping must be true or false, got 'yes'",
+            "shaping must be True or False, got 'yes'",
         ),
         (["play", "llm_gym/TextGame-v0", "--set", "rules=loud"], "got 'loud'"),
         (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
