@@ -17,7 +17,9 @@ from llm_gym.registry.suite import ENVS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that both kinds of model have."""
-    parser.add_argument("env", nargs="?", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
+    parser.add_argument(
+        "env", nargs="?", help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class"
+    )
     parser.add_argument("--suite", action="store_true", help="play every environment of the suite")
     parser.add_argument("--only", nargs="+", metavar="PART", help="those with this in their id")
     parser.add_argument("--episodes", type=whole(1), default=100, help="of each environment (100)")

@@ -12,7 +12,7 @@ from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 
 _NUMBER = re.compile(r"argument (\S+): must")
-_CHOICE = re.compile(r"argument command: invalid choice: '(.*)' \(choose from (.*)\)")
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,10 +24,12 @@ class Parser(argparse.ArgumentParser):
 
     def _said(self, message: str) -> str:
         if found := _CHOICE.fullmatch(message):
-            names = found[2].replace("'", "")
-            meant = closest(found[1], names.split(", "))
-            told = f" (did you mean {meant}?)" if meant else f", there are {names}"
-            return f"there is no command {found[1]!r}{told}"
+            what, given, names = found[1], found[2], found[3].replace("'", "")
+            meant = closest(given, names.split(", "))
+            told = f"(did you mean {meant}?)" if meant else f"(there are {names})"
+            if what == "command":
+                return f"there is no command {given!r} {told}"
+            return f"{what} must be one of {names}, got {given!r}" + f" {told}" * bool(meant)
         if message.startswith("unrecognized arguments: "):
             first = message.split()[2].partition("=")[0]
             meant = closest(first, self._options())

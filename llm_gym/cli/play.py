@@ -22,7 +22,9 @@ HELP = "play an environment in the terminal"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0 or CartPole-v1")
+    parser.add_argument(
+        "env", help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class"
+    )
     parser.add_argument("--seed", type=whole(0), help="which episode (default: a random one)")
     parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
     # Taken by ``watch``, where the trainer is installed; here to be found.

@@ -126,6 +126,10 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
             "--top-p must be a number of at least 1e-06 and at most 1, got '2'",
         ),
         (["check"], "the following arguments are required: env; llm-gym check --help tells more"),
+        (
+            ["check-parser", "x", "--parser", "reakt"],
+            "mistral, got 'reakt' (did you mean react?)",
+        ),
         (["plai"], "there is no command 'plai' (did you mean play?)"),
         (
             ["play", "llm_gym/TextGame-v0", "--set", "rooms=many"],

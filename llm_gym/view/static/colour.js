@@ -9,7 +9,7 @@ export const LENSES = [
   { name: "log_probs", label: "log-prob", about: "how sure the sampler was", low: true },
   { name: "entropies", label: "entropy", about: "how open the choice was", middle: 0 },
   { name: "values", label: "value", about: "what the critic expected", middle: 0 },
-  { name: "advantages", label: "advantage", about: "better or worse than expected", middle: 0 },
+  { name: "advantages", label: "advantage", about: "worse or better than expected", middle: 0 },
   { name: "ratios", label: "ratio (importance weight)", about: "trainer over sampler", middle: 1 },
 ];
 
