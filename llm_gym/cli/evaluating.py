@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from llm_gym.cli.common import add_settings
 from llm_gym.cli.parser import number, whole
+from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint import ServedEvaluation
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
@@ -66,8 +67,8 @@ def chosen(options: argparse.Namespace) -> list[str]:
     return ids
 
 
-def show(results: Sequence[Evaluation], as_json: bool) -> None:
-    """Print how it went, for people or for programs."""
+def show(results: Sequence[Evaluation], as_json: bool) -> int:
+    """Print how it went, for people or for programs; return 1 if nothing could be played."""
     if as_json:
         text = json.dumps([result.summary() for result in results], indent=2)
     else:
@@ -75,6 +76,12 @@ def show(results: Sequence[Evaluation], as_json: bool) -> None:
         if any(result.normalised is not None for result in results):
             text += "\nscale: 0 is a random player, 1 the solver"
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+    for result in results:
+        for note in result.notes():
+            sys.stderr.write(f"{result.env_id}: {note}\n")
+    failed = StopReason.ERROR
+    return int(all(each.stop_reason == failed for result in results for each in result.episodes))
 
 
 def table(results: Sequence[Evaluation]) -> str:

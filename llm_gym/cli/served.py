@@ -32,17 +32,9 @@ def main(argv: Sequence[str]) -> int:
         if error.result is not None:
             results.append(error.result)
         if results:
-            _report(results, options)
+            show(results, options.json)
         raise
-    _report(results, options)
-    return 0
-
-
-def _report(results: list[ServedEvaluation], options: argparse.Namespace) -> None:
-    show(results, options.json)
-    for result in results:
-        for note in result.notes():
-            sys.stderr.write(f"{result.env_id}: {note}\n")
+    return show(results, options.json)
 
 
 def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> ServedEvaluation:

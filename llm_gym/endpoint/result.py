@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.usage import Usage
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
@@ -61,17 +60,13 @@ class ServedEvaluation(Evaluation):
 
     def notes(self) -> list[str]:
         """Return what one should know before believing the figures, a sentence each."""
-        found = Counter(episode.stop_reason for episode in self.episodes)
-        said = []
+        said = super().notes()
         if left := self.planned - len(self.episodes):
-            said.append(
+            said.insert(
+                0,
                 f"{left} of {self.planned} episodes did not end; short ones end first, so the "
-                "figures are no fair sample"
+                "figures are no fair sample",
             )
-        if cut := found[StopReason.CONTEXT]:
-            said.append(f"{cut} episodes outgrew the model's context and were cut")
-        if failed := found[StopReason.ERROR]:
-            said.append(f"{failed} episodes were cut because their environment failed")
         if self.usage.uncounted:
             said.append(f"the server did not count the tokens of {self.usage.uncounted} replies")
         if self.usage.retries:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym.evaluate.scores import normalised, wilson
 
@@ -23,6 +25,12 @@ class Evaluation:
     def success(self) -> float:
         """Share of episodes won."""
         return sum(episode.success for episode in self.episodes) / len(self.episodes)
+
+    @property
+    def unsaid(self) -> int:
+        """Episodes that ended by their rules without saying whether they were won."""
+        over = [e for e in self.episodes if e.stop_reason == StopReason.FINISHED and e.infos]
+        return sum("success" not in episode.infos[-1] for episode in over)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -49,6 +57,22 @@ class Evaluation:
         """Share of replies that could not be used, where the environment says so."""
         flags = [info.get("valid_action", True) for e in self.episodes for info in e.infos]
         return flags.count(False) / max(len(flags), 1)
+
+    def notes(self) -> list[str]:
+        """Return what one should know before believing the figures, a sentence each."""
+        found = Counter(episode.stop_reason for episode in self.episodes)
+        said = []
+        if cut := found[StopReason.CONTEXT]:
+            said.append(f"{cut} episodes outgrew the model's context and were cut")
+        if failed := found[StopReason.ERROR]:
+            said.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
+        if self.unsaid:
+            said.append(
+                f"{self.unsaid} episodes ended without saying whether they were won: look at the "
+                "return, or say it yourself by --set success=module:function, which is given "
+                "total, terminated, reward and info"
+            )
+        return said
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as plain numbers."""

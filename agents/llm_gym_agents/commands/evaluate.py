@@ -54,8 +54,7 @@ def main(argv: list[str]) -> int:
     )
     with closing(policy.engine):
         results = [_play(name, policy, given[name], options) for name in names]
-    show(results, options.json)
-    return 0
+    return show(results, options.json)
 
 
 def _engine_settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -73,13 +72,15 @@ def _play(
         name = re.sub("[/:]", "_", env_id) + ".jsonl"
         Path(options.out).mkdir(parents=True, exist_ok=True)
         records = str(Path(options.out) / name)
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     with bar:
         task = bar.add_task(env_id, total=options.episodes)

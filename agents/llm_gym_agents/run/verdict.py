@@ -42,6 +42,13 @@ def verdict(
     gain = after.success - before.success
     if gain >= GAINED or after.success >= GOOD or _earns_more(before, after):
         return None
+    if before.unsaid + after.unsaid:
+        return (
+            f"{after.env_id} does not say whether an episode is won, and the mean return went from "
+            f"{before.mean_return:.3g} to {after.mean_return:.3g}: train longer "
+            "(--training.num-epochs), or say what success is (--environment.env-kwargs "
+            "success=module:function), so that the best weights are known"
+        )
     known = published().get(after.env_id or "", {})
     solver = known.get("solver")
     if solver is not None and after.success >= solver.success - NEAR:

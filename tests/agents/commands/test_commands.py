@@ -151,6 +151,25 @@ def test_eval_takes_the_folder_of_a_run_and_plays_as_it_was_trained(echo_run, ca
     assert all(len(action.split()) <= most for episode in episodes for action in episode.actions)
 
 
+def test_an_evaluation_says_what_failed_and_what_nobody_knows(echo_run, here, capsys, monkeypatch):
+    (here / "odd_games.py").write_text(
+        "import gymnasium as gym\n"
+        "from llm_gym.core.spaces import AnyText\n"
+        "class Quiet(gym.Env):\n"
+        "    action_space = observation_space = AnyText(100)\n"
+        "    def reset(self, *, seed=None, options=None): return 'Go.', {}\n"
+        "    def step(self, action): return 'Over.', 1.0, True, False, {}\n"
+        "class Broken(Quiet):\n"
+        "    def step(self, action): raise RuntimeError('no licence')\n"
+    )
+    monkeypatch.syspath_prepend(str(here))
+    how = ("--model", str(echo_run), "--episodes", "2")
+    assert cli.main(["eval", "odd_games:Quiet", *how]) == 0
+    assert "2 episodes ended without saying whether they were won" in capsys.readouterr().err
+    assert cli.main(["eval", "odd_games:Broken", *how]) == 1
+    assert "2 of 2 episodes failed in their environment" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["eval", "watch"])
 def test_the_folder_of_a_run_chooses_no_code(echo_run, tmp_path, capsys, monkeypatch, command):
     shutil.copytree(echo_run, tmp_path / "run")

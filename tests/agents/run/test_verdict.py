@@ -8,10 +8,13 @@ from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.run.verdict import verdict
 
 
-def played(env_id, wins, of=100, returns=None):
+def played(env_id, wins, of=100, returns=None, says=True):
     """An evaluation with so many wins, or with these returns and none."""
     paid = [float(at < wins) for at in range(of)] if returns is None else returns
-    episodes = [SimpleNamespace(success=at < wins, total_reward=r) for at, r in enumerate(paid)]
+    told = {"stop_reason": "finished", "infos": [{"success": False} if says else {}]}
+    episodes = [
+        SimpleNamespace(success=at < wins, total_reward=r, **told) for at, r in enumerate(paid)
+    ]
     return Evaluation(env_id, episodes, tokens=0, seconds=0.0)
 
 
@@ -79,3 +82,12 @@ def test_less_is_paid_for_less_even_below_zero():
 
     assert verdict(cliff(600.0), cliff(64.0), []) is None
     assert verdict(cliff(64.0), cliff(600.0), []) is not None
+
+
+def test_where_nobody_says_what_success_is_the_return_is_told_and_no_model_is_blamed():
+    before, after = (played("My/Env-v0", 0, returns=[r] * 9, says=False) for r in (1.0, 1.25))
+    sentence = verdict(before, after, [], embedded=True)
+    assert "does not say whether an episode is won" in sentence
+    assert "from 1 to 1.25" in sentence
+    assert "success=module:function" in sentence
+    assert "--model.local-path" not in sentence
