@@ -59,10 +59,12 @@ def _main(arguments: list[str]) -> int:
             from llm_gym.cli import served  # brings HTTP and TLS along
 
             return served.main(arguments[1:])
+        typed = " ".join(arguments[:1])
         if _watches(arguments):
+            typed += " --model"
             arguments[0] = "watch"  # a model needs the trainer, which the core knows by name only
         if arguments and arguments[0] in added and arguments[0] not in _BUILT_IN:
-            return _load(added[arguments[0]])(arguments[1:])
+            return _load(added[arguments[0]], typed)(arguments[1:])
         options = _parser(added).parse_args(arguments or ["--help"])
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
@@ -101,7 +103,7 @@ def _watches(arguments: Sequence[str]) -> bool:
     )
 
 
-def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
+def _load(entry: EntryPoint, typed: str) -> Callable[[list[str]], int]:
     try:
         command: Callable[[list[str]], int] = entry.load()
     except ModuleNotFoundError as error:
@@ -109,7 +111,7 @@ def _load(entry: EntryPoint) -> Callable[[list[str]], int]:
             raise
         served = "; a served model plays without it: --endpoint URL" * (entry.name == "eval")
         raise ConfigError(
-            f"llm-gym {entry.name} needs {error.name}. Install the trainer with: "
+            f"llm-gym {typed} needs {error.name}. Install the trainer with: "
             f'pip install "llm-gym[train]"{served}'
         ) from error
     return command

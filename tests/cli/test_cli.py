@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import gymnasium as gym
@@ -202,3 +203,12 @@ def test_the_console_script_is_installed_and_knows_its_version():
     script = Path(sys.executable).parent / "llm-gym"
     out = subprocess.run([script, "--version"], capture_output=True, text=True, check=True).stdout
     assert out == f"llm-gym {llm_gym.__version__}\n"
+
+
+def test_a_missing_trainer_is_told_in_the_words_that_were_typed(monkeypatch, capsys):
+    entry = EntryPoint("watch", "llm_gym_agents.not_installed:main", "llm_gym.commands")
+    monkeypatch.setattr("llm_gym.cli.entry_points", lambda group: [entry])
+    assert main(["play", "llm_gym/Echo-v0", "--model", "runs/Echo-v0"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("llm-gym: llm-gym play --model needs llm_gym_agents.not_installed. ")
+    assert 'pip install "llm-gym[train]"' in said

@@ -46,7 +46,8 @@ function ticks(low, high, log) {
   const size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((by) => by * size).find((by) => by >= rough);
   const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(Number(at.toPrecision(12)));
+  // By multiples: a sum of steps misses 0 by a little, and a label would say so.
+  for (let n = Math.ceil(low / step); n * step <= high + step * 1e-9; n++) found.push(Number((n * step).toPrecision(12)) + 0);
   return found;
 }
 

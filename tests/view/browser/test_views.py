@@ -167,3 +167,13 @@ def test_charts_zoom_smooth_and_take_logarithms(tmp_path, serve, visit):
     assert shapes[3].count("L") < shapes[2].count("L")
     assert page.locator("[data-metric='policy/kl'] path.line").count() == 2
     assert page.locator("tr.differs th").first.text_content() == "training.lam"
+
+
+def test_an_axis_that_reaches_zero_says_zero(tmp_path, serve, visit):
+    values = (0.0, 0.0, -0.09, -0.11, -0.05)  # in steps of 0.025, which do not add up to 0
+    rows = [{"iteration": at, "value/explained_variance": v} for at, v in enumerate(values, 1)]
+    page = visit(serve(make_run(tmp_path / "run", rows)))
+    chart = page.locator("[data-metric='value/explained_variance'] svg text")
+    labels = chart.all_text_contents()
+    assert "0" in labels
+    assert not [label for label in labels if "e-" in label]
