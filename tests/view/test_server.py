@@ -185,7 +185,9 @@ def test_the_command_tells_what_is_wrong(tmp_path, capsys):
     assert cli.main(["view", run, "--limit", "3"]) == 2
     assert "--limit goes with --export" in capsys.readouterr().err
     assert cli.main(["view", run, "--port", "99999"]) == 2
-    assert "--port must be a whole number" in capsys.readouterr().err
+    assert (
+        "--port must be a whole number of at least 0 and at most 65535" in capsys.readouterr().err
+    )
 
 
 def test_records_of_play_are_seen_by_the_same_command(tmp_path, capsys):

@@ -111,7 +111,7 @@ def test_older_files_survive_a_failure(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([GUESS, "--episodes", "0"], "--episodes must be at least 1, got 0"),
+        ([GUESS, "--episodes", "0"], "--episodes must be a whole number of at least 1"),
         (["llm_gym/Nothing-v0"], "there is no environment 'llm_gym/Nothing-v0'"),
         ([GUESS, "--split", "test"], "has too few instances for splits"),
         (["llm_gym.legacy:SimpleGameEnvironment"], "is no TextEnv"),
@@ -133,4 +133,4 @@ def test_it_is_a_command_of_llm_gym(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "sft.jsonl").exists()
     assert "1 of 1 episodes" in capsys.readouterr().out
     assert cli.main(["sft-data", GUESS, "--episodes", "0"]) == 2
-    assert "--episodes must be at least 1" in capsys.readouterr().err
+    assert "--episodes must be a whole number of at least 1" in capsys.readouterr().err
