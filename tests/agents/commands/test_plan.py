@@ -13,6 +13,7 @@ from llm_gym_agents.commands.found import as_trained, played_with
 from llm_gym_agents.commands.plan import _weights, next_commands
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.recipes import find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
 from tests.agents.tiny import save_tiny, tiny_model
 
@@ -32,7 +33,9 @@ def test_without_a_target_the_recipes_are_listed(capsys):
     text = capsys.readouterr().out
     assert "text-game-easy" in text
     assert "expected: held-out success" in text
-    assert "takes: no model, it makes a small one; at most 7,680 episodes of llm_gym/Text" in text
+    demo = find_recipe("text-game-easy").config.training
+    most = demo.num_epochs * demo.num_iters_per_epoch * demo.batch_size
+    assert f"takes: no model, it makes a small one; at most {most:,} episodes of llm_gym/T" in text
     assert "--dry-run" in text
 
 
