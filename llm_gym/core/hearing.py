@@ -48,8 +48,9 @@ class Hearing(Telling):
         if move is not None and self.is_understood(move):
             return refused
         told = (self._base_rules(), self._base_observations[-1])
-        own = self._base_parse(spoken(action))
-        for found in readings(action, self, told):
+        said = spoken(action)
+        own = self._base_parse(said)
+        for found in readings(said, self, told):
             if found.move is None:
                 self._base_reader = found.how
                 return None, reject(found.problem)

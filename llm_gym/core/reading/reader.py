@@ -65,10 +65,11 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
         told: What the model has read; quoting it says nothing.
     """
     text = spoken(reply)
+    is_long, text = len(text) > WINDOW, text[-WINDOW:]
     if not game.free_text:
         text = plain_text(text)
     known = {squeeze(part) for said in told for part in SENTENCES.split(said[-WINDOW:])}
-    text = _without_quotes(text, known) if len(text) <= WINDOW else text[-WINDOW:]
+    text = text if is_long else _without_quotes(text, known)
     markers = find_markers(text)
     if is_hedge(text, markers):
         yield Reading(None, _HEDGE.why, _HEDGE.problem, is_final=True)

@@ -29,6 +29,7 @@ _CONTROL = re.compile(
 )
 _STRANGE = re.compile(r"[<\[\u25c1](?!/?(?:action|answer|move|guess)>)")
 """A bracket that opens no tag of our own: all of these begin with one."""
+_WORDS = ("think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal")
 _HARMONY = "<|channel|>"
 _LONGEST = 44  # characters of a control token
 _ROUNDS = 8  # control tokens taken off either end
@@ -48,10 +49,12 @@ def spoken(text: str) -> str:
         return text
     if _STRANGE.search(text) is None and "assistantf" not in text:
         return text
-    text = drop_thinking(_final_channel(text))
-    text = _BLOCK.sub("", _THOUGHT.sub("", text))
-    if closed := list(_CLOSED.finditer(text)):  # opened in the prompt
-        text = text[closed[-1].end() :]
+    small = text.lower()
+    if any(word in small for word in _WORDS):  # a pattern would look at every bracket
+        text = drop_thinking(_final_channel(text))
+        text = _BLOCK.sub("", _THOUGHT.sub("", text))
+        if closed := list(_CLOSED.finditer(text)):  # opened in the prompt
+            text = text[closed[-1].end() :]
     return _without_control(text)
 
 

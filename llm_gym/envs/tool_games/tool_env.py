@@ -241,7 +241,8 @@ class ToolEnv(TextEnv):
         return None if said and not self.strict and self._is_sentence(said) else said
 
     def _is_sentence(self, move: str) -> bool:
-        if move[:6].lower() == "python":  # code says what it likes
+        # Code says what it likes, and what is too long is refused whatever it says.
+        if move[:6].lower() == "python" or len(move) > self.max_move_chars:
             return False
         return bool(_TAIL.search(move) or self._another.search(move))
 

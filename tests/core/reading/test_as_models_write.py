@@ -3,9 +3,11 @@
 import gymnasium as gym
 import pytest
 
-from llm_gym.core.reading.prose import judge
+from llm_gym.core.reading import reader
+from llm_gym.core.reading.prose import WINDOW, judge
 from llm_gym.core.reading.spoken import spoken
 from llm_gym.envs.shared.directions import find_directions
+from llm_gym.envs.tool_games import tool_env
 
 
 def read(name, reply, seed=0, **settings):
@@ -227,3 +229,19 @@ def test_a_tag_of_our_own_is_left_as_it_is_and_what_is_around_it_is_not(tag):
     assert spoken(move) == move
     assert spoken(f"{move}<|im_end|>") == spoken(f"<s>{move}") == move
     assert spoken(f"<think>down?</think>{move}") == spoken(f"[THINK]down?[/THINK]{move}") == move
+
+
+@pytest.mark.parametrize("name", ["Maze", "Sudoku", "Wordle"])
+def test_of_a_long_reply_only_its_end_is_brought_into_our_script(name, monkeypatch):
+    lengths = []
+    monkeypatch.setattr(reader, "plain_text", lambda text: lengths.append(len(text)) or text)
+    read(name, "\uff17" * 1_000_000)
+    assert 0 < max(lengths) <= WINDOW
+
+
+def test_a_call_that_is_too_long_is_not_weighed(monkeypatch):
+    weighed = []
+    pattern = type("Pattern", (), {"search": lambda self, text: weighed.append(len(text))})()
+    monkeypatch.setattr(tool_env, "_TAIL", pattern)
+    read("SearchQA", "search: " + "9, " * 300_000)
+    assert max(weighed, default=0) <= 4000
