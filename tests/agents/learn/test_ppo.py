@@ -153,6 +153,26 @@ def test_cutting_a_batch_into_micro_batches_changes_no_gradient(agg):
         torch.testing.assert_close(cut[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
 
 
+@pytest.mark.parametrize("mini_batch_size", [4, 2])
+def test_cutting_a_batch_into_micro_batches_changes_no_metric(mini_batch_size):
+    """Of a step they are means over its tokens, of an update means over its steps."""
+    rows = []
+    torch.manual_seed(0)
+    model = PolicyValueModel(tiny_model())
+    for budget in (16384, 30):
+        torch.manual_seed(1)
+        ppo = make(
+            copy.deepcopy(model), micro_batch_tokens=budget, ppo_epochs=2, kl_coef=0.1,
+            mini_batch_size=mini_batch_size, learning_rate=1e-2, value_clip=0.1,
+        )  # fmt: skip
+        rows.append({name: value for name, value in ppo.update(data()).items() if "_s" not in name})
+    whole, cut = rows
+    assert whole.keys() == cut.keys()
+    assert whole["policy/kl_k3"] > 1e-4
+    for name, value in whole.items():
+        assert cut[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+
+
 def test_a_pack_holds_whole_episodes_whatever_their_order():
     batch = data()
     packer = Packer(batch)
@@ -279,3 +299,27 @@ def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
     assert metrics["kl/coef"] == 0.1
     same = PPO(model, training(use_kl_in_loss=True, kl_coef=0.1), other).update(data())
     assert same["policy/ref_kl"] > 0
+
+
+@pytest.mark.parametrize(("moved", "epochs"), [((0.5, 0.0), 1), ((0.0, 0.5), 1), ((0.0, 0.05), 3)])
+def test_passes_end_after_one_in_which_any_step_had_moved_too_far(moved, epochs, monkeypatch):
+    ppo = make(mini_batch_size=2, ppo_epochs=3, kl_early_stop=0.1)
+    told = iter([{"policy/kl_k3": kl, "policy/entropy": 1.0} for kl in moved * 3])
+    monkeypatch.setattr(ppo, "_step", lambda *given: next(told))
+    found = ppo.update(data())
+    assert (found["train/epochs"], found["train/steps"]) == (epochs, 2 * epochs)
+
+
+def test_an_adaptive_weight_of_the_kl_in_the_loss_moves_and_is_used():
+    torch.manual_seed(0)
+    model = PolicyValueModel(tiny_model())
+    far = copy.deepcopy(model)
+    for parameter in far.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    settings = training(
+        use_kl_in_loss=True, adaptive_kl=True, kl_coef=0.1, target_kl=1e-6, kl_horizon=4.0
+    )
+    ppo = PPO(model, settings, reference=far)
+    used = [ppo.update(data())["kl/coef"] for _ in range(3)]
+    assert used == pytest.approx([0.1, 0.12, 0.144])  # a fifth more each time, and only then
+    assert ppo.objective.kl_coef == pytest.approx(used[-1])
