@@ -47,11 +47,14 @@ def payer(
                 f"{[1.0] * size}, or wrap it in one that pays a single number"
             )
         return None
-    if size and size != len(weights):
-        raise ConfigError(f"weights must have {size} numbers for {env}, got {list(weights)}")
-    worth = np.asarray(weights, dtype=np.float64)
+    try:
+        worth = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        worth = np.array(np.nan)
     if worth.ndim != 1 or not np.isfinite(worth).all():
-        raise ConfigError(f"weights must be a list of numbers, got {weights!r}")
+        raise ConfigError(f"weights must be a list of numbers, got {weights!r:.200}")
+    if size and size != len(worth):
+        raise ConfigError(f"weights must have {size} numbers for {env}, got {worth.tolist()}")
 
     def pay(reward: Any) -> float:
         parts = np.asarray(reward, dtype=np.float64)

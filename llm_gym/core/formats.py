@@ -213,6 +213,6 @@ FORMATS: dict[str, ActionFormat] = {
 
 def get_format(name: str) -> ActionFormat:
     """Return the format called ``name``."""
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise ConfigError(f"action_format must be one of {', '.join(FORMATS)}, got {name!r}")
     return FORMATS[name]

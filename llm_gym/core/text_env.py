@@ -6,7 +6,7 @@ up the reward, and say what happened (``Telling``). The rules of the game itself
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, TypedDict
 
 import gymnasium as gym
 import numpy as np
@@ -19,7 +19,7 @@ from llm_gym.core.hearing import Hearing
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.players import Players
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import check_types
+from llm_gym.core.typed import Typed
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
 MAX_ACTION_CHARS = 1_000_000
@@ -56,7 +56,7 @@ class CommonArgs(TypedDict, total=False):
     render_mode: str | None
 
 
-class TextEnv(Players, Hearing, gym.Env[str, str]):
+class TextEnv(Typed, Players, Hearing, gym.Env[str, str]):
     """Base class of every environment of the suite.
 
     A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
@@ -89,11 +89,6 @@ class TextEnv(Players, Hearing, gym.Env[str, str]):
         *("_base_phi", "_base_phi_start"),
         *("_base_observations", "_base_moves", "_base_screen"),
     )
-
-    def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Look at the settings before anything is built of them."""
-        check_types(cls, settings)
-        return super().__new__(cls)
 
     def __init__(
         self,

@@ -7,11 +7,12 @@ below.
 
 from __future__ import annotations
 
+import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -19,6 +20,23 @@ from llm_gym.errors import ConfigError
 
 _NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 _NONE = type(None)
+
+
+class Typed:
+    """A base whose subclasses are given nothing that their constructors do not ask for."""
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Look at the settings before anything is built of them."""
+        check_types(cls, _named(cls, args) | settings)
+        return super().__new__(cls)
+
+
+def _named(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Return arguments that were given by their place, by their names."""
+    if not args:
+        return {}
+    names = list(inspect.signature(cls).parameters)
+    return dict(zip(names, args, strict=False))
 
 
 def check_types(cls: type, given: Mapping[str, Any]) -> None:
@@ -75,6 +93,8 @@ def _is_one(value: Any, kind: Any) -> bool:
         return any(
             value is one or (type(value) is type(one) and value == one) for one in get_args(kind)
         )
+    if get_origin(kind) is Callable:
+        return callable(value)
     return True  # what is more than that, its owner looks at
 
 
@@ -84,5 +104,7 @@ def _said(kind: Any) -> str:
         if get_origin(option) is Literal:
             words += [repr(one) for one in get_args(option)]
         else:
-            words.append("None" if option is _NONE else _NAMES.get(option, str(option)))
+            is_function = get_origin(option) is Callable
+            usual = "a function" if is_function else _NAMES.get(option, str(option))
+            words.append("None" if option is _NONE else usual)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -11,13 +11,14 @@ from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.spaces import AnyText
+from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 
 MAX_CHARS = 1_000_000
 Messages = tuple[dict[str, str], ...]
 
 
-class ChatObservation(gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
+class ChatObservation(Typed, gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
     """Show the episode so far as chat messages.
 
     An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt where the

@@ -9,12 +9,13 @@ from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
+from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError, ContractError
 
 _NOTE_CHARS = 100
 
 
-class MaxInvalid(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class MaxInvalid(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     """End the episode after some unusable replies; the player is told so at the beginning.
 
     It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut.

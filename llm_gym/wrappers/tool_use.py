@@ -11,6 +11,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.spaces import AnyText
+from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.parsing.base import MAX_CALLS
@@ -22,7 +23,7 @@ MAX_TOOL_CALLS = 10
 _MARKS_CHARS = 100  # what a parser puts around a result
 
 
-class ToolUse(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class ToolUse(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     r"""Let the player of a text environment call tools between its moves.
 
     A reply that calls tools is a step of its own: the observation is their result, the

@@ -94,3 +94,10 @@ def test_it_says_why_even_after_other_weights_were_loaded():
     stop.look(won(41))
     stop.look(won(40))
     assert stop.ended == "2 evaluations in a row without a gain"
+
+
+def test_what_only_reaches_the_end_of_the_interval_is_no_gain():
+    stop = EarlyStop(ConfigStore())
+    stop.look(won(100))  # its interval ends at 1, above which nothing is
+    assert stop.now.high == 1.0
+    assert stop.look(won(100))["eval/without_gain"] == 1.0
