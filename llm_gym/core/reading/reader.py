@@ -94,8 +94,10 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
 def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
-    texts = (bare,) if game.free_text and marker.kind != "fence" else (raw, bare, marker.more)
-    said = [game.marked_move(marker.label, text) for text in dict.fromkeys(filter(None, texts))]
+    texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare]
+    if marker.more and not game.free_text:
+        texts.append(marker.more)
+    said = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts)]
     if game.free_text or not is_question(raw):
         yield from (Reading(move, marker.kind) for move in said if move)
     verdict = judge(raw, game.named_moves)

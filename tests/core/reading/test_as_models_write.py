@@ -1,5 +1,7 @@
 """Replies as chat models write them: reasoning marks, templates, objects, lists, other scripts."""
 
+import random
+
 import gymnasium as gym
 import pytest
 
@@ -245,3 +247,30 @@ def test_a_call_that_is_too_long_is_not_weighed(monkeypatch):
     monkeypatch.setattr(tool_env, "_TAIL", pattern)
     read("SearchQA", "search: " + "9, " * 300_000)
     assert max(weighed, default=0) <= 4000
+
+
+PIECES = [
+    "<think>", "</think>", "[THINK]", "<|channel|>", "<|im_end|>", "</s>", "~~", "{", "}",
+    '"action"', ":", "\\boxed{", "\\(", "(1, 2)", "A to C", "7", "\uff17", "up", "or", "not",
+    "over", "than", "- ", "1. ", "\n", "```", "search(", "answer: ", "sql: ", "<search>",
+    "Action: ", "a", "\u3067", ":)", "\u200b", "\ud800", ".", "/", "|", "\u2192",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["Maze", "Sudoku", "TowerOfHanoi", "Wordle", "TextToSQL", "Memory"]
+)
+def test_nothing_that_is_put_together_of_marks_upsets_a_game(name):
+    env, draw = gym.make(f"llm_gym/{name}-v0"), random.Random(name)
+    for reply in [
+        "\\boxed{. ",
+        "answer: :) :)\nx",
+        "Action: .",
+        "```\n.\n```",
+        "<answer>*</answer>",
+    ]:
+        env.reset(seed=0)
+        env.step(reply)
+    for seed in range(400):
+        env.reset(seed=seed % 7)
+        env.step("".join(draw.choice(PIECES) for _ in range(draw.randrange(1, 12))))
