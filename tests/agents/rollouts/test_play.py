@@ -20,6 +20,7 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
+from tests.agents.scripted import ScriptedEngine
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 
@@ -205,3 +206,24 @@ def test_rollout_reports_success_with_its_interval_and_writes_records(tmp_path):
     assert result.summary()["episodes"] == 12
     assert result.normalised is not None
     assert "success" in str(result)
+
+
+@pytest.mark.parametrize("context", ["history", "observation"])
+def test_every_turn_of_every_episode_is_sampled_with_a_seed_of_its_own(context):
+    """And with the same one whoever plays beside it, and in whatever order."""
+    seeds = []
+    for rows, numbers in ((3, range(8)), (1, reversed(range(8)))):
+        asked = {}
+
+        def say(request, asked=asked):
+            asked.setdefault(request.key, []).append(request.seed)
+            return list(b"ok")
+
+        chat = ChatFormat.from_tokenizer(tiny_tokenizer())
+        policy = LLMPolicy(ScriptedEngine(say=say), chat, context=context, run_seed=7)
+        EpisodeCollector(TextEnvPool(Diary, rows), policy).collect(tasks(numbers))
+        seeds.append(asked)
+    assert seeds[0] == seeds[1]
+    assert [len(seeds[0][100 + seed]) for seed in range(8)] == [1, 2, 3, 1, 2, 3, 1, 2]
+    every = [seed for own in seeds[0].values() for seed in own]
+    assert len(set(every)) == len(every)
