@@ -53,7 +53,9 @@ def iteration() -> str:
     """A whole iteration by its phases: those of the run that was measured beside TRL."""
     rows = _rows("iteration")
     if (found := read("trl_gpu")) is not None:
-        rows = found["sides"][found["summary"]["best"]["ours"]]["rows"][1:]  # the first warms up
+        best = found["summary"]["best"]["ours"]
+    run = next(run for name, run in found["sides"].items() if name.startswith(best))
+    rows = run["rows"][1:]  # the first warms up
     names = {"collect": "play", "score": "score", "advantage": "advantages", "train": "train"}
     phases = [f"{name} {_median(rows, f'time/{key}_s'):.2f} s" for key, name in names.items()]
     return (
