@@ -87,7 +87,9 @@ class ReplyReader:
         try:
             return read_on(reply, speaker, lambda found: self.action(found, info))
         except Unusable as closer:
-            return Reading(move, problem=str(closer) or problem)
+            # Where a move is an object, what is inside one is no move of its own.
+            is_object = isinstance(self._space, gym.spaces.Dict | gym.spaces.Tuple)
+            return Reading(move, problem=problem if is_object else str(closer) or problem)
 
     def action(self, move: str | None, info: Mapping[str, Any]) -> Any:
         """Return the action that ``move`` means, or raise ``Unusable`` with the reason."""

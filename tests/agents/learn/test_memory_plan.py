@@ -122,6 +122,7 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     path = save_tiny(tmp_path)
     config = ConfigStore()
     config.model.device = "cuda"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(build.model, "total_memory", lambda device: GIB)
     monkeypatch.setattr(
         build.model, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded")

@@ -100,8 +100,10 @@ def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
 
 
 def test_weights_that_blew_up_are_one_sentence(tmp_path):
-    config = small(tmp_path, training={"learning_rate": 1e30, "num_iters_per_epoch": 3})
+    config = small(tmp_path, training={"num_iters_per_epoch": 3})
     trainer = PPOTrainer(config, Odd, reward_fn=lambda t: len(t.actions[0]))
+    for group in trainer.learner.ppo.optimizer.param_groups:
+        group["base_lr"] = 1e30  # as a setting it is refused
     with pytest.raises(LLMGymError) as caught:
         trainer.fit()
     trainer.cleanup()
