@@ -143,7 +143,7 @@ class Recordings:
             self._tape = self._tape or _Tape(self._trunk)
             return _Recording(self._read, size, self._tape, learns)
         except RuntimeError as error:  # out of memory, or an operation that waits for the GPU
-            said = str(error).split("\n", 1)[0]
+            said = str(error).split("\n", 1)[0].split(". ", 1)[0]  # memory has a page to say
             _log.warning("passes are not recorded, which is slower for a small model: %s", said)
             self.works, self._tape = False, None
             self._made.clear()
