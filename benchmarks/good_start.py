@@ -17,20 +17,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from time import monotonic
 from typing import Any
 
 from doc_tables import TEXT
 from doc_tables import table as doc_table
-from forked import Forks
-from lanes import Job, Results, work
-from learning import WARM, missing
-from machine import provenance
+from lanes import Job
+from learning import WARM, common, run_missing
 
 RESULT = Path(__file__).parent / "results" / "good_start.json"
 EPISODES = {
@@ -99,30 +95,15 @@ def _order(found: tuple[tuple[str, str], object]) -> tuple[int, int]:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--lanes", type=int, default=2, help="processes at a time")
-    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
+    made = common(__doc__, EPISODES, RESULT)
     made.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
-    made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
-    made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
-    made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
-    made.add_argument("--out", type=Path, default=RESULT)
-    made.add_argument("--show", action="store_true", help="run nothing")
     return made
 
 
 def main() -> None:
     args = parser().parse_args()
     if not args.show:
-        results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
-        deadline = monotonic() + 60 * args.minutes
-        with tempfile.TemporaryDirectory() as scratch:
-            weights = args.weights or Path(scratch)
-            weights.mkdir(parents=True, exist_ok=True)
-            todo = missing(jobs(args, weights), results)
-            work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks("curves.run"))
+        run_missing(args, __file__, jobs)
     print(table(json.loads(args.out.read_text())["rows"]))
 
 

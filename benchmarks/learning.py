@@ -20,6 +20,7 @@ import argparse
 import importlib.util
 import itertools
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 
@@ -45,6 +46,8 @@ POINTS = {"TextGameMedium": 4}
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
 CONTROL, WARM = "shuffled", "warm"
 SEEDS = (0, 1, 2)
+Jobs = Callable[[argparse.Namespace, Path], list[Job]]
+"""What is to be done, as was asked, with warm-started weights in a folder."""
 
 
 def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
@@ -79,35 +82,46 @@ def missing(found: list[Job], results: Results) -> list[Job]:
     return [job for job in found if job.key in wanted]
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def common(about: str, games: Iterable[str], result: Path) -> argparse.ArgumentParser:
+    """Return what every script asks that lets games be learned from warm starts, in lanes."""
+    made = argparse.ArgumentParser(description=about.splitlines()[0])
     made.add_argument("--lanes", type=int, default=2, help="processes at a time")
     made.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
-    made.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
-    made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
-    made.add_argument(
-        "--flags", nargs="+", default=[""], help="try each estimator with each of these settings"
-    )
+    made.add_argument("--only", nargs="+", choices=games, default=list(games))
     made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
     made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
     made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
-    made.add_argument("--out", type=Path, default=RESULT)
+    made.add_argument("--out", type=Path, default=result)
     made.add_argument("--show", action="store_true", help="run nothing")
+    return made
+
+
+def run_missing(args: argparse.Namespace, script: str, jobs: Jobs) -> None:
+    """Do what ``args.out`` lacks; a row is written as soon as it is there."""
+    results = Results(args.out, provenance(script, ("torch", "torchrl", "transformers")))
+    deadline = monotonic() + 60 * args.minutes
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = args.weights or Path(scratch)
+        weights.mkdir(parents=True, exist_ok=True)
+        todo = missing(jobs(args, weights), results)
+        work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks("curves.run"))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = common(__doc__, EPISODES, RESULT)
+    made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
+    made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
+    made.add_argument(
+        "--flags", nargs="+", default=[""], help="try each estimator with each of these settings"
+    )
     return made
 
 
 def main() -> None:
     args = parser().parse_args()
     if not args.show:
-        results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
-        deadline = monotonic() + 60 * args.minutes
-        with tempfile.TemporaryDirectory() as scratch:
-            weights = args.weights or Path(scratch)
-            weights.mkdir(parents=True, exist_ok=True)
-            todo = missing(jobs(args, weights), results)
-            work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks("curves.run"))
+        run_missing(args, __file__, jobs)
     if args.show or (args.out == RESULT and importlib.util.find_spec("matplotlib")):
         from curves import figure
 

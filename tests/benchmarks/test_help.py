@@ -23,7 +23,7 @@ def imported_at_once(path):
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_help_is_there_and_needs_no_peer(path):
-    assert "ArgumentParser(" in path.read_text(), "it would measure when asked for --help"
+    assert "parse_args(" in path.read_text(), "it would measure when asked for --help"
     names = set(imported_at_once(path))
     assert not names & set(PEERS)
     beside = {each.stem for each in FOLDER.iterdir()} | {"tests", "benchmarks"}
