@@ -147,14 +147,8 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
         self.book = kind(env, reads_actions=parse is None)
         self._format = get_format(action_format)
-        self._replies = ReplyReader(
-            self.book,
-            self._format,
-            env.action_space,
-            parse,
-            strict=strict,
-            refuses=masked == "refuse",
-        )
+        how = {"strict": strict, "refuses": masked == "refuse"}
+        self._replies = ReplyReader(self.book, self._format, env.action_space, parse, **how)
         self._describe, self._own_describe = describe or self.book.describe, describe
         self._played = None if kind.played is Phrasebook.played else self.book.played
         self.rules = rules or ("observation" if system_prompt is None else "system")
@@ -162,16 +156,19 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._fallback = fallback
         self._success, self._pay = load_success(success), payer(env, weights)
         self._worst = 0.0  # the lowest reward of a step, in all episodes
-        self.max_observation_chars = max_observation_chars
-        self.observation_space = AnyText(max_observation_chars)
-        examples = [self._format.render(move) for move in self.book.example_moves()]
-        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._set_spaces(max_observation_chars)
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
         self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
         self._told = self._rules_told() if system_prompt is None else system_prompt
         self._player_seed = self._player_rng = None
         self._clear(None)
+
+    def _set_spaces(self, max_observation_chars: int) -> None:
+        self.max_observation_chars = max_observation_chars
+        self.observation_space = AnyText(max_observation_chars)
+        examples = [self._format.render(move) for move in self.book.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
 
     def _clear(self, stop: StopReason | None) -> None:
         """Forget the last episode."""

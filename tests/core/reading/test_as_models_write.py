@@ -270,7 +270,8 @@ def test_nothing_that_is_put_together_of_marks_upsets_a_game(name):
         "<answer>*</answer>",
     ]:
         env.reset(seed=0)
-        env.step(reply)
+        assert isinstance(env.step(reply)[0], str)
     for seed in range(400):
         env.reset(seed=seed % 7)
-        env.step("".join(draw.choice(PIECES) for _ in range(draw.randrange(1, 12))))
+        reply = "".join(draw.choice(PIECES) for _ in range(draw.randrange(1, 12)))
+        assert isinstance(env.step(reply)[0], str)
