@@ -14,7 +14,7 @@ import gymnasium as gym
 from llm_gym.as_text import ensure_text, speaks_text, split_settings
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
-from llm_gym.registry.theirs import import_theirs
+from llm_gym.registry.user_code import import_user_module
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def import_modules(options: argparse.Namespace) -> None:
         sys.path.insert(0, "")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet in our output
     for module in options.modules:
-        import_theirs(module)
+        import_user_module(module)
     for plugin in load_plugins():
         if plugin.problem:
             sys.stderr.write(f"llm-gym: {plugin}\n")

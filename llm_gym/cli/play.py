@@ -15,7 +15,7 @@ from llm_gym.core.outcome import stop_reason
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
-from llm_gym.registry.theirs import theirs
+from llm_gym.registry.user_code import explain_failures
 
 HELP = "play an environment in the terminal"
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Play one episode."""
     env = make(options)
-    with theirs(options.env), closing(env):
+    with explain_failures(options.env), closing(env):
         return _play(env, options)
 
 

@@ -1,4 +1,4 @@
-"""What somebody may have meant who gave a name that is not there."""
+"""Did you mean …? The known name that is most like the one that was given."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from gymnasium.envs.registration import EnvSpec
 from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 from llm_gym.registry.classes import class_spec, names_in
-from llm_gym.registry.meant import meant_id, no_setting
-from llm_gym.registry.theirs import import_theirs, told
+from llm_gym.registry.suggestions import meant_id, no_setting
+from llm_gym.registry.user_code import describe_error, import_user_module
 
 GROUP = "llm_gym.envs"
 
@@ -62,7 +62,7 @@ def find_spec(env_id: str) -> EnvSpec:
     500
     """
     home, _, name = env_id.rpartition(":")
-    module = import_theirs(home) if home else None
+    module = import_user_module(home) if home else None
     if name not in gym.registry:
         if module is not None and (named := class_spec(module, name)) is not None:
             return named
@@ -99,7 +99,7 @@ def cannot_build(name: str, error: Exception) -> ConfigError:
     if "must inherit from the gymnasium.Env" in why:
         why = "it is no gymnasium.Env; named by its class, as module:Class, it would be adapted"
     elif not isinstance(error, gym.error.Error | ImportError):
-        why = told(error)
+        why = describe_error(error)
     wrong = wrong_setting(error)
     return ConfigError(f"cannot build {name}: {no_setting(name, wrong) if wrong else why}")
 

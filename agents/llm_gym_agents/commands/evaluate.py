@@ -16,7 +16,7 @@ from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
 from llm_gym.cli.parser import Parser, whole
 from llm_gym.errors import ConfigError
-from llm_gym_agents.commands.found import as_trained, find_model, played_with
+from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout

@@ -12,7 +12,7 @@ from typing import TextIO
 from safetensors import safe_open
 
 from llm_gym.cli.common import build
-from llm_gym.registry.theirs import theirs
+from llm_gym.registry.user_code import explain_failures
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
@@ -47,7 +47,7 @@ def try_env(config: ConfigStore) -> None:
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
     """Fill in what nobody chose, and return what every such setting became."""
     own = {f"{ENV_KWARGS}.{name}" for name in config.environment.env_kwargs}
-    with theirs(str(config.environment.env_id)):
+    with explain_failures(str(config.environment.env_id)):
         seen = look(config)
     return apply_defaults(config, seen, chosen | own)
 

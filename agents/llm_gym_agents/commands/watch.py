@@ -12,7 +12,7 @@ from llm_gym.cli.common import add_settings, build, import_modules, settings
 from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents.commands.found import find_model
+from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy

@@ -9,7 +9,7 @@ from llm_gym_agents.build import build_sampler
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.crew import Crew
 from llm_gym_agents.distributed.lead import Lead
-from llm_gym_agents.distributed.led import LedPublisher, LedSampler
+from llm_gym_agents.distributed.led_players import LedPublisher, LedSampler
 from llm_gym_agents.distributed.publish import GroupPublisher
 from llm_gym_agents.distributed.ranks import Ranks
 from llm_gym_agents.distributed.samplers import Agenda, SamplerGroup

@@ -29,7 +29,7 @@ from llm_gym_agents.checkpoint import (
 )
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.alone import ALONE, Alone
-from llm_gym_agents.learn.batch_reader import Reference
+from llm_gym_agents.learn.batch_scorer import Reference
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
 from llm_gym_agents.learn.ppo import PPO, Metrics
 from llm_gym_agents.lm.head import Entropy

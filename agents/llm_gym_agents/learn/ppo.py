@@ -24,15 +24,15 @@ from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config.training import TrainingConfig
 from llm_gym_agents.learn.alone import ALONE, Alone
-from llm_gym_agents.learn.batch_reader import BatchReader, Reference
+from llm_gym_agents.learn.batch_scorer import BatchScorer, Reference
 from llm_gym_agents.learn.guards import Guards
 from llm_gym_agents.learn.left_out import step_weights
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.not_finite import NotFiniteError, check_finite, check_others
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
-from llm_gym_agents.learn.reading import critic, trunk
 from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
+from llm_gym_agents.learn.tensordict_modules import critic, trunk
 from llm_gym_agents.run.metrics import CRITIC_ONLY
 
 Metrics = dict[str, float]
@@ -86,7 +86,7 @@ class PPO:
             importance_cap=config.importance_cap,
         ).to(model.device)
         whole = self.objective.spec.needs_whole_episodes
-        self.reader = BatchReader(model, config, reference, ranks=ranks, whole=whole)
+        self.scorer = BatchScorer(model, config, reference, ranks=ranks, whole=whole)
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = make_optimizer(model, config)
         self.trained: dict[str, Tensor] = {}
@@ -162,8 +162,8 @@ class PPO:
         return once and config.mismatch_limit is None
 
     def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
-        """Read the whole batch once with the current weights: see ``BatchReader.score``."""
-        return self.reader.score(packer, policy=policy, entropy=entropy)
+        """Read the whole batch once with the current weights: see ``BatchScorer.score``."""
+        return self.scorer.score(packer, policy=policy, entropy=entropy)
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
         """Return rewards per token, less the KL penalty where that is part of the reward."""
@@ -274,7 +274,7 @@ class PPO:
         tokens = int(packer.data.lengths_E[episodes].sum())
         sums: dict[str, Tensor] = {}
         micros, losses = [], []
-        packs = list(self.reader.packs(packer, episodes))
+        packs = list(self.scorer.packs(packer, episodes))
         for at, (pack, counts) in enumerate(packs):
             micro = _micro(pack, batch, weights_T * counts)
             with self.ranks.last_backward(at == len(packs) - 1):

@@ -20,8 +20,8 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
 from llm_gym_agents.learn.early_stop import HeldOut
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.random_play import has_solver, play_at_random
 from llm_gym_agents.learn.warm_start import Dialogue, imitate, write_losses
-from llm_gym_agents.learn.whom import chance, has_solver
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 from llm_gym_agents.run.metrics import FROM_SOLVER
@@ -192,7 +192,7 @@ class WarmUp:
         try:
             find_player(env, found.player)
             turns = self.config.warm_start.turns  # as many as are played to be imitated
-            luck = chance(env, self.config.training.batch_size, turns=turns, split=split)
+            luck = play_at_random(env, self.config.training.batch_size, turns=turns, split=split)
             if not luck.is_enough and has_solver(env):
                 return Decision("solver", f"{found.why}, and {luck}")
         except ConfigError as error:

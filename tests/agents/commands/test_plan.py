@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from llm_gym import cli
-from llm_gym_agents.commands.found import as_trained, played_with
+from llm_gym_agents.commands.find_model import as_trained, played_with
 from llm_gym_agents.commands.plan import _weights, next_commands
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling

@@ -1,4 +1,4 @@
-"""Whom a warm start imitates: random play, unless a batch of it has nothing to choose from.
+"""What random play is paid, which decides whom a warm start imitates: it, or a solver.
 
 Reinforcement learning makes a player of chance better as long as chance is paid for something now
 and then. Where the moves are sentences of their own, queries say, it never is, and then a model has
@@ -26,7 +26,7 @@ _TURNS = 100
 _ROUNDING = 1e-9
 
 
-class Chance(NamedTuple):
+class RandomPlay(NamedTuple):
     """What random play comes to."""
 
     paid: int
@@ -49,7 +49,9 @@ class Chance(NamedTuple):
         )
 
 
-def chance(env: gym.Env[str, str], batch: int, *, turns: int, split: str | None = None) -> Chance:
+def play_at_random(
+    env: gym.Env[str, str], batch: int, *, turns: int, split: str | None = None
+) -> RandomPlay:
     """Play at random until it was paid often enough, four batches and ``turns`` turns at most."""
     env = EpisodeLimits(env, max_turns=_TURNS)
     options = split_options(env, split)
@@ -59,7 +61,7 @@ def chance(env: gym.Env[str, str], batch: int, *, turns: int, split: str | None 
         episode = play_episode(env, find_player(env, "random", seed), seed, options)
         played, gone = played + 1, gone + episode.num_turns
         paid += _is_paid(episode)
-    return Chance(paid, played, batch)
+    return RandomPlay(paid, played, batch)
 
 
 def has_solver(env: gym.Env[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The model as the objective reads it: a TensorDict in, log-probs, entropies and values out."""
+"""The model as TensorDict modules, for the objective: log-probs, entropies and values out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules and environments that somebody else wrote, and that may raise anything.
+"""Code of the user's: modules and environments that may raise anything.
 
 A program that calls ``gym.make`` is given the exception as it is. On the command line a person
 named the code, and is answered in one sentence: what was raised, and in which line of whose file.
@@ -21,10 +21,10 @@ _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
-def import_theirs(module: str) -> ModuleType:
+def import_user_module(module: str) -> ModuleType:
     """Import ``module``; whatever is wrong with it is one ``ConfigError``.
 
-    >>> import_theirs("not_there")
+    >>> import_user_module("not_there")
     Traceback (most recent call last):
         ...
     llm_gym.errors.ConfigError: cannot import not_there: No module named 'not_there'
@@ -43,11 +43,11 @@ def import_theirs(module: str) -> ModuleType:
     except ImportError as error:
         raise ConfigError(f"cannot import {module}: {error}") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"cannot import {module}: {told(error)}") from error
+        raise ConfigError(f"cannot import {module}: {describe_error(error)}") from error
 
 
 @contextmanager
-def theirs(name: str) -> Iterator[None]:
+def explain_failures(name: str) -> Iterator[None]:
     """Put into one sentence whatever the environment ``name`` raises inside."""
     try:
         yield
@@ -55,16 +55,16 @@ def theirs(name: str) -> Iterator[None]:
         raise
     except Exception as error:  # other people's code
         hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"
-        raise LLMGymError(f"{name} failed: {told(error)}{hint}") from error
+        raise LLMGymError(f"{name} failed: {describe_error(error)}{hint}") from error
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return what was raised and where, in the words of whoever wrote it.
 
     >>> try:
     ...     int("many")
     ... except ValueError as error:
-    ...     print(told(error).partition(" (")[0])
+    ...     print(describe_error(error).partition(" (")[0])
     ValueError: invalid literal for int() with base 10: 'many'
     """
     if isinstance(error, SyntaxError) and error.filename:

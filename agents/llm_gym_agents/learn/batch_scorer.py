@@ -1,4 +1,4 @@
-"""``BatchReader``: a batch in packs that fit into memory, and what the present weights say of it.
+"""``BatchScorer``: what the present weights say of a batch, read in packs that fit into memory.
 
 Where several processes learn together each reads its own packs, and all of them equally many.
 
@@ -23,8 +23,8 @@ Reference = Callable[..., TokenScores]
 """Scores a packed batch as the policy does that a KL penalty pulls towards: a model, or nearly."""
 
 
-class BatchReader:
-    """Reads batches of episodes with a model.
+class BatchScorer:
+    """Scores the tokens of a batch of episodes with a model.
 
     Args:
         model: Read with as it is.

@@ -1,4 +1,4 @@
-"""A model by its folder, or by that of the run that made it: how it was trained to play.
+"""``find_model``: a model by its folder, or by that of the run that made it.
 
 Of a run, ``eval`` and ``watch`` take what nobody chose: a model that was taught without rules, or
 with two tokens a move, plays nothing when it is asked otherwise.

@@ -1,4 +1,4 @@
-"""What somebody may have meant who names an environment, or a setting of one, that is not there."""
+"""Did you mean …? For names of environments, and of their settings, that are not there."""
 
 from __future__ import annotations
 
