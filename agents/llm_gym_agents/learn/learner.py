@@ -39,7 +39,7 @@ from llm_gym_agents.lm.precision import (
     keep_trained_in_float32,
     without_dropout,
 )
-from llm_gym_agents.lm.recorded import is_recordable, is_small
+from llm_gym_agents.lm.recorded_passes import is_recordable, is_small
 from llm_gym_agents.lm.served_weights import adapted_layers, plain_lm, served_weights
 
 

@@ -25,7 +25,7 @@ from llm_gym_agents.lm.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.lm.lean_layers import lean_layers
 from llm_gym_agents.lm.packed_attention import Packing, packed
 from llm_gym_agents.lm.precision import computing_in, narrow_stream, uncached, without_dropout
-from llm_gym_agents.lm.recorded import Recordings
+from llm_gym_agents.lm.recorded_passes import Recordings
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 
@@ -93,7 +93,7 @@ class PolicyValueModel(nn.Module):
         return found
 
     def record_passes(self) -> None:
-        """Record passes as CUDA graphs from now on; see ``lm.recorded``."""
+        """Record passes as CUDA graphs from now on; see ``lm.recorded_passes``."""
         trunks = {"policy": self.lm.base_model, "critic": self.critic_lm}
         self.recordings = {
             name: Recordings(trunk, functools.partial(_hidden, trunk))

@@ -15,7 +15,7 @@ from llm_gym.envs.duels.connect_four.search import (
     look_ahead,
 )
 from llm_gym.errors import ConfigError
-from tests.envs.playing import final_info, need_solver_like_oracle
+from tests.envs.playing import final_info, solver_and_oracle_moves
 
 
 def sides(picture):
@@ -261,7 +261,9 @@ def test_the_promise_is_certain_once_a_win_is_forced():
 
 @pytest.mark.parametrize("settings", [{}, {"opponent": 1.0, "action_format": "json"}])
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
-    need_solver_like_oracle(ConnectFourEnv(**settings), seeds=10)
+    solver, oracle = solver_and_oracle_moves(ConnectFourEnv(**settings), seeds=10)
+    assert solver == oracle
+    assert len(solver) > 10
 
 
 def test_difficulty_is_the_strength():

@@ -7,7 +7,7 @@ import pytest
 from llm_gym.envs.duels.duel import parse_number
 from llm_gym.envs.duels.tic_tac_toe import FULL, WON, TicTacToeEnv, good_moves, score, win_chance
 from llm_gym.errors import ConfigError
-from tests.envs.playing import final_info, need_solver_like_oracle
+from tests.envs.playing import final_info, solver_and_oracle_moves
 
 
 def bits(squares):
@@ -210,7 +210,9 @@ def test_the_oracle_wins_as_often_as_it_promises_from_any_turn():
 
 @pytest.mark.parametrize("settings", [{}, {"opponent": 0.9, "action_format": "json"}])
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
-    need_solver_like_oracle(TicTacToeEnv(**settings), seeds=20)
+    solver, oracle = solver_and_oracle_moves(TicTacToeEnv(**settings), seeds=20)
+    assert solver == oracle
+    assert len(solver) > 20
 
 
 def test_the_potential_is_the_chance_to_win():

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.agents.distributed.echo_run import comparable
-from tests.agents.distributed.test_led import alone, check_rows, led
+from tests.agents.distributed.test_led_players import alone, check_rows, led
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

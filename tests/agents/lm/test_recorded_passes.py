@@ -14,8 +14,8 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.lm import recorded
-from llm_gym_agents.lm.recorded import Size, is_recordable
+from llm_gym_agents.lm import recorded_passes
+from llm_gym_agents.lm.recorded_passes import is_recordable
 from tests.agents.learn.test_model import batch
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
@@ -51,10 +51,10 @@ def done_again(work, pool, stream):
 def device(request, monkeypatch):
     """Where to record; on a CPU with the stand-in."""
     if request.param == "cpu":
-        monkeypatch.setattr(recorded, "record", done_again)
-        monkeypatch.setattr(recorded, "beside", nothing)
-        monkeypatch.setattr(recorded, "new_pool", lambda: None)
-        monkeypatch.setattr(recorded, "new_stream", lambda device: None)
+        monkeypatch.setattr(recorded_passes, "record", done_again)
+        monkeypatch.setattr(recorded_passes, "beside", nothing)
+        monkeypatch.setattr(recorded_passes, "new_pool", lambda: None)
+        monkeypatch.setattr(recorded_passes, "new_stream", lambda device: None)
     yield request.param
     torch.set_float32_matmul_precision("highest")  # a learner on a GPU asks for less
 
@@ -132,18 +132,23 @@ def test_weights_that_were_stepped_are_the_ones_that_are_read_with(device):
                     each -= 0.05 * each.grad
         found, wanted = recording(*inputs(device)), plain(*inputs(device))
         close(found.log_prob_T, wanted.log_prob_T, device)
+        assert len(recording.recordings["policy"]) == 1  # from the first step on
 
 
 def test_weights_that_were_moved_are_recorded_anew(device):
     plain, recording = pair(device)
     for _ in range(3):
         recording(*inputs(device))
+    assert len(recording.recordings["policy"]) == 1
     for model in (plain, recording):
         for each in model.lm.parameters():
             each.data = each.data * 0.5
+    kept = []
     for _ in range(3):
         found, wanted = recording(*inputs(device)), plain(*inputs(device))
         close(found.log_prob_T, wanted.log_prob_T, device)
+        kept.append(len(recording.recordings["policy"]))
+    assert kept == [0, 1, 1]  # forgotten, recorded, played back
 
 
 def test_a_pass_whose_memory_was_used_again_does_not_go_back(device):
@@ -160,7 +165,7 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
     def fails(work, pool, stream):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(recorded, "record", fails)
+    monkeypatch.setattr(recorded_passes, "record", fails)
     plain, recording = pair(device)
     for seed in range(4):
         found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
@@ -169,7 +174,7 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
 
 
 def test_only_so_many_sizes_are_recorded(monkeypatch, device):
-    monkeypatch.setattr(recorded, "MOST", 1)
+    monkeypatch.setattr(recorded_passes, "MOST", 1)
     _, recording = pair(device)
     for lengths in ([40], [300], [600]):
         ids = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
@@ -177,21 +182,6 @@ def test_only_so_many_sizes_are_recorded(monkeypatch, device):
         for _ in range(2):
             recording(ids, torch.tensor(lengths), at, token)
     assert len(recording.recordings["policy"]) == 1
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_size_has_room_for_what_it_is_of_and_is_full(seed):
-    dice = torch.Generator().manual_seed(seed)
-    rows = int(torch.randint(1, 200, (), generator=dice))
-    lengths = torch.randint(1, 4 ** (1 + seed % 6), (rows,), generator=dice)
-    size = Size.of(lengths)
-    for given in (lengths, lengths[:0]):
-        filled = size.fill(given)
-        assert len(filled) == size.rows
-        assert int(filled.sum()) == size.ids
-        assert int(filled.max()) <= size.longest
-        assert torch.equal(filled[: len(given)], given)
-    assert size.ids <= max(int(lengths.sum()) + 127, 1.25 * int(lengths.sum()) + 1)
 
 
 def test_a_cpu_has_nothing_to_record():

@@ -16,30 +16,31 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from llm_gym_agents.lm.cuda_graphs import beside, new_pool, new_stream, record
 from llm_gym_agents.lm.packed_attention import Packing
+from llm_gym_agents.lm.recorded_size import Size
 
 Read = Callable[[Tensor, Packing], Tensor]
 """Reads ids, packed so, and returns the hidden state at each of them."""
-Replay = Callable[[], None]
 MOST = 16
 """Recordings that are kept; further sizes are read as ever."""
 SMALL = 1_000_000_000
 """Weights above which the kernels of a pass take longer than it takes to hand them over."""
-_SHORTEST = 128
 _log = logging.getLogger(__name__)
 
 
 def is_recordable(model: nn.Module, compute_dtype: torch.dtype) -> bool:
     """Whether the passes of ``model`` are the same kernels each time, all on one GPU.
 
-    Adapters are switched off and on, layers that are computed again wait for what they need, and
-    in float32 attention has the shapes of the batch.
+    Not so with adapters, which are switched off and on; with gradient checkpointing, whose layers
+    wait for what they need; with weights of other processes; in float32, where attention has the
+    shapes of the batch.
     """
     weights = list(model.parameters())
     return (
@@ -57,43 +58,6 @@ def is_recordable(model: nn.Module, compute_dtype: torch.dtype) -> bool:
 def is_small(model: nn.Module) -> bool:
     """Whether a GPU waits for the CPU while it reads with ``model``."""
     return sum(each.numel() for each in model.parameters()) < SMALL
-
-
-class Size(NamedTuple):
-    """Of a recording: what is filled up to it looks alike."""
-
-    ids: int
-    rows: int
-    longest: int
-
-    @classmethod
-    def of(cls, lengths_Q: Tensor) -> Size:
-        """Return the size that sequences of these lengths are filled up to.
-
-        >>> Size.of(torch.tensor([100, 300, 210]))
-        Size(ids=640, rows=4, longest=512)
-        """
-        ids, longest = int(lengths_Q.sum()), int(lengths_Q.max())
-        longest = max(_SHORTEST, 1 << (longest - 1).bit_length())
-        step = max(_SHORTEST, 1 << max(0, (ids - 1).bit_length() - 3))  # four sizes to a doubling
-        filled = -(-ids // step) * step
-        rows = len(lengths_Q) + -(-(filled - ids) // longest)
-        return cls(filled, 1 << (rows - 1).bit_length(), longest)
-
-    def fill(self, lengths_Q: Tensor) -> Tensor:
-        """Return the lengths of all sequences of a recording: those given, filling, empty ones.
-
-        The filling is read like any sequence: what an attention kernel leaves out would be memory
-        that nobody wrote, and zeros times that need not be zero.
-
-        >>> Size(640, 8, 256).fill(torch.tensor([100, 250]))
-        tensor([100, 250, 256,  34,   0,   0,   0,   0])
-        """
-        left = self.ids - int(lengths_Q.sum())
-        filling = [self.longest] * (left // self.longest) + [left % self.longest]
-        empty = self.rows - len(lengths_Q) - len(filling)
-        more = filling + [0] * empty if empty >= 0 else filling[:empty]
-        return torch.cat([lengths_Q, lengths_Q.new_tensor(more)])
 
 
 class Recordings:
@@ -285,44 +249,3 @@ class _Replayed(torch.autograd.Function):
 
 def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     return list(torch._utils._unflatten_dense_tensors(flat, list(like)))
-
-
-# --- what needs a GPU --------------------------------------------------------------------
-
-
-def new_pool() -> Any:
-    """Return a name for memory that recordings share, one of them at a time."""
-    return torch.cuda.graph_pool_handle()
-
-
-def new_stream(device: torch.device) -> Any:
-    """Return the stream that passes are recorded in."""
-    return torch.cuda.Stream(device)
-
-
-@contextmanager
-def beside(stream: Any) -> Iterator[None]:
-    """Within this block, work in ``stream``: after what was asked for, and before what will be."""
-    usual = torch.cuda.current_stream(stream.device)
-    stream.wait_stream(usual)
-    with torch.cuda.stream(stream):
-        yield
-    usual.wait_stream(stream)
-
-
-def record(work: Callable[[], None], pool: Any, stream: Any) -> Replay:
-    """Return a function that does on the GPU, at once, all that ``work`` asks of it."""
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize(stream.device)
-    with beside(stream):
-        # Other threads, such as those of an engine, may do what they like meanwhile.
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-        try:
-            work()
-        except BaseException:
-            with suppress(RuntimeError):
-                graph.capture_end()
-            raise
-        graph.capture_end()
-    replay: Replay = graph.replay
-    return replay
