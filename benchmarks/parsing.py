@@ -18,13 +18,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 from machine import provenance
-from peers.suites import ROOT, peers_python
+from peers.suites import ROOT, Worker
 
 RESULT = ROOT / "benchmarks" / "results" / "parsing.json"
 WORKER = Path(__file__).parent / "peers" / "parsers.py"
@@ -50,38 +47,13 @@ PARSERS: dict[tuple[str, str], tuple[str, str]] = {
 LINE = "{:<10}{:<14}{:>12}{:>9}" + "{:>12}" * len(SIZES) + "{:>9}"
 
 
-class Suite:
-    """A worker process and the questions it answers."""
-
-    def __init__(self, name: str) -> None:
-        python = sys.executable if name == "llm_gym" else str(peers_python())
-        self.process = subprocess.Popen(
-            [python, str(WORKER), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if name != "llm_gym" else None,
-            text=True,
-            cwd=ROOT,
-        )
-
-    def ask(self, **request: Any) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"a worker died at {request}")
-        return json.loads(answer)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=0.2, help="length of one slice")
     parser.add_argument("--repeats", type=int, default=9, help="slices per parser")
     args = parser.parse_args()
     about = provenance(__file__)
-    suites = {name: Suite(name) for name in dict.fromkeys(suite for suite, _ in PARSERS)}
+    suites = {name: Worker(WORKER, name) for name in dict.fromkeys(suite for suite, _ in PARSERS)}
     versions: dict[str, str] = {}
     for suite in suites.values():
         versions |= suite.ask(op="versions")
@@ -124,7 +96,7 @@ def main() -> None:
             )
         )
     for suite in suites.values():
-        suite.process.communicate()
+        suite.close()
     about["machine"]["packages"] = versions
     result = {**about, "rows": rows}
     RESULT.write_text(json.dumps(result, indent=1) + "\n")

@@ -19,13 +19,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from machine import provenance
-from peers.suites import ROOT, peers_python
+from peers.suites import ROOT, Worker
 
 from llm_gym.sandbox import Sandbox
 from llm_gym.sandbox.check import try_escapes
@@ -40,38 +38,7 @@ TIMEOUT_S = 2.0
 LINE = "{:<18}{:>10}{:>8}{:>12}{:>12}"
 
 
-class Suite:
-    """A worker process, on one CPU, and the questions it answers."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        python = sys.executable if name in OURS else str(peers_python())
-        cpu = min(os.sched_getaffinity(0))
-        self.process = subprocess.Popen(
-            [python, str(WORKER), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if name in PEERS else None,
-            text=True,
-            cwd=ROOT,
-            preexec_fn=lambda: os.sched_setaffinity(0, {cpu}),
-        )
-
-    def ask(self, **request: Any) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the worker of {self.name} died at {request['op']}")
-        return json.loads(answer)
-
-    def close(self) -> None:
-        self.process.communicate()
-
-
-def measure(suites: list[Suite], repeats: int, seconds: float) -> dict[str, dict[str, Any]]:
+def measure(suites: list[Worker], repeats: int, seconds: float) -> dict[str, dict[str, Any]]:
     """Return calls and parses a second of each suite, from slices that take turns."""
     slices: dict[str, dict[str, list[float]]] = {
         suite.name: {"calls": [], "parses": []} for suite in suites
@@ -134,7 +101,8 @@ def main() -> None:
     args = parser.parse_args()
 
     about = provenance(__file__)
-    suites = [Suite(name) for name in (*OURS, *args.peers)]
+    cpu = min(os.sched_getaffinity(0))
+    suites = [Worker(WORKER, name, cpu) for name in (*OURS, *args.peers)]
     packages: dict[str, str] = {}
     for suite in suites:
         packages |= suite.ask(op="versions")

@@ -18,12 +18,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from llm_gym.evaluate.scores import published
+from llm_gym_agents.run.plots import draw_references, style_axes
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "demo.json"
 PICTURE = ROOT / "docs" / "images" / "demo.png"
 SEEDS = ("#1f5fa8", "#d1731f", "#3f8f5b")
-GREY, INK = "#8a8a8a", "#333333"
+GREY = "#8a8a8a"
 
 
 def draw(result: dict[str, Any], path: Path = PICTURE) -> Path:
@@ -39,7 +40,7 @@ def draw(result: dict[str, Any], path: Path = PICTURE) -> Path:
         by_time.plot(row["total_s"], row["fresh"], marker="o", **end)
     _finish(by_iteration, "iteration")
     _finish(by_time, f"seconds since the command was given, {_threads(result)}")
-    _references(by_time, result["goal"])
+    draw_references(by_time, _references(result["goal"]))
     by_iteration.set_ylabel("held-out success")
     by_iteration.legend(frameon=False, loc="lower right", fontsize=9)
     ring = {"color": GREY, "marker": "o", "markersize": 8, "markerfacecolor": "none"}
@@ -53,29 +54,13 @@ def _finish(axes: Axes, along: str) -> None:
     axes.set_xlabel(along)
     axes.set_xlim(left=0)
     axes.set_ylim(-0.02, 1.02)
-    axes.grid(color="#e8e8e8", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#bbbbbb")
-    axes.tick_params(colors=INK, labelsize=9)
-    axes.set_axisbelow(True)
+    style_axes(axes)
 
 
-def _references(axes: Axes, goal: float) -> None:
+def _references(goal: float) -> dict[str, float]:
     known = published()["llm_gym/TextGameEasy-v0"]
     lines = {player: known[player].success for player in ("random", "solver")}
-    for name, success in {**lines, f"{goal:.0%}": goal}.items():
-        axes.axhline(success, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
-        axes.annotate(
-            name,
-            (1.0, success),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-            color=GREY,
-            annotation_clip=False,
-        )
+    return {**lines, f"{goal:.0%}": goal}
 
 
 def _threads(result: dict[str, Any]) -> str:

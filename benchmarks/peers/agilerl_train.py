@@ -14,7 +14,6 @@ import argparse
 import json
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,11 +21,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from lanes import Job, Results, run
-from machine import ROOT, provenance
+from machine import provenance
+from peers.venvs import python_with
 
 HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "agilerl_train.json"
-VENV = ROOT / ".venv-agilerl"
 PACKAGES = (
     "torch==2.13.0", "agilerl==2.58.0", "transformers==5.14.1", "peft==0.21.0", "datasets==4.8.0"
 )  # fmt: skip
@@ -34,18 +33,6 @@ ALONE = ("liger-kernel==0.8.2", "bitsandbytes==0.49.2", "openenv==0.4.1")
 """Asked for by name only; their own dependencies are not used on a CPU."""
 SHOWN = 5
 """Batches whose success is averaged."""
-
-
-def environment() -> str:
-    """Make a virtual environment with AgileRL; return its Python."""
-    python = VENV / "bin" / "python"
-    if not (VENV / ".installed").exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *PACKAGES], check=True)
-        subprocess.run([*pip, "--no-deps", *ALONE], check=True)
-        (VENV / ".installed").touch()
-    return str(python)
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +70,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="first weights, instead of making them")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    theirs = args.python or environment()
+    theirs = args.python or python_with("agilerl", PACKAGES, ("--no-deps", *ALONE))
     results = Results(args.out, provenance(__file__, ("torch", "transformers")))
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.folder or Path(scratch) / "guess"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -19,19 +20,26 @@ PEERS_VENV = ROOT / ".venv-peers"
 ACTIONS = {OURS: "{}", "gem": r"\boxed{{{}}}", "textarena": "[{}]"}
 
 
-class Suite:
-    """A worker process and the questions it answers."""
+class Worker:
+    """A process with one suite in it, which answers questions: a line of JSON each way.
 
-    def __init__(self, name: str) -> None:
-        python = sys.executable if name == OURS else str(peers_python())
+    Args:
+        script: What it runs, with the name for an argument.
+        name: Of the suite; ours may have a word behind it, and all others need the peers' Python.
+        cpu: The one that it and its children keep to, if any.
+    """
+
+    def __init__(self, script: Path, name: str, cpu: int | None = None) -> None:
+        is_ours = name.partition(" ")[0] == OURS
         self.name = name
         self.process = subprocess.Popen(
-            [python, str(WORKER), name],
+            [sys.executable if is_ours else str(peers_python()), str(script), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if name != OURS else None,
+            stderr=None if is_ours else subprocess.DEVNULL,
             text=True,
             cwd=ROOT,
+            preexec_fn=None if cpu is None else lambda: os.sched_setaffinity(0, {cpu}),
         )
 
     def ask(self, **request: Any) -> Any:
@@ -47,6 +55,13 @@ class Suite:
     def close(self) -> None:
         """End the process."""
         self.process.communicate()
+
+
+class Suite(Worker):
+    """A suite that plays games."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(WORKER, name)
 
     def make(self, game: Game, label: str) -> dict[str, str]:
         """Build a side of ``game``; return the versions of its packages, or an ``error``."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -30,12 +29,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from curves.table import reached
 from forked import Forks
 from lanes import Job, Results, run, work
-from machine import provenance
+from machine import ROOT, provenance
+from peers.venvs import python_with
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 RESULT = HERE.parent / "results" / "trl_train.json"
-VENV = ROOT / ".venv-trl"
 PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
 OURS = (
     "4 passes, rate 2e-3", "4 passes, rate 3e-3", "4 passes, rate 2e-3, entropy 0.03",
@@ -57,24 +55,14 @@ SWEEP_SEED, TRIED = 3, 90
 Row = dict[str, Any]
 
 
-def environment() -> str:
-    """Make a virtual environment with TRL and this checkout; return its Python."""
-    python = VENV / "bin" / "python"
-    if not (VENV / ".installed").exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *PACKAGES], check=True)
-        subprocess.run([*pip, "--editable", f"{ROOT}[train]", *PACKAGES], check=True)
-        (VENV / ".installed").touch()
-    return str(python)
-
-
 class Plan:
     """Which runs there are, and which settings won the sweep."""
 
     def __init__(self, args: argparse.Namespace, weights: Path) -> None:
         self.args, self.weights = args, weights
-        self.python = args.python or environment()
+        self.python = args.python or python_with(
+            "trl", PACKAGES, ("--editable", f"{ROOT}[train]", *PACKAGES)
+        )
 
     def starts(self, seeds: list[int]) -> list[Job]:
         """Return the jobs that make first weights."""

@@ -22,30 +22,19 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from machine import ROOT, provenance
+from machine import provenance
+from peers.venvs import python_with
 
 from llm_gym_agents.algo import PolicyInputs, TokenStream, get_advantage, get_policy_loss
 
 HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "verl_parts.json"
-VENV = ROOT / ".venv-verl"
 PACKAGES = (
     "torch==2.13.0", "tensordict==0.12.4", "transformers==5.14.1", "omegaconf", "hydra-core",
     "codetiming", "pandas", "packaging", "numpy", "ray", "cachetools", "datasets==4.8.0",
 )  # fmt: skip
+VERL = ("--no-deps", "verl==0.9.1")
 EPISODES, TURNS, SAMPLED, SEEN = 256, 8, 64, 192
-
-
-def environment() -> str:
-    """Make a virtual environment with verl; return its Python."""
-    python = VENV / "bin" / "python"
-    if not (VENV / ".installed").exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *PACKAGES], check=True)
-        subprocess.run([*pip, "--no-deps", "verl==0.9.1"], check=True)
-        (VENV / ".installed").touch()
-    return str(python)
 
 
 def batch(episodes: int = EPISODES) -> dict[str, Any]:
@@ -126,7 +115,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "batch.pt"
         torch.save(given, place)
-        command = [args.python or environment(), str(HERE / "train" / "verl_side.py"), str(place)]
+        python = args.python or python_with("verl", PACKAGES, VERL)
+        command = [python, str(HERE / "train" / "verl_side.py"), str(place)]
         done = subprocess.run([*command, str(args.rounds)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"verl's side failed: {done.stderr[-1500:]}")

@@ -16,7 +16,6 @@ import threading
 import weakref
 from collections.abc import Sequence
 from functools import cache
-from types import TracebackType
 from typing import Any
 
 from llm_gym.errors import ConfigError
@@ -138,12 +137,7 @@ class Sandbox:
     def __enter__(self) -> Sandbox:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _cell(self, once: bool, cpu_seconds: int) -> Cell:
@@ -262,12 +256,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -51,7 +51,7 @@ def draw_curve(
     for column, time in enumerate(times):
         _draw(axes[0][column], rows, time, TRAIN_SUCCESS, EVAL_SUCCESS)
         _draw(axes[1][column], rows, time, RETURN, EVAL_RETURN)
-        _draw_references(axes[0][column], references or {}, named=column == len(times) - 1)
+        draw_references(axes[0][column], references or {}, named=column == len(times) - 1)
         axes[0][column].set_ylim(-0.02, 1.02)
         axes[1][column].set_xlabel("iteration" if time == ITERATION else unit)
     axes[0][0].set_ylabel("success")
@@ -87,6 +87,11 @@ def _draw(axes: Axes, rows: list[Row], time: str, train: str, held_out: str) -> 
             style = style | {"marker": "o"}
         if points:
             axes.plot(*zip(*points, strict=True), label=label, **style)
+    style_axes(axes)
+
+
+def style_axes(axes: Axes) -> None:
+    """Give ``axes`` the look of all our pictures: a light grid, and no frame around it."""
     axes.grid(color="#e8e8e8", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#bbbbbb")
@@ -94,13 +99,14 @@ def _draw(axes: Axes, rows: list[Row], time: str, train: str, held_out: str) -> 
     axes.set_axisbelow(True)
 
 
-def _draw_references(axes: Axes, references: Mapping[str, float], *, named: bool) -> None:
-    for name, success in references.items():
-        axes.axhline(success, color=_REFERENCE, linewidth=1.0, linestyle=(0, (4, 3)))
+def draw_references(axes: Axes, references: Mapping[str, float], *, named: bool = True) -> None:
+    """Draw a dashed line below the curves at each height, with its name to the right if asked."""
+    for name, height in references.items():
+        axes.axhline(height, color=_REFERENCE, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
         if named:
             axes.annotate(
                 name,
-                (1.0, success),
+                (1.0, height),
                 xycoords=("axes fraction", "data"),
                 xytext=(4, 0),
                 textcoords="offset points",

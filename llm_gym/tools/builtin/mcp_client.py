@@ -14,7 +14,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from importlib import import_module
-from types import TracebackType
 from typing import Any
 
 from llm_gym.errors import ConfigError
@@ -106,12 +105,7 @@ class McpServer:
     def __enter__(self) -> McpServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _live(self) -> None:
