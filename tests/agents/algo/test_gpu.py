@@ -26,10 +26,7 @@ from llm_gym_agents.algo import (
     token_weights,
 )
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 LENGTHS = torch.tensor([3, 5000, 1, 0, 40, 7])
 TOKENS = int(LENGTHS.sum())

@@ -101,7 +101,6 @@ def _read_handle(handle, answers):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_a_bucket_is_a_handle_that_another_process_can_open():
     weights = [
         ("odd", torch.randn(7, device="cuda")),  # the next one must be aligned all the same

@@ -116,7 +116,6 @@ def test_a_view_is_summed_as_what_it_shows():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gpu_finds_the_sums_of_the_cpu(dtype):
     weight = some((333, 257), dtype)

@@ -23,10 +23,7 @@ from tests.agents.learn.test_model import batch
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)

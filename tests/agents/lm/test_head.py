@@ -24,7 +24,6 @@ HEADS = {
     "with a bias": {"bias": True},
     "with all": {"bias": True, "scale": 2.0, "softcap": 10.0},
 }
-CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def made(name, dtype=torch.float32, device="cpu"):
@@ -169,7 +168,6 @@ def test_a_kernel_that_is_asked_for_and_cannot_run_is_refused_in_a_sentence(name
 # --- on a GPU ---------------------------------------------------------------------------------
 
 
-@CUDA
 @pytest.mark.gpu
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("name", HEADS)
@@ -197,7 +195,6 @@ def test_fused_kernels_give_the_numbers_and_gradients_of_float64(kernel, name, t
         assert (ours.double() - true).norm() <= allowed
 
 
-@CUDA
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(49_152, 576), (151_936, 896)])
 def test_on_a_gpu_the_fastest_true_kernel_is_used_and_float32_weights_are_cast(shape):
@@ -223,7 +220,6 @@ def test_on_a_gpu_the_fastest_true_kernel_is_used_and_float32_weights_are_cast(s
     assert abs(float(entropy.mean() + (truth.exp() * truth).sum(-1).mean())) < 0.05
 
 
-@CUDA
 @pytest.mark.gpu
 def test_a_few_tokens_on_a_gpu_are_left_to_plain_torch_unless_a_kernel_is_asked_for(monkeypatch):
     asked = []

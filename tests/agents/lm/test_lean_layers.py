@@ -21,16 +21,7 @@ LEAN = {
     "gemma3_text": (0, 2), "granite": (5, 2), "phi3": (5, 0), "cohere": (0, 2), "gpt2": (0, 0),
     "gpt_neox": (0, 0), "opt": (0, 0),
 }  # fmt: skip
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-        ],
-    ),
-]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def found(trunk):
@@ -130,7 +121,6 @@ def test_of_an_mlp_three_results_are_kept_and_of_a_norm_one_that_all_projections
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_no_hidden_state_is_kept_in_float32():
     wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = narrow(tiny_model(**wide).cuda())

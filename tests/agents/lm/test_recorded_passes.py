@@ -20,16 +20,7 @@ from tests.agents.learn.test_model import batch
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-        ],
-    ),
-]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @contextmanager

@@ -1,17 +1,13 @@
 """The transformers engine on a GPU: as exact as on a CPU, with the same replies."""
 
 import pytest
-import torch
 
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.truth import worst_error
 from tests.agents.tiny import FAMILIES, tiny_model
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 REQUESTS = [
     Request([(7 * at + step) % 256 for step in range(at + 1)], Sampling(max_tokens=12), seed=at)
     for at in range(24)
