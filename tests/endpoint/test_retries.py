@@ -107,12 +107,11 @@ def test_a_reply_that_does_not_come_is_asked_for_again(server):
 
 
 def test_a_server_that_is_not_there_is_one_sentence():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    patient = Patient(url, backoff=Backoff(tries=3))
-    with pytest.raises(EndpointError, match=r"^no answer in 3 tries.*[Rr]efused") as found:
-        patient.ask()
+    with socket.socket() as taken:  # held without listening, so that nobody else answers there
+        taken.bind(("127.0.0.1", 0))
+        patient = Patient(f"http://127.0.0.1:{taken.getsockname()[1]}", backoff=Backoff(tries=3))
+        with pytest.raises(EndpointError, match=r"^no answer in 3 tries.*[Rr]efused") as found:
+            patient.ask()
     assert len(patient.waits) == 2
     assert "\n" not in str(found.value)
     assert str(pickle.loads(pickle.dumps(found.value))) == str(found.value)

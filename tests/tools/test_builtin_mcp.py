@@ -72,7 +72,7 @@ def test_what_fails_there_is_told_here(server):
     assert "Error executing tool odd name/1" in text  # not every version tells the reason
 
 
-def test_a_call_ends_in_time_and_the_next_one_works(command):
+def test_a_call_ends_in_time_and_none_follows_a_close(command):
     with McpServer(command, timeout=1) as server:
         registry = ToolRegistry(server.tools)
         assert registry.execute_tool("wait", seconds=30) == (False, "wait took longer than 1 s.")
