@@ -31,22 +31,28 @@ from learning import WARM, common, run_missing
 RESULT = Path(__file__).parent / "results" / "good_start.json"
 EPISODES = {
     "SearchQAEasy": 5120,
-    "TextToSQLEasy": 4096,
-    "TextGameMedium": 640,
+    "MazeEasy": 1536,
+    "TextGameMedium": 1024,
 }
 """Game → episodes of a run."""
 SOLVED = {"SearchQAEasy": "--warm-start.player solver"}
 """Flags of the warm start, where it would not imitate the solver by itself."""
+_FAST = "--warm-start.rl-rate-factor 1"
+_MILD = "--environment.env-kwargs penalty=0.02"
+_LEASH = "--training.use-kl-in-loss --training.kl-coef 0.05"
 VARIANTS = {
+    "as it is": "",
     "at once": "--warm-start.critic-iters 0",
-    "critic first": "--warm-start.critic-iters 3",
-    "fast critic first": "--warm-start.critic-iters 3 --training.value-learning-rate 1e-2",
-    "slow": "--warm-start.critic-iters 0 --training.learning-rate 3e-4",
-    "no entropy": "--warm-start.critic-iters 0 --training.entropy-coef 0",
-    "leash": "--warm-start.critic-iters 0 --training.use-kl-in-loss --training.kl-coef 0.05",
+    "mild": _MILD,
+    "leash": _LEASH,
+    "mild, leash": f"{_MILD} {_LEASH}",
+    "fast": _FAST,
+    "fast, mild": f"{_FAST} {_MILD}",
+    "fast, leash": f"{_FAST} {_LEASH}",
+    "fast, ramp": f"{_FAST} --training.warmup-iters 8",
 }
 """Name → flags of ``llm-gym train``."""
-POINTS = 10
+POINTS = 5
 
 
 def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:

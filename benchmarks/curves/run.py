@@ -130,7 +130,7 @@ def learn(
     config = settings(game, seed, estimator, flags)
     iterations = max(1, train // config.training.batch_size)
     wait_for(folder)
-    _critic_first(config, folder / TAUGHT)
+    _after_solver(config, folder / TAUGHT)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = max(1, iterations // points)
@@ -160,11 +160,14 @@ def learn(
     }
 
 
-def _critic_first(config: ConfigStore, taught: Path) -> None:
-    """Let the critic learn first where a solver was imitated, as that run itself would have."""
+def _after_solver(config: ConfigStore, taught: Path) -> None:
+    """Go on where a solver was imitated as that run itself would have: slower, the critic first."""
     if taught.exists() and json.loads(taught.read_text()).get("from_solver"):
-        settings, first = config.training, config.warm_start.critic_iters
-        settings.critic_warmup_iters = max(settings.critic_warmup_iters, first)
+        settings, warm_start = config.training, config.warm_start
+        settings.critic_warmup_iters = max(settings.critic_warmup_iters, warm_start.critic_iters)
+        settings.learning_rate *= warm_start.rl_rate_factor
+        if settings.value_learning_rate is not None:
+            settings.value_learning_rate *= warm_start.rl_rate_factor
 
 
 def wait_for(folder: Path) -> None:

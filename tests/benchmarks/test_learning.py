@@ -156,11 +156,17 @@ def test_a_run_that_has_won_nearly_all_ends_and_is_scored_on_other_episodes(
     assert min(task.id for task in scored) == 2**40 + 8
 
 
-@pytest.mark.parametrize(("taught", "waits"), [('{"from_solver": 1.0}', 3), ("{}", 0), (None, 0)])
-def test_the_critic_comes_first_where_a_solver_was_imitated(script, tmp_path, taught, waits):
+@pytest.mark.parametrize(
+    ("taught", "waits", "rate"),
+    [('{"from_solver": 1.0}', 3, 3e-4), ("{}", 0, 1e-3), (None, 0, 1e-3)],
+)
+def test_it_goes_on_slower_and_with_the_critic_where_a_solver_was_imitated(
+    script, tmp_path, taught, waits, rate
+):
     run = script("curves.run")
     config, place = run.settings("Echo", 0), tmp_path / run.TAUGHT
     if taught is not None:
         place.write_text(taught)
-    run._critic_first(config, place)
+    run._after_solver(config, place)
     assert config.training.critic_warmup_iters == waits
+    assert config.training.learning_rate == pytest.approx(rate)

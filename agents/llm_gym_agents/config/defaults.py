@@ -172,6 +172,8 @@ RULES: tuple[Rule, ...] = (
     Rule("warm_start.critic_iters", 3, lambda s: _embedded(s) and s.has_critic,
          "embedded model, an estimator with a critic",
          "to a critic that knows nothing, early moves of a solver look bad"),
+    Rule("warm_start.rl_rate_factor", 0.3, _embedded,
+         "embedded model", "who imitates a solver is sure of its moves: full steps undo them"),
     Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
     Rule("warm_start.rate", 5e-5, _full, "a full model", "what it knows must stay"),
     Rule("warm_start.rate", 5e-4, _lora, "adapters", "ten times that of a full model"),

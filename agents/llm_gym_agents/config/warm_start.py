@@ -31,6 +31,8 @@ class WarmStartConfig(Section, section="warm_start"):
     critic_iters: Whole = 0
     """First iterations after imitating a solver in which only the critic learns, a quarter of the
     run at most, if that is more than training.critic_warmup_iters."""
+    rl_rate_factor: Positive = 1.0
+    """Factor on the learning rates of reinforcement learning after imitating a solver."""
     file: Text | None = None
     """Conversations to imitate, as llm-gym sft-data writes them."""
     threshold: Fraction = 0.5

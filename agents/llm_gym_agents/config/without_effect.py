@@ -147,7 +147,7 @@ def _warm_start(config: Settings) -> Iterator[_Without]:
     if player in ("none", "file"):
         yield _Without(("warm_start.turns",), cause)
     if player not in ("auto", "solver"):
-        yield _Without(("warm_start.critic_iters",), cause)
+        yield _Without(("warm_start.critic_iters", "warm_start.rl_rate_factor"), cause)
     if player == "none":
         names = ("steps", "rounds", "batch_size", "rate")
         yield _Without(tuple(f"warm_start.{name}" for name in names), cause)

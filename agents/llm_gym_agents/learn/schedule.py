@@ -134,8 +134,9 @@ class Schedule:
         """Return what the update of ``iteration`` is told."""
         settings = self.config.training
         kind, warmup = settings.lr_schedule, settings.warmup_iters
+        slower = self.config.warm_start.rl_rate_factor if self.from_solver() else 1.0
         return {
-            "rate": learning_rate_factor(kind, iteration, self.iterations, warmup),
+            "rate": slower * learning_rate_factor(kind, iteration, self.iterations, warmup),
             "critic_only": iteration < self.critic_first,
         }
 

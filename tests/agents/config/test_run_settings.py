@@ -130,6 +130,16 @@ def test_after_a_solver_the_critic_learns_first(player, iters, waits, tmp_path):
     assert "train/critic_only" not in second
 
 
+@pytest.mark.parametrize(
+    ("player", "factor", "stays"),
+    [("solver", 1e-9, True), ("solver", 1.0, False), ("random", 1e-9, False)],
+)
+def test_after_a_solver_reinforcement_learning_takes_smaller_steps(player, factor, stays, tmp_path):
+    given = WARM | settings(warm_start__player=player, warm_start__rl_rate_factor=factor)
+    row = play(given | {"training.ppo_epochs": 2}, tmp_path).metrics[0]
+    assert (abs(row["policy/kl"]) < 1e-7) == stays
+
+
 def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
     first = play({}, tmp_path / "run")
     assert {"config.json", "metrics.csv", "metrics.jsonl"} <= first.files

@@ -193,6 +193,9 @@ ELSEWHERE = {
     run.test_a_threshold_decides_whether_a_given_model_is_taught: ["warm_start.threshold"],
     run.test_who_writes_nonsense_is_taught_for_more_rounds: ["warm_start.rounds"],
     run.test_after_a_solver_the_critic_learns_first: ["warm_start.critic_iters"],
+    run.test_after_a_solver_reinforcement_learning_takes_smaller_steps: [
+        "warm_start.rl_rate_factor"
+    ],
     run.test_a_reward_function_that_fails_is_tried_again: ["training.reward_retries"],
     run.test_a_reward_function_that_hangs_is_given_up: ["training.reward_timeout"],
     run.test_so_many_episodes_are_scored_at_a_time: ["training.reward_concurrency"],

@@ -104,3 +104,12 @@ def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
     schedule = Schedule(config, False, lambda: from_solver)
     waited = [schedule.update_settings(at)["critic_only"] for at in range(iterations)]
     assert waited == [True] * waits + [False] * (iterations - waits)
+
+
+@pytest.mark.parametrize(("from_solver", "factors"), [(False, [1.0, 0.5]), (True, [0.25, 0.125])])
+def test_after_a_solver_the_rate_falls_from_less(from_solver, factors):
+    config = ConfigStore()
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, 2
+    config.training.lr_schedule, config.warm_start.rl_rate_factor = "linear", 0.25
+    schedule = Schedule(config, False, lambda: from_solver)
+    assert [schedule.update_settings(at)["rate"] for at in range(2)] == factors
