@@ -44,7 +44,7 @@ def draw(result: dict[str, Any], path: Path = PICTURE) -> Path:
     by_iteration.set_ylabel("held-out success")
     by_iteration.legend(frameon=False, loc="lower right", fontsize=9)
     ring = {"color": GREY, "marker": "o", "markersize": 8, "markerfacecolor": "none"}
-    over = by_time.plot([], [], linestyle="", label="over: success on fresh episodes", **ring)
+    over = by_time.plot([], [], linestyle="", label="in the end, on 1,000 fresh episodes", **ring)
     by_time.legend(handles=over, frameon=False, loc="lower right", fontsize=9)
     figure.savefig(path)
     return path

@@ -27,12 +27,12 @@ TRACEBACK = "LLM_GYM_TRACEBACK"
 _BUILT_IN = {
     "list": listing,
     "play": play,
+    "view": view,
+    "replay": replay,
     "check": check,
+    "serve": serve,
     "check-parser": check_parser,
     "check-sandbox": check_sandbox,
-    "replay": replay,
-    "serve": serve,
-    "view": view,
 }
 # Said here, because importing the trainer for a line of help would take seconds.
 _TRAINERS = {
@@ -44,6 +44,11 @@ _TRAINERS = {
     "export": "write prompts, episodes, tools or a package for other trainers",
     "sft-data": "write episodes of a built-in player as chat messages",
 }
+# As one would come to need them; what other packages add comes last.
+_LISTED = (
+    *("list", "play", "eval", "train", "resume", "watch", "view", "replay", "check", "serve"),
+    *("export", "warm-start", "sft-data", "check-parser", "check-sandbox"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -126,11 +131,17 @@ def _parser(added: dict[str, EntryPoint]) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"llm-gym {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    for name, module in _BUILT_IN.items():
-        sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
-    for name, entry in added.items():  # only to be listed: ``main`` has looked for them before
-        if name not in _BUILT_IN:
-            commands.add_parser(name, help=_TRAINERS.get(name, f"from {entry.module}"))
+    for name in sorted({*_BUILT_IN, *added}, key=_place):
+        if module := _BUILT_IN.get(name):
+            sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+        else:  # only to be listed: ``main`` has looked for it before
+            help_line = _TRAINERS.get(name, f"from {added[name].module}")
+            commands.add_parser(name, help=help_line)
     return parser
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Return where the help lists a command."""
+    return (_LISTED.index(name) if name in _LISTED else len(_LISTED), name)

@@ -16,16 +16,22 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def meant_id(name: str) -> str:
     """Return the id that somebody may have meant who left out its namespace or its version.
 
-    >>> meant_id("textgame"), meant_id("llm_gym/TextGaem-v0"), meant_id("llm_gym/Nothing-v0")
+    Of other namespaces than the one that is named only the very same name is meant.
+
+    >>> meant_id("textgame"), meant_id("llm_gym/TextGaem-v0"), meant_id("llm_gym/Nope-v0")
     ('llm_gym/TextGame-v0', 'llm_gym/TextGame-v0', '')
+    >>> meant_id("llm_gym/CartPole-v1")
+    'CartPole-v1'
     """
+    space = name.rpartition("/")[0]
 
     def bare(env_id: str) -> str:
         return env_id.rpartition("/")[2].partition("-v")[0].lower()
 
-    alike = closest(bare(name), map(bare, gym.registry))
-    found = [env_id for env_id in gym.registry if bare(env_id) == alike]
-    namespaces = (name.rpartition("/")[0], "llm_gym", "")
+    known = [i for i in gym.registry if i.startswith(space) or bare(i) == bare(name)]
+    alike = closest(bare(name), map(bare, known))
+    found = [env_id for env_id in known if bare(env_id) == alike]
+    namespaces = (space, "llm_gym", "")
     # The newest version is registered last.
     ours = [i for space in namespaces for i in reversed(found) if i.rpartition("/")[0] == space]
     return next(iter([*ours, *found]), "")

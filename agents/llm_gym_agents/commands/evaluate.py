@@ -19,6 +19,8 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm.threads import spare_threads
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 
@@ -52,6 +54,8 @@ def main(argv: list[str]) -> int:
         run_seed=options.seed,
         system_prompt=options.system_prompt,
     )
+    if isinstance(policy.engine, TransformersEngine):
+        spare_threads(policy.engine.model)
     with closing(policy.engine):
         results = [_play(name, policy, given[name], options) for name in names]
     return show(results, options.json)

@@ -12,6 +12,7 @@ from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.build import is_embedded
 from llm_gym_agents.commands.plan import next_commands, resume_command
+from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.plots import draw_curve
 from llm_gym_agents.run.verdict import verdict
@@ -110,7 +111,12 @@ class RunReport:
         """Show what changed, draw the curve, and say what one would do next."""
         trainer = self._trainer
         self._compare(before, after)
-        picture = draw_curve(trainer.folder, title=title, references=_references(before))
+        picture = draw_curve(
+            trainer.folder,
+            title=title,
+            references=_references(before),
+            before=evaluation_metrics(before),
+        )
         self.say(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
         if self._judged:
             self._say_verdict(before, after)

@@ -16,6 +16,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.distributed.place import leads
 from llm_gym_agents.distributed.plan import planned
+from llm_gym_agents.lm.threads import spare_threads
 from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.progress import TrainingProgress
@@ -48,6 +49,7 @@ def run(
 
 def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
     """Let ``trainer`` train, and report it."""
+    spare_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     trainer.on_advice = report.advise
@@ -104,6 +106,6 @@ def _introduce(
     for line in (*choice_lines(choices), *(roles.lines() if roles else ())):
         say(console, line)
     if recipe.expected:
-        console.print(f"[bold]{recipe.name}[/]: {recipe.about}\nexpected: {recipe.expected}")
+        say(console, f"{recipe.name}: {recipe.about}\nexpected: {recipe.expected}")
     else:
         console.print(f"[bold]{recipe.about}[/]")

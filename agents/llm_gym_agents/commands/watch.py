@@ -14,6 +14,8 @@ from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.lm.threads import spare_threads
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 
@@ -41,6 +43,8 @@ def main(argv: list[str]) -> int:
         sampling=Sampling(max_tokens=inference.max_tokens, temperature=options.temperature),
         run_seed=options.seed,
     )
+    if isinstance(policy.engine, TransformersEngine):
+        spare_threads(policy.engine.model)
     with closing(policy.engine):
         played = rollout(
             env_id,

@@ -31,6 +31,7 @@ def draw_curve(
     *,
     title: str | None = None,
     references: Mapping[str, float] | None = None,
+    before: Mapping[str, float] | None = None,
 ) -> Path:
     """Draw success and return of a run over iterations and time; return the picture's path.
 
@@ -38,12 +39,14 @@ def draw_curve(
         folder: The run's folder, with its metrics.
         title: Above the picture.
         references: Success of others, drawn as lines: ``{"chance": 0.07, "solver": 0.99}``.
+        before: What was measured before the first iteration, by the names of the metrics.
     """
     from matplotlib.figure import Figure
 
     rows = read_metrics(folder)
     if not rows:
         raise ConfigError(f"there is nothing to draw: {folder} has no metrics")
+    rows = [{**before, ITERATION: 0}, *rows] if before else rows
     times = [name for name in (ITERATION, ELAPSED) if any(name in row for row in rows)]
     rows, unit = _in_readable_time(rows)
     figure = Figure(figsize=(4.6 * len(times), 5.4), dpi=140, layout="constrained")

@@ -134,7 +134,7 @@ class TrainingProgress:
         left = self._pace.seconds_left(self._done, self._total)
         if left is None:
             return None
-        return f"{'' if self._pace.knows_all else 'over '}{_clock_text(left)} left"
+        return f"{'' if self._pace.knows_all else 'at least '}{_clock_text(left)} left"
 
     def _line(self, metrics: Mapping[str, float]) -> str:
         numbers = [f"{label} {value}" for label, value in _shown(metrics)]

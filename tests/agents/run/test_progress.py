@@ -129,6 +129,6 @@ def test_the_time_left_does_not_jump_at_evaluations():
         clock.now += 9.0 if evaluated else 1.0
         progress.update({"eval/success": 0.5} if evaluated else {})
     lefts = [line.split("  ")[-1] for line in written().splitlines()]
-    assert lefts[:4] == [f"over 0:{seconds:02} left" for seconds in (11, 10, 9, 8)]
+    assert lefts[:4] == [f"at least 0:{seconds:02} left" for seconds in (11, 10, 9, 8)]
     # Of the seven that are left then, the tenth and the last are evaluated.
     assert lefts[4:] == [f"0:{seconds:02} left" for seconds in (23, 22, 21, 20, 19, 10, 9, 0)]
