@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, SupportsFloat
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook
@@ -25,6 +24,7 @@ from llm_gym.as_text.settings import check_settings, path_of
 from llm_gym.as_text.shapes import of_reset, of_step
 from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
 from llm_gym.core.formats import get_format
+from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text_env import MAX_ACTION_CHARS
@@ -314,10 +314,10 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         info: Mapping[str, Any],
     ) -> None:
         """Note how the episode ended, where that can be known."""
-        success = info.get("success")
+        success = flag(info, "success")
         if self._success is not None:
             success = self._success(self._total, terminated, points, info)
-        elif not isinstance(success, (bool, int, float, np.generic)):
+        elif success is None:
             success = self.book.success(self._total, terminated, points, info)
         known: dict[str, Any] = {"stop_reason": info.get("stop_reason")}
         if success is None:

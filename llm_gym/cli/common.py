@@ -14,7 +14,7 @@ import gymnasium as gym
 from llm_gym.as_text import ensure_text, speaks_text, split_settings
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
-from llm_gym.registry.user_code import import_user_module
+from llm_gym.registry.user_code import close_user_env, import_user_module
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
         env: gym.Env[Any, Any] = gym.make(spec, **own)
         if speaks_text(env):
             return ensure_text(env, **words)
-        env.close()
+        close_user_env(env)
         # By id, so that what is asked of ``unwrapped`` is answered in text as well.
         return gym.make("llm_gym/AsText-v0", env_id=env_id, env_kwargs=own, **words)
     except LLMGymError:

@@ -11,6 +11,7 @@ from llm_gym.cli.shown import shown
 from llm_gym.episodes import read_episodes
 from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.errors import ConfigError, LLMGymError, RecordError
+from llm_gym.registry.user_code import close_user_env
 
 _SHOWN = 5  # lines that are no records
 HELP = "play saved episodes again and report any difference"
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             try:
                 difference = replay(env, episode)
             finally:
-                env.close()
+                close_user_env(env)
         except LLMGymError as error:
             failed += 1
             _say(f"{name} cannot be played again: {error}")

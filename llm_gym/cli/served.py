@@ -12,6 +12,7 @@ from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
 from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.endpoint import Backoff, EndpointError, Interrupted, Prices, ServedEvaluation, play
+from llm_gym.registry.user_code import close_user_env
 
 
 def main(argv: Sequence[str]) -> int:
@@ -20,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     names = chosen(options)
     import_modules(options)
     for name in names:  # built before anybody is asked
-        build(name, {"rules": "system", **settings(options.set)}).close()
+        close_user_env(build(name, {"rules": "system", **settings(options.set)}))
     prices = None
     if options.price_in is not None or options.price_out is not None:
         prices = Prices(options.price_in or 0.0, options.price_out or 0.0)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from llm_gym.core.infos import flag
+
 
 class StopReason(StrEnum):
     """Why an episode stopped. A member is a plain ``str``, so it is JSON and pickle safe."""
@@ -55,9 +57,10 @@ def stop_reason(terminated: bool, truncated: bool, info: Mapping[str, Any]) -> S
         return StopReason(given)
     if truncated and not terminated:
         return StopReason.MAX_STEPS
-    if "success" in info:
-        return StopReason.WON if info["success"] else StopReason.LOST
-    return StopReason.FINISHED
+    won = flag(info, "success")
+    if won is None:
+        return StopReason.FINISHED
+    return StopReason.WON if won else StopReason.LOST
 
 
 _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST  # faster to reach

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.outcome import stop_reason as why_stopped
 from llm_gym.episodes import kinds
@@ -86,7 +85,7 @@ class Trajectory:
     @property
     def reward_terms(self) -> list[dict[str, float]]:
         """What each turn's reward is made of, as far as the environment said."""
-        return [info.get("reward_terms", {}) for info in self.infos]
+        return [reward_terms(info) for info in self.infos]
 
     @property
     def final_state(self) -> str | None:
@@ -259,6 +258,6 @@ def _ending(infos: list[dict[str, Any]]) -> dict[str, Any]:
     ending: dict[str, Any] = {}
     if isinstance(reason := last.get("stop_reason"), str):
         ending["stop_reason"] = reason
-    if isinstance(success := last.get("success"), (bool, int, float, np.generic)):
-        ending["success"] = bool(success)
+    if (won := flag(last, "success")) is not None:
+        ending["success"] = won
     return ending

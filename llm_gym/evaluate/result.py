@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym.evaluate.scores import normalised, wilson
@@ -30,7 +31,7 @@ class Evaluation:
     def unsaid(self) -> int:
         """Episodes that ended by their rules without saying whether they were won."""
         over = [e for e in self.episodes if e.stop_reason == StopReason.FINISHED and e.infos]
-        return sum("success" not in episode.infos[-1] for episode in over)
+        return sum(flag(episode.infos[-1], "success") is None for episode in over)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -55,7 +56,7 @@ class Evaluation:
     @property
     def invalid(self) -> float:
         """Share of replies that could not be used, where the environment says so."""
-        flags = [info.get("valid_action", True) for e in self.episodes for info in e.infos]
+        flags = [flag(info, "valid_action") for e in self.episodes for info in e.infos]
         return flags.count(False) / max(len(flags), 1)
 
     def notes(self) -> list[str]:

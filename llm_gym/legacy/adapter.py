@@ -23,6 +23,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import TERMINAL, StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
@@ -96,7 +97,7 @@ class LegacyEnv(gym.Env[str, str]):
         self._stop = _why_over(old, done, info)
         terminated = self._stop in TERMINAL
         truncated = not terminated and self._stop is not StopReason.PLAYING
-        terms = info.get("reward_terms", {"reward": reward})
+        terms = reward_terms(info) or {"reward": reward}
         return observation, reward, terminated, truncated, self._info(info, self._stop, terms)
 
     def describe(self) -> str:
@@ -141,7 +142,7 @@ class LegacyEnv(gym.Env[str, str]):
         return {
             **info,
             "valid_action": _is_valid(info),
-            "success": bool(info.get("success", False)),
+            "success": bool(flag(info, "success")),
             "stop_reason": stop,
             "reward_terms": dict(terms),
             "turn": self._turn,
@@ -235,7 +236,8 @@ def _set_done(old: BaseEnvironment, done: bool) -> None:
 
 
 def _is_valid(info: Mapping[str, Any]) -> bool:
-    return bool(info.get("valid_action", not info.get("invalid_action", False)))
+    valid = flag(info, "valid_action")
+    return not flag(info, "invalid_action") if valid is None else valid
 
 
 def _check_step(result: Any, old: BaseEnvironment) -> tuple[str, float, bool, dict[str, Any]]:

@@ -7,17 +7,19 @@ named the code, and is answered in one sentence: what was raised, and in which l
 from __future__ import annotations
 
 import importlib
+import logging
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from llm_gym.errors import ConfigError, LLMGymError
 
 _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
+_log = logging.getLogger(__name__)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
@@ -56,6 +58,14 @@ def explain_failures(name: str) -> Iterator[None]:
     except Exception as error:  # other people's code
         hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"
         raise LLMGymError(f"{name} failed: {describe_error(error)}{hint}") from error
+
+
+def close_user_env(env: Any) -> None:
+    """Close an environment. One that raises at it takes nothing back: that is said, and no more."""
+    try:
+        env.close()
+    except Exception as error:  # noqa: BLE001 - other people's code
+        _log.warning("an environment raised %s at its end", describe_error(error))
 
 
 def describe_error(error: BaseException) -> str:

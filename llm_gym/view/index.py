@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from llm_gym.core.infos import flag
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.files import open_file
 from llm_gym.errors import RecordError
@@ -182,7 +183,7 @@ def summarise(episode: Trajectory, line: int) -> Summary:
         reward=total if math.isfinite(total) else None,
         turns=episode.num_turns,
         tokens=len(episode.tokens.ids) if episode.tokens else 0,
-        invalid=sum(info.get("valid_action") is False for info in episode.infos),
+        invalid=sum(flag(info, "valid_action") is False for info in episode.infos),
         snippet=" ".join(text[: 4 * _SNIPPET].split())[:_SNIPPET],
     )
 

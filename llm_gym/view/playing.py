@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llm_gym.core.infos import flag, reward_terms
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.describe import begin
 from llm_gym.episodes.replay import rebuild
 from llm_gym.errors import RecordError
+from llm_gym.registry.user_code import close_user_env
 
 MAX_MOVES = 500
 MAX_TEXT = 20_000
@@ -43,14 +45,14 @@ def play_on(episode: Trajectory, turn: int, moves: Sequence[str]) -> dict[str, A
         legal = env.get_wrapper_attr("legal_actions")() if told else None
         legal = [str(move) for move in legal][:100] if legal else []
     finally:
-        env.close()
+        close_user_env(env)
     return {"state": state, "done": done, "note": note, "turns": turns, "legal": legal}
 
 
 def _told(action: str, state: str, reward: float, done: bool, info: Any) -> dict[str, Any]:
-    terms = {name: float(value) for name, value in info.get("reward_terms", {}).items()}
-    told = {"action": action, "state": state, "reward": reward, "done": done, "terms": terms}
-    return told | {"stop": str(info.get("stop_reason", "")), "success": bool(info.get("success"))}
+    told = {"action": action, "state": state, "reward": reward, "done": done}
+    ended = {"stop": str(info.get("stop_reason", "")), "success": bool(flag(info, "success"))}
+    return {**told, "terms": reward_terms(info), **ended}
 
 
 def _note(state: str, episode: Trajectory, at: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.infos import reward_terms
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
@@ -86,5 +87,5 @@ class FormatReward(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs
         observation, reward, terminated, truncated, info = self.env.step(action)
         good = self._pattern.fullmatch(action) if self._pattern else thinks_first(action)
         term = 0.0 if good else -self.penalty
-        info = {**info, "reward_terms": {**info.get("reward_terms", {}), "format": term}}
+        info = {**info, "reward_terms": {**reward_terms(info), "format": term}}
         return observation, float(reward) + term, terminated, truncated, info

@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.infos import reward_terms
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.typed import Typed
@@ -159,7 +160,7 @@ class ToolUse(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         self._info, self._playing = info, not (terminated or truncated)
         terms = self._costs(ran) if ran is not None else {}
         if terms:
-            info = {**info, "reward_terms": {**info.get("reward_terms", {}), **terms}}
+            info = {**info, "reward_terms": {**reward_terms(info), **terms}}
             reward = float(reward) + sum(terms.values())
         return observation, reward, terminated, truncated, self._with_calls(info, ran)
 

@@ -11,6 +11,7 @@ from llm_gym.as_text import make_text
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.build.memory import run_plan, total_memory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import MissingExtraError
@@ -161,5 +162,5 @@ def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedToke
         elif made.has_wrapper_attr("random_action"):
             return piece_tokenizer(texts_of(made))
     finally:
-        made.close()
+        close_user_env(made)
     return byte_tokenizer()

@@ -16,6 +16,7 @@ from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluating import add_arguments, chosen, show
 from llm_gym.cli.parser import Parser, whole
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
     import_modules(options)
     given = {name: played_with(config, name) | settings(options.set) for name in names}
     for name in names:  # known to be there before a model is loaded
-        build(name, {"rules": "system", **given[name]}).close()
+        close_user_env(build(name, {"rules": "system", **given[name]}))
     if options.constrained and options.engine == "transformers":
         raise ConfigError("--constrained needs --engine vllm or sglang")
     policy = LLMPolicy.from_pretrained(

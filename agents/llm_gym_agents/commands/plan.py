@@ -12,7 +12,7 @@ from typing import TextIO
 from safetensors import safe_open
 
 from llm_gym.cli.common import build
-from llm_gym.registry.user_code import explain_failures
+from llm_gym.registry.user_code import close_user_env, explain_failures
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
@@ -41,7 +41,7 @@ def try_env(config: ConfigStore) -> None:
     """Build the environment once: a setting that it does not know is a sentence, and no trace."""
     settings = config.environment
     if settings.env_id is not None:
-        build(settings.env_id, settings.env_kwargs).close()
+        close_user_env(build(settings.env_id, settings.env_kwargs))
 
 
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:

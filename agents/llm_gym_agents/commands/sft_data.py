@@ -23,6 +23,7 @@ from llm_gym.episodes import Trajectory, play_episode, write_episodes
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.legacy import as_gym
+from llm_gym.registry.user_code import close_user_env
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +40,7 @@ def main(argv: list[str]) -> int:
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-        env.close()
+        close_user_env(env)
     sys.stdout.write(
         f"{kept} of {options.episodes} episodes of {options.player} in {options.env}\n"
         f"  {out}  (chat messages)\n  {records}  (episode records)\n"

@@ -12,6 +12,7 @@ from llm_gym.cli.common import add_settings, build, import_modules, settings
 from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
     if env_id == config.environment.env_id:
         kwargs |= config.environment.env_kwargs
     kwargs |= settings(options.set)
-    build(env_id, kwargs).close()  # known to be there before a model is loaded
+    close_user_env(build(env_id, kwargs))  # known to be there before a model is loaded
     inference = config.inference
     policy = LLMPolicy.from_pretrained(
         path,

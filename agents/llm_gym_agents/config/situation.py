@@ -16,6 +16,7 @@ from llm_gym.as_text import AsText, make_text
 from llm_gym.core.game import Game
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config.settings import Settings
 
 EMBEDDED = "tiny"
@@ -94,7 +95,7 @@ def _played(config: Settings) -> Situation:
     try:
         return _of(env, kind)
     finally:
-        env.close()
+        close_user_env(env)
 
 
 def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Situation:

@@ -32,6 +32,7 @@ from llm_gym_agents.learn.alone import ALONE, Alone
 from llm_gym_agents.learn.batch_scorer import Reference
 from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
 from llm_gym_agents.learn.ppo import PPO, Metrics
+from llm_gym_agents.learn.self_check import check_reading
 from llm_gym_agents.lm.head import Entropy
 from llm_gym_agents.lm.precision import (
     allow_tf32,
@@ -68,6 +69,7 @@ class Learner:
             kernel=config.model.head,
         )
         without_dropout(self.model)
+        check_reading(lm, self.model.compute_dtype)
         self.reference = _frozen_copy(config, self.model)
         """A copy of the policy that training began with; None with LoRA, whose base is that."""
         for each in (self.model, self.reference):

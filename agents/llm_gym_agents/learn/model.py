@@ -96,7 +96,7 @@ class PolicyValueModel(nn.Module):
         """Record passes as CUDA graphs from now on; see ``lm.recorded_passes``."""
         trunks = {"policy": self.lm.base_model, "critic": self.critic_lm}
         self.recordings = {
-            name: Recordings(trunk, functools.partial(_hidden, trunk))
+            name: Recordings(trunk, functools.partial(hidden_states, trunk))
             for name, trunk in trunks.items()
             if trunk is not None
         }
@@ -155,12 +155,12 @@ class PolicyValueModel(nn.Module):
                 return hidden_SC[asked_P]
         packing = Packing.of(sequence_lengths_Q, ids_S.device)
         if not is_worth_it(trunk, len(ids_S), len(asked_P)):
-            return _hidden(trunk, ids_S, packing)[asked_P]
+            return hidden_states(trunk, ids_S, packing)[asked_P]
         with last_layer_at(trunk, asked_P, packing):
-            return _hidden(trunk, ids_S, packing)
+            return hidden_states(trunk, ids_S, packing)
 
 
-def _hidden(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:
+def hidden_states(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:
     """Return the trunk's last hidden state at every id."""
     lean = lean_layers(trunk)
     with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean:

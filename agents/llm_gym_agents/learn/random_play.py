@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from llm_gym.core.infos import flag, reward_terms
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.errors import ConfigError
 from llm_gym.wrappers import EpisodeLimits
@@ -76,11 +77,11 @@ def has_solver(env: gym.Env[str, str]) -> bool:
 def _is_paid(episode: Trajectory) -> bool:
     """Whether a move that could be used was paid; a penalty for nonsense teaches no game."""
     return any(
-        abs(reward - _shaping(info)) > _ROUNDING and info.get("valid_action", True)
+        abs(reward - _shaping(info)) > _ROUNDING and flag(info, "valid_action") is not False
         for info, reward in zip(episode.infos, episode.rewards, strict=True)
     )
 
 
 def _shaping(info: Mapping[str, Any]) -> float:
     """Return the part of a reward that only says how near the goal is."""
-    return float((info.get("reward_terms") or {}).get("shaping", 0.0))
+    return reward_terms(info).get("shaping", 0.0)

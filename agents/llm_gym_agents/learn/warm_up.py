@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 import gymnasium as gym
 
+from llm_gym.core.infos import flag
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
 from llm_gym_agents.learn.early_stop import HeldOut
@@ -198,7 +200,7 @@ class WarmUp:
         except ConfigError as error:
             return Decision("none", f"{found.why}, but {error}")
         finally:
-            env.close()
+            close_user_env(env)
         return found
 
     def _auto(self) -> Decision:
@@ -225,8 +227,8 @@ class WarmUp:
             for episode in self.sampler.play(todo).all_episodes
             for info in episode.infos[: PROBED_TURNS + 1]
         ]
-        told = [info["valid_action"] for info in infos if "valid_action" in info]
-        return sum(map(bool, told)), len(told)
+        told = [usable for info in infos if (usable := flag(info, "valid_action")) is not None]
+        return sum(told), len(told)
 
     # --- what ----------------------------------------------------------------------------
 
@@ -249,7 +251,7 @@ class WarmUp:
                 split=self.config.environment.train_split,
             )
         finally:
-            env.close()
+            close_user_env(env)
 
     def _copies_follow(self) -> None:
         """Bring copies of the policy up to date: it began to train only now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 
+from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.engines.base import FinishReason
@@ -16,11 +17,11 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
     """Return means over the episodes of a batch."""
     episodes, count = rollout.episodes, len(rollout.episodes)
     infos = [info for episode in episodes for info in episode.infos]
-    usable = [info["valid_action"] for info in infos if "valid_action" in info]
+    usable = [valid for info in infos if (valid := flag(info, "valid_action")) is not None]
     terms: dict[str, float] = defaultdict(float)
     for info in infos:
-        for name, value in info.get("reward_terms", {}).items():
-            terms[f"reward/{name}"] += value / count
+        for name, value in reward_terms(info).items():
+            terms[metrics.term(name)] += value / count
     stops = Counter(episode.stop_reason for episode in episodes)
     row = {
         metrics.TRAIN_SUCCESS: sum(episode.success for episode in episodes) / count,
@@ -31,7 +32,7 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         "episode/context_full": stops[StopReason.CONTEXT] / count,
         "episode/failed": stops[StopReason.ERROR] / count,
         "episode/cut_replies": _cut_replies(rollout),
-        "reward/std": statistics.pstdev(episode.total_reward for episode in episodes),
+        metrics.RETURN_SPREAD: statistics.pstdev(episode.total_reward for episode in episodes),
     }
     if (flat := _groups_without_spread(rollout)) is not None:
         row["group/no_spread"] = flat

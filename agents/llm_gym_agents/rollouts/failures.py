@@ -1,6 +1,14 @@
-"""``FailureWatch``: a run whose environment has broken down is stopped, not trained to its end."""
+"""``FailureWatch``: a run whose environment has broken down is stopped, not trained to its end.
+
+An environment fails when it raises, and also when it answers with what no model can read or learn
+from: one NaN among the rewards would be in every weight after the next step.
+"""
 
 from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import numpy as np
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
@@ -8,6 +16,21 @@ from llm_gym_agents.rollouts.turns import Rollout
 
 PATIENCE = 3
 """Iterations in a row that may lose most of their episodes."""
+MOST_REWARD = float(np.finfo(np.float32).max)
+"""What the tensors of a batch can hold."""
+
+
+def wrong_answer(observation: Any, reward: SupportsFloat = 0.0) -> str:
+    """Return what is wrong with an answer of an environment, or nothing.
+
+    >>> wrong_answer("You win.", 1), wrong_answer("You win.", float("nan"))
+    ('', 'gave a reward of nan, which must be a number that float32 holds')
+    """
+    if not isinstance(observation, str):
+        return f"gave an observation of {type(observation).__name__}, which must be text"
+    if abs(paid := float(reward)) <= MOST_REWARD:  # false for NaN too
+        return ""
+    return f"gave a reward of {paid:g}, which must be a number that float32 holds"
 
 
 class FailureWatch:

@@ -42,6 +42,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.vector.local_rows import Elsewhere
+from llm_gym_agents.rollouts.failures import wrong_answer
 from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options
 
@@ -175,16 +176,20 @@ class TextEnvPool(EnvBase):
         """Begin episodes; return the rows whose environment failed and which need another."""
         failed: list[int] = []
         for options, rows in by_options(tasks):
+            lost: dict[int, str] = {}
             try:
                 begun = self._rows.begin_rows({row: tasks[row].seed for row in rows}, options)
             except RowsError as error:
-                begun = dict(error.results)
-                for row, what in error.rows.items():
-                    self._report(tasks[row].id, what)
-                    self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
-                    failed.append(row)
+                begun, lost = dict(error.results), dict(error.rows)
             for row, beginning in begun.items():
-                self._enter(row, tasks[row], beginning)
+                if what := wrong_answer(beginning.observation):
+                    lost[row] = what
+                else:
+                    self._enter(row, tasks[row], beginning)
+            for row, what in lost.items():
+                self._report(tasks[row].id, what)
+                self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
+            failed += lost
         return failed
 
     def _enter(self, row: int, task: EpisodeTask, beginning: Beginning) -> None:
@@ -212,15 +217,19 @@ class TextEnvPool(EnvBase):
         replies = {row: self.texts[handles[row]] for row in live if cuts[row] == Cut.NO}
         try:
             results = self._rows.step_rows(replies)
+            lost: dict[int, str] = {}
         except RowsError as error:
-            results = dict(error.results)
-            for row, what in error.rows.items():
-                self._fail(row, replies[row], what)
-                truncated_N[row] = True
+            results, lost = dict(error.results), dict(error.rows)
         for row, result in results.items():
+            if what := wrong_answer(*result[:2]):
+                lost[row] = what
+                continue
             episode = self._advance(row, replies[row], result)
             reward_N[row] = episode.rewards[-1]
             terminated_N[row], truncated_N[row] = episode.terminated[-1], episode.truncated[-1]
+        for row, what in lost.items():
+            self._fail(row, replies[row], what)
+            truncated_N[row] = True
         for row in live:
             if cuts[row] == Cut.CONTEXT:
                 self._end(row, StopReason.CONTEXT)

@@ -10,8 +10,10 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
+from llm_gym.core.infos import flag
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import close_user_env
 
 
 class RewardManager:
@@ -65,7 +67,7 @@ class RewardManager:
         rewards, infos = _of(trajectory, "rewards", ()), _of(trajectory, "infos", ())
         last = infos[-1] if len(infos) else {}
         success = getattr(trajectory, "success", None)
-        won = last.get("success", False) if success is None else success
+        won = flag(last, "success") if success is None else success
         terms = {
             "sum": float(sum(rewards)),
             "success_bonus": self.success_bonus * bool(won),
@@ -110,7 +112,7 @@ def _max_steps_of(env_id: str) -> int | None:
     try:
         return _max_steps(env)
     finally:
-        env.close()
+        close_user_env(env)
 
 
 def _max_steps(env: Any) -> int | None:
@@ -126,7 +128,8 @@ def _max_steps(env: Any) -> int | None:
 
 
 def _is_invalid(info: Mapping[str, Any]) -> bool:
-    return bool(info.get("invalid_action", not info.get("valid_action", True)))
+    invalid = flag(info, "invalid_action")
+    return flag(info, "valid_action") is False if invalid is None else invalid
 
 
 def _of(trajectory: Trajectory | Mapping[str, Any], name: str, default: Any) -> Any:

@@ -18,7 +18,9 @@ from torch import Tensor
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.record import ENV_REWARDS
 from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym_agents.rollouts.failures import MOST_REWARD
 from llm_gym_agents.rollouts.reward_calls import CallFailed, Limits, call_all
+from llm_gym_agents.run import metrics
 
 RewardFn = Callable[..., Any]
 """``(trajectory)`` or ``(trajectory, environment)``, plain or async. It returns a number, or a
@@ -118,10 +120,11 @@ def reward_metrics(episodes: Sequence[Trajectory]) -> dict[str, float]:
         return {}
     names = dict.fromkeys(name for extra in noted for name in extra[REWARD_TERMS])
     means = {
-        f"reward/{name}": sum(extra[REWARD_TERMS].get(name, 0.0) for extra in noted) / len(noted)
+        metrics.term(name): sum(extra[REWARD_TERMS].get(name, 0.0) for extra in noted) / len(noted)
         for name in names
     }
-    return {"reward/env": sum(sum(extra[ENV_REWARDS]) for extra in noted) / len(noted)} | means
+    env = sum(sum(extra[ENV_REWARDS]) for extra in noted) / len(noted)
+    return {metrics.ENV_RETURN: env} | means
 
 
 def takes_environment(reward_fn: RewardFn) -> bool:
@@ -180,10 +183,10 @@ def _read_number(value: Any, what: str, episode: Trajectory, at: int) -> float:
     if not isinstance(value, (str, bytes)) and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError):
             number = float(value)
-    if not math.isfinite(number):
+    if not abs(number) <= MOST_REWARD:  # true for NaN too
         raise RewardError(
-            f"the reward function must return a finite number, got {value!r:.60}{what}, on "
-            f"{_name(episode, at)}"
+            f"the reward function must return a finite number of float32, got {value!r:.60}{what}, "
+            f"on {_name(episode, at)}"
         )
     return number
 

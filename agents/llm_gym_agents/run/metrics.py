@@ -29,6 +29,9 @@ FROM_SOLVER = "warm_start/from_solver"
 EVAL_SUCCESS = "eval/success"
 TRAIN_SUCCESS = "episode/success"
 RETURN = "reward/mean"
+RETURN_SPREAD = "reward/std"
+ENV_RETURN = "reward/env"
+"""The environment's own, where a reward function has said otherwise."""
 EVAL_RETURN = "eval/return"
 KL = "policy/kl"
 ENTROPY = "policy/entropy"
@@ -200,6 +203,16 @@ def named(row: Row, per_epoch: int) -> Row:
     short = {"policy_loss": "loss/policy", "value_loss": "loss/value"}
     own = {ours: row[name] for ours, name in short.items() if name in row}
     return {"epoch": (int(row[ITERATION]) - 1) // per_epoch, **own, **row}
+
+
+def term(name: str) -> str:
+    """Return the metric of a part of a reward, which others name as they like.
+
+    >>> term("goal"), term("goal reached, at last"), term("mean")
+    ('reward/goal', 'reward/goal_reached_at_last', 'reward/mean_')
+    """
+    found = "reward/" + ("_".join(re.findall(r'[^\s,"]+', name)) or "_")
+    return f"{found}_" if found in (RETURN, RETURN_SPREAD, ENV_RETURN) else found
 
 
 def _number(name: str, value: Any) -> float:

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from llm_gym.core.prompts import find_system_prompt
 from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import close_user_env
 
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
 PROMPT = ">"
@@ -139,7 +140,7 @@ def collect_vocabulary(
                 texts[text] = None
         if rules:
             texts[find_system_prompt(env)] = None
-        env.close()
+        close_user_env(env)
     return list(texts)
 
 

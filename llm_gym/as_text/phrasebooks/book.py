@@ -20,6 +20,7 @@ from llm_gym.as_text.phrasebooks.attributes import choice_names, column_names, s
 from llm_gym.as_text.phrasebooks.docstring import numbered, prose, sections
 from llm_gym.as_text.phrasebooks.observations import FEW, say
 from llm_gym.as_text.phrasebooks.reader import Reader
+from llm_gym.core.infos import flag
 from llm_gym.legacy.old_gym import inside
 
 _STORY, _REWARDS = 700, 400  # characters taken from a docstring
@@ -168,8 +169,8 @@ class Phrasebook:
         By default the environment says so itself (``info["is_success"]``), or its spec has the
         return from which on it counts as solved.
         """
-        if "is_success" in info:
-            return bool(info["is_success"])
+        if (told := flag(info, "is_success")) is not None:
+            return told
         threshold = None if self.env.spec is None else self.env.spec.reward_threshold
         return None if threshold is None else total >= threshold
 

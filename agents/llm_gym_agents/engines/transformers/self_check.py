@@ -6,9 +6,6 @@ engine tries once, when it is built, and refuses a model that it would sample fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
@@ -17,11 +14,8 @@ from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.prefill import Prefill
 from llm_gym_agents.engines.transformers.slot_pool import SlotPool
 from llm_gym_agents.engines.transformers.slots import Batch, SlotCache
+from llm_gym_agents.lm.agreement import CANNOT, agrees, full_float32
 
-TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}
-"""Largest error of a logit, in standard deviations of the logits."""
-_COARSE = 0.25
-_NOTHING = 1e-6  # a model whose logits are all alike has no spread
 _LONGEST = 7
 
 
@@ -33,35 +27,24 @@ def check_decoding(model: CausalModel) -> None:
         for row, n in enumerate(rows)
     ]
     name = type(model.model).__name__
-    with model.reading(), _full_float32():
+    with model.reading(), full_float32():
         wanted = [
             model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
         ]
         try:
             found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except CANNOT as error:
             raise ConfigError(f"{name} cannot be decoded by this engine: {error}") from error
     for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
         if not bool(wanted_TV.isfinite().all()):
             raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
         gaps_2V = torch.stack([first_V, second_V]) - wanted_TV[-2:]
         gap, spread = float(gaps_2V.abs().max()), float(wanted_TV.std())
-        if not gap <= TOLERANCE.get(model.dtype, _COARSE) * spread + _NOTHING:
+        if not agrees(gap, spread, model.dtype):
             raise ConfigError(
                 f"{name} does not decode as it reads: logits with a cache are off by up to "
                 f"{gap:.2g}; this engine cannot sample from it rightly"
             )
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """Multiply in full: with TF32 the two ways are as far apart as a mistake would put them."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _decode(

@@ -1,0 +1,71 @@
+"""A model that packed sequences are not right for is refused, and not trained on wrong numbers."""
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    GPTJConfig,
+    GptOssConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents import ConfigStore
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.self_check import check_reading
+from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
+
+SHAPE = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+SMALL = {**SHAPE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def gpt_oss():
+    """Attention has a sink, which ours does not know."""
+    config = GptOssConfig(
+        **SMALL, intermediate_size=32, num_key_value_heads=2, head_dim=8, num_local_experts=2
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.sinks)
+    return model
+
+
+def gptj():
+    """Attention of its own, which is never told where a sequence ends."""
+    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "n_positions": 64}
+    return AutoModelForCausalLM.from_config(GPTJConfig(**SHAPE, **shape))
+
+
+def falcon():
+    """The same, and it cannot do without a mask."""
+    return AutoModelForCausalLM.from_config(FalconConfig(**SMALL))
+
+
+def t5():
+    """No causal model at all."""
+    shape = {"d_model": 32, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+    return T5ForConditionalGeneration(T5Config(**{**SHAPE, "pad_token_id": 0}, **shape))
+
+
+@pytest.mark.parametrize("make", [gpt_oss, gptj, falcon, t5])
+def test_a_model_that_is_not_scored_as_it_reads_is_refused(make):
+    torch.manual_seed(0)
+    with pytest.raises(ConfigError, match=r"^\w+ cannot be trained here: .*Llama") as caught:
+        Learner(ConfigStore(), make().eval())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_families_that_are_right_pass(family, dtype):
+    check_reading(tiny_model(family).to(dtype), dtype)
+
+
+def test_a_head_that_is_off_is_found(monkeypatch):
+    from llm_gym_agents.lm import head
+
+    monkeypatch.setattr(head, "logit_scaling", lambda config: (1.0, None))
+    with pytest.raises(ConfigError, match="off by up to"):
+        check_reading(tiny_model("granite"), torch.float32)

@@ -1,0 +1,94 @@
+"""Environments as other people write them: they cost their own episodes, and never the run."""
+
+import math
+
+import numpy as np
+import pytest
+
+from llm_gym import cli
+from llm_gym_agents import PPOTrainer
+from tests.agents.small_run import Odd, small
+
+BATCH = {"training": {"batch_size": 16, "mini_batch_size": 16}}
+
+
+def train(folder, env, **given):
+    trainer = PPOTrainer(small(folder, **BATCH), env, **given)
+    try:
+        [row] = trainer.fit()
+    finally:
+        trainer.cleanup()
+    return row
+
+
+def now_and_then(*answers):
+    """An environment that gives one of ``answers`` in about half of its steps."""
+
+    def step(self, action):
+        usual = Odd.step(self, action)
+        at = self.np_random.integers(2 * len(answers))
+        return (*answers[at], *usual[2:]) if at < len(answers) else usual
+
+    return type("NowAndThen", (Odd,), {"step": step})
+
+
+def test_what_no_model_can_learn_from_costs_its_episode_only(tmp_path):
+    bad = [("!", math.nan), ("!", -math.inf), ("!", 1e300), (None, 1.0), (b"!", 1.0), (3, 1.0)]
+    row = train(tmp_path, now_and_then(*bad))
+    assert 0 < row["episode/failed"] < 1
+    assert row["reward/mean"] == 1.0, "of the others"
+    assert math.isfinite(row["loss/policy"])
+
+
+def test_a_first_observation_that_is_no_text_costs_its_episode_only(tmp_path):
+    def reset(self, *, seed=None, options=None):
+        _, info = Odd.reset(self, seed=seed)
+        return ("?", info) if self.np_random.random() < 0.5 else (None, info)
+
+    row = train(tmp_path, type("Speechless", (Odd,), {"reset": reset}))
+    assert row["episode/unplayed"] > 0
+    assert row["reward/mean"] == 1.0
+
+
+def test_what_is_wrong_with_an_answer_is_said(tmp_path):
+    with pytest.raises(ValueError, match="gave a reward of nan, which must be a number"):
+        train(tmp_path, type("Bad", (Odd,), {"reward": math.nan}))
+
+
+TELLS = {
+    "success": np.array([True, False]),
+    "valid_action": np.array([True, False]),
+    "reward_terms": {"goal reached, at last": 0.5, "mean": 7.0, "why": "near", "all": np.ones(2)},
+    "stop_reason": 5,
+    "move": np.ones(3),
+}
+
+
+def test_our_names_in_their_info_end_no_run(tmp_path):
+    def step(self, action):
+        return (*Odd.step(self, action)[:4], dict(TELLS))
+
+    row = train(tmp_path, type("Telling", (Odd,), {"step": step}))
+    assert row["reward/goal_reached_at_last"] == 0.5
+    assert row["reward/mean"] == 1.0, "a term of that name is not what an episode earned"
+    assert row["reward/mean_"] == 7.0
+
+
+def test_terms_of_a_reward_function_have_any_name(tmp_path):
+    row = train(tmp_path, Odd, reward_fn=lambda episode: {"mean": 1.0, "Goal reached": 2.0})
+    assert (row["reward/mean"], row["reward/mean_"], row["reward/Goal_reached"]) == (3.0, 1.0, 2.0)
+
+
+THEIRS = """
+from tests.agents.small_run import Odd
+class Clings(Odd):
+    def close(self):
+        raise RuntimeError("I stay")
+"""
+
+
+def test_an_environment_that_raises_when_it_is_closed_trains(tmp_path, monkeypatch, caplog):
+    (tmp_path / "clinging.py").write_text(THEIRS)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "clinging:Clings", "--smoke"]) == 0
+    assert "raised RuntimeError: I stay" in caplog.text
