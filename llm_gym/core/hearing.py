@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from llm_gym.core.formats import drop_thinking
 from llm_gym.core.outcome import Outcome, reject
+from llm_gym.core.reading.cues import TAKEN_BACK
 from llm_gym.core.reading.dressing import LISTED
+from llm_gym.core.reading.prose import is_open
 from llm_gym.core.reading.reader import has_marker, readings
 from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.telling import Telling
@@ -30,13 +32,16 @@ class Hearing(Telling):
         """Return what the format's own parser finds, if there is nothing to weigh against it."""
         if self.strict:
             return self._base_parse(drop_thinking(action))
-        move = self._base_parse(spoken(action))
+        said = spoken(action)
+        move = self._base_parse(said)
         if move is None:
             return None
-        if move[-1] == "?" and not self.free_text:
+        if not self.free_text and is_open(move):
             return None
         mark = self._base_format.mark
         if (mark and action.count(mark) > 1) or (self._base_bare and has_marker(action, move)):
+            return None
+        if mark and TAKEN_BACK.search(said, said.rfind(move) + len(move)):
             return None
         if "\n" in action and LISTED.match(move):  # options or a plan, maybe
             return None

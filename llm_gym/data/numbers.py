@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import islice
 
 from llm_gym.core.formats import parse_boxed
+from llm_gym.core.reading.cues import DENIED_AFTER
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
 MOST = 10 ** (_DIGITS // 2)
@@ -28,7 +29,8 @@ _NUMBER = re.compile(
 # Possessive (``*+``): where two parts could share what lies between them, a text that fits neither
 # would be cut in every way before it is refused.
 _BARE = re.compile(
-    r"(?:[^a-z\\]|\\(?![a-z]))*+(?:\\[a-z]{3,8}\{(?:[^a-z\\]|\\(?![a-z]))*+)?"
+    r"(?:(?![\\?\uff1f])[\W\d_]|\\(?![a-z]))*+"
+    r"(?:\\[a-z]{3,8}\{(?:(?![\\?\uff1f])[\W\d_]|\\(?![a-z]))*+)?"
     r"\\?(?:e[-+]?\d++)?+\s?[a-z]{0,10}+[^\w]*+",
     re.IGNORECASE,
 )
@@ -74,10 +76,10 @@ def is_bare(text: str) -> bool:
 
     >>> [is_bare(text) for text in ("1,000", "$3.50", "5 km", r"\boxed{5}", "3 + 4 = 7")]
     [True, True, True, True, True]
-    >>> is_bare("not 5"), is_bare("5 is wrong")
-    (False, False)
+    >>> [is_bare(text) for text in ("not 5", "5 is wrong", "5? No.", "\u043d\u0435 5", "5 fails")]
+    [False, False, False, False, False]
     """
-    return _BARE.fullmatch(text.strip()) is not None
+    return _BARE.fullmatch(text.strip()) is not None and DENIED_AFTER.search(text) is None
 
 
 def write_number(number: Fraction) -> str:

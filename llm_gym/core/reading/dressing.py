@@ -10,8 +10,8 @@ import unicodedata
 
 _PAIRS = dict(
     zip(
-        "\"'`\u201c\u2018\u00ab[(<${|\u300c\u300e\uff08\u3010",
-        "\"'`\u201d\u2019\u00bb])>$}|\u300d\u300f\uff09\u3011",
+        "\"'`\u201c\u2018\u00ab[(<${|\u300c\u300e\uff08\u3010\u300a",
+        "\"'`\u201d\u2019\u00bb])>$}|\u300d\u300f\uff09\u3011\u300b",
         strict=True,
     )
 )
@@ -25,11 +25,11 @@ _WIDE = str.maketrans(
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Between letters of ours and of a script that is written without spaces.
 _SEAM = re.compile(rf"(?<=[{_IDEOGRAPH}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[{_IDEOGRAPH}])")
-_LATEX = re.compile(r"\\(?:text|textbf|mathbf|mathrm|texttt|textit)\s?\{([^{}]*)\}")
+_LATEX = re.compile(r"\\(?:text\w{0,4}|math\w{2}|mathtt|[fm]box|operatorname)\s?\{([^{}]*)\}")
 _MATH = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]")
 _HTML = re.compile(r"<([a-z_]{1,20})>([^<>]*)</\1>", re.IGNORECASE)
-_ENDS = ".!,;: \t*_\u2026\u3002\uff01\uff0c\u00a0\ufeff\u200b"
-_FRONTS = "*_ \t\u00a0\ufeff\u200b"
+_ENDS = ".!,;: \t*_$~|\\\x00\uff0a\u2026\u3002\uff01\uff0c\u00a0\ufeff\u200b"
+_FRONTS = "*_ \t$~#\x00\uff0a\u00a0\ufeff\u200b"
 _SMILES = (":)", ":-)", ";)", ":D")
 _ROUNDS = 8  # layers taken off: bounds what a tower of brackets costs
 
@@ -42,13 +42,13 @@ def undress(text: str) -> str:
     >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?")
     ('(1 + 2) * (3 + 4)', '-13', 'up?')
     """
-    text = _LATEX.sub(r"\1", text).strip()
+    text = (_LATEX.sub(r"\1", text) if "\\" in text else text).strip()
     for _ in range(_ROUNDS):
         before = text
         text = text.rstrip(_ENDS).lstrip(_FRONTS)
         if found := _BULLET.match(text):
             text = text[found.end() :]
-        if found := _MATH.fullmatch(text) or _HTML.fullmatch(text):
+        if text[:1] in ("\\", "<") and (found := _MATH.fullmatch(text) or _HTML.fullmatch(text)):
             text = (found[found.lastindex or 0] or "").strip()
         if text.endswith(_SMILES):
             text = text[: text.rindex(text[-2:-1])]
@@ -79,7 +79,7 @@ def _without_pictures(text: str) -> str:
 
 def _is_picture(char: str) -> bool:
     return char.isspace() or (
-        char > "\u00ff" and unicodedata.category(char) in ("So", "Cf", "Mn", "Sk")
+        char > "\u00ff" and unicodedata.category(char) in ("So", "Cf", "Cs", "Mn", "Sk")
     )
 
 

@@ -95,7 +95,7 @@ def find_numbers(text: str) -> Iterator[Named]:
 # --- words ---------------------------------------------------------------------------------
 
 _CALLED = re.compile(
-    r"(?:\b(?:guess(?:es|ing)?|try(?:ing)?|choose|choosing|pick(?:ing)?|say(?:ing)?|play(?:ing)?"
+    r"(?:\b(?:guess(?:es|ing)?|try(?:ing)?|chooses?|choosing|meant?|it'?s|now|pick(?:ing)?|say(?:ing)?|play(?:ing)?"
     r"|select(?:ing)?|go(?:ing)? with|use|using|i'?ll|will|would|i'?d|let'?s|let me|answer|move"
     r"|choice|action|step|is|be|with|to|then|think|believe|should|do|hence|thus|definitely|clearly"
     r"|certainly|so|on)\s{1,3}|[:=,>\u2192]\s{0,3}|\s[-\u2013\u2014]\s{1,3}){1,3}"
@@ -108,11 +108,18 @@ _CAPITALS = re.compile(r"\b([A-Z]{3,})\b")
 _FIRST = re.compile(
     r"[\s*_\"'`\u201c\u2018\[-]*([A-Za-z]+)[\"'`\u201d\u2019*\]]*\s*"
     r"(?:[.,;:!?(\u2014\u2013-]|$|(?:because|is my|since|is the|is an?|is correct|is best|it is"
-    r"|as|or|fits|please)\b)",
+    r"|as|or|to|fits|please)\b)",
     re.IGNORECASE,
 )
 _JOINED = re.compile(
     r"\b(?:or|and|not|versus|vs|over|instead of|rather than)\s+[\"'`*\u201c\u2018]?([A-Za-z]+)\b",
+    re.IGNORECASE,
+)
+# Two words that one sentence sets side by side are both meant, or neither is.
+_BESIDE = re.compile(
+    r"\b([A-Za-z]+)[\"'`*\u201d\u2019\]]{0,3}(?:\s?(?:[/|&+>=;]|=>|->|\u2192)\s?|,?\s"
+    r"(?:and after that|and then|as well as|followed by|and|or|then|otherwise|versus|vs\.?|is)\s)"
+    r"(?=[\"'`*\u201c\u2018\[]{0,3}([A-Za-z]+)\b)",
     re.IGNORECASE,
 )
 _LETTER = re.compile(
@@ -136,10 +143,11 @@ _EVERYDAY = frozenset(
         turns left lives target change hello thanks sorry please again after before since maybe
         never perhaps might either neither goal closer brings seems help made make take know need
         want see does did done each every both such still even been being where why how who way part
-        place
+        place wait hold oops mind
         """,
     )
 )
+_NO_GUESSES = _EVERYDAY | {"a", "i"}
 
 
 def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
@@ -152,17 +160,22 @@ def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
     ['crane']
     >>> [move for *_, move in find_words("I guess the letter a.", (1, 5))]
     ['a']
+    >>> [move for *_, move in find_words("Crane then slate, or rather: slate is ruled out", (5,))]
+    ['crane', 'slate', 'slate', 'ruled']
     """
     spans: dict[tuple[int, int], str] = {}
     for pattern in (_QUOTED, _CAPITALS, _CALLED, _FIRST, _JOINED, _LETTER):
         for one in pattern.finditer(text) if pattern is not _FIRST else _once(_FIRST, text):
             word = one[1].lower()
             loose = pattern in (_CALLED, _FIRST, _JOINED)
-            if len(word) not in lengths or (loose and word in _EVERYDAY):
-                continue
-            if len(word) == 1 and word in "ai" and loose:
+            if len(word) not in lengths or (loose and word in _NO_GUESSES):
                 continue
             spans[one.span(1)] = word
+    for one in _BESIDE.finditer(text) if spans else ():
+        words = one[1].lower(), one[2].lower()
+        is_pair = all(len(word) in lengths and word not in _NO_GUESSES for word in words)
+        if is_pair and not spans.keys().isdisjoint((one.span(1), one.span(2))):
+            spans |= {one.span(1): words[0], one.span(2): words[1]}
     for one in _SPELLED.finditer(text):
         if len(word := re.sub(r"\W", "", one[0]).lower()) in lengths:
             spans[one.span()] = word

@@ -20,14 +20,14 @@ _TAG = re.compile(rf"<\s?({_NAMES})\s?>", re.IGNORECASE)
 _CLOSE = re.compile(rf"</\s?(?:{_NAMES})\s?>|<(?:{_NAMES})>|\n|$", re.IGNORECASE)
 _JSON = re.compile(
     rf"\{{[^{{}}]{{0,300}}?[\"'\u201c]?\b({_NAMES})[\"'\u201d]?\s?:\s?"
-    r"(?:\"([^\"\n]*)\"|'([^'\n]*)'|\u201c([^\u201d\n]*)\u201d|\[([\d,\s.-]{1,200})\]|([^\s,{}\"']{1,200}))",
+    r"(?:\"([^\"\n]*)\"|'([^'\n]*)'|\u201c([^\u201d\n]*)\u201d|\[([\d,\s.-]{1,200})\]|([^\s,{}\"'][^,{}\"'\n]{0,200}))",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
     r"^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus|and)"
     r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection|pick"
     r"|final)s?(?: (?:is|would be|will be))?"
-    r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\n\s{0,20})?(\S[^\n]*)",
+    r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\n\s{0,20}|\|\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _STATEMENT = re.compile(

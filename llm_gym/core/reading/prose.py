@@ -8,12 +8,12 @@ Only the last ``WINDOW`` characters are read, sentence by sentence, so the work 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 from llm_gym.core.reading import cues
-from llm_gym.core.reading.dressing import squeeze, undress
+from llm_gym.core.reading.dressing import undress
+from llm_gym.core.reading.told import Told
 
 Named = tuple[int, int, str]
 """Start, end and the move in the game's own words."""
@@ -21,6 +21,8 @@ Find = Callable[[str], Iterable[Named]]
 WINDOW = 20_000
 _MOST = 64  # moves looked at in one sentence
 _BRIEF = 12  # words of a sentence in which a mere mention is a move
+_NOTHING = Told()
+_MEANT = ("stated", "plain")
 _LONGEST = 2000  # characters of one sentence, from its end
 SENTENCES = cues.SENTENCES
 
@@ -37,32 +39,58 @@ class Verdict(NamedTuple):
 
 def is_question(text: str) -> bool:
     """Return whether ``text`` ends in a question mark, whatever it is dressed in."""
-    return text.rstrip("\"'\u201d\u2019)*_ ").endswith("?")
+    return text.rstrip("\"'`\u201d\u2019)]*_ ").endswith(("?", "\uff1f"))
 
 
-def judge(text: str, find: Find, known: AbstractSet[str] = frozenset()) -> Verdict:
+def is_open(text: str) -> bool:
+    """Return whether ``text`` asks or crosses out what it names.
+
+    >>> is_open("**up?**"), is_open("~~up~~"), is_open("\u274c up"), is_open("up!")
+    (True, True, True, False)
+    """
+    if "~~" in text or is_question(text):
+        return True
+    return not text.isascii() and any(sign in text for sign in cues.CROSSED_OUT)
+
+
+def taken_back(text: str, find: Find) -> int:
+    """Return how much of ``text`` a later word takes back: "up. No, wait: down" is "down".
+
+    >>> text = "I go up. No, wait: down."
+    >>> text[taken_back(text, lambda text: []) :]
+    ': down.'
+    """
+    end = 0
+    for one in cues.TAKEN_BACK.finditer(text):
+        if text[: one.start()].strip() and not any(find(one[0])):  # nor is it a move
+            end = one.end()
+    return end
+
+
+def judge(text: str, find: Find, told: Told = _NOTHING) -> Verdict:
     """Return the one move that ``text`` names, or why there is none.
 
     Args:
         text: What a model wrote.
         find: Gives the moves that a sentence names.
-        known: Sentences that the model was told, squeezed: quoting them names nothing.
+        told: What the model has read: quoting it names nothing.
     """
     said: dict[str, set[str]] = {}
     sentences = [one for one in SENTENCES.split(text[-WINDOW:]) if one.strip()]
-    if sentences and _is_cut_quote(squeeze(sentences[-1]), known):
+    if sentences and told.has_start(sentences[-1]):  # a quote, cut off for want of tokens
         sentences.pop()
     for sentence in sentences:
-        if squeeze(sentence) not in known:
+        if not told.has(sentence):
             or_else = cues.OR_ELSE.match(sentence) is not None
-            for move, how in _weigh(sentence, find):
+            if or_else and cues.OR_NOT.match(sentence):
+                said["doubt"] = said.pop("stated", set()) | said.pop("plain", set())
+                continue
+            weighed = _weigh(sentence, find)
+            if cues.INSTEAD.match(sentence) and any(how in _MEANT for _, how in weighed):
+                said.clear()
+            for move, how in weighed:
                 said.setdefault("else" if or_else else how, set()).add(move)
     return _decide(said)
-
-
-def _is_cut_quote(sentence: str, known: AbstractSet[str]) -> bool:
-    """Return whether a reply ends, for want of tokens, within a sentence that it quotes."""
-    return sentence.count(" ") > 2 and any(told.startswith(sentence) for told in known)
 
 
 def _decide(said: dict[str, set[str]]) -> Verdict:
@@ -107,6 +135,20 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     roles = [
         _role(sentence, start, end, strong, breaks, len(found) == 1) for start, end, _ in found
     ]
+    _weigh_together(sentence, found, roles)
+    if cues.OR_NOT.match(sentence, found[-1][1]):
+        roles[-1] = "doubt"
+    if cues.EXAMPLE.match(sentence):
+        roles = ["aside"] * len(roles)
+    if cues.CONDITION.match(sentence) and not cues.CONCLUSION.search(sentence):
+        roles = ["later" if role in _MEANT else role for role in roles]
+    return [(move, role) for (*_, move), role in zip(found, roles, strict=True)] + [
+        (move, "denied") for move in slighted
+    ]
+
+
+def _weigh_together(sentence: str, found: list[Named], roles: list[str]) -> None:
+    """Change the roles of moves that stand side by side, by what stands between them."""
     for at in range(1, len(found)):
         before, (start, end, move) = found[at - 1], found[at]
         between = sentence[before[1] : start]
@@ -116,13 +158,10 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
         follows = roles[at - 1] == "stated" and not cues.STRONG_BREAK.search(between)
         if roles[at] == "plain" and follows and not cues.ABOUT_IT.match(sentence, end):
             roles[at] = "stated"
+        if cues.ALSO.fullmatch(between) and {roles[at - 1], roles[at]} <= {*_MEANT}:
+            roles[at - 1] = roles[at] = "stated"
         if cues.SLASH.fullmatch(between):
             roles[at - 1] = roles[at] = "doubt"
-    if cues.CONDITION.match(sentence) and not cues.CONCLUSION.search(sentence):
-        roles = ["later" if role in ("stated", "plain") else role for role in roles]
-    return [(move, role) for (*_, move), role in zip(found, roles, strict=True)] + [
-        (move, "denied") for move in slighted
-    ]
 
 
 def _compared(sentence: str, found: list[Named]) -> tuple[str, list[Named], list[str]]:
@@ -163,6 +202,7 @@ def _role(
         return "denied"
     if cues.DOUBT.search(clause) or cues.DOUBT.search(rest):
         return "doubt"
+    rest = rest[: 0 if cues.PURPOSE.match(rest) else None]
     if cues.MINE.match(sentence, end) and not cues.DENIED_BEFORE.search(rest):
         return "stated"
     if cues.DENIED_AFTER.search(rest):

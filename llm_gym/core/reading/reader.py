@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from llm_gym.core.formats import parse_plain
-from llm_gym.core.reading.dressing import LISTED, plain_text, squeeze, undress
+from llm_gym.core.reading.dressing import LISTED, plain_text, undress
 from llm_gym.core.reading.markers import Marker, find_markers, is_hedge
-from llm_gym.core.reading.prose import SENTENCES, WINDOW, Verdict, is_question, judge
+from llm_gym.core.reading.prose import WINDOW, Verdict, is_open, judge, taken_back
 from llm_gym.core.reading.spoken import spoken
+from llm_gym.core.reading.told import Told
 
 _MARKS = re.compile(r"<[a-z]|\\boxed|```|[:{\[]", re.IGNORECASE)
+_NOTHING = Verdict(None, "Your reply takes back what it says. Name the move to play.", "denial")
 _HEDGE = Verdict(None, "Your reply gives more than one move. Give one.", "two")
 
 
@@ -68,10 +70,11 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
     is_long, text = len(text) > WINDOW, text[-WINDOW:]
     if not game.free_text:
         text = plain_text(text)
-    known = {squeeze(part) for said in told for part in SENTENCES.split(said[-WINDOW:])}
+    known = Told(tuple(told))
     text = text if is_long else _without_quotes(text, known)
+    text, back = _standing(text, game)
     markers = find_markers(text)
-    if is_hedge(text, markers):
+    if is_hedge(text, markers) or _is_plan(text, markers, game):
         yield Reading(None, _HEDGE.why, _HEDGE.problem, is_final=True)
     seen_strong = False
     for marker in markers:
@@ -83,12 +86,33 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
     if _lists_moves(text, game):
         yield Reading(None, _HEDGE.why, _HEDGE.problem, is_final=True)
     last = parse_plain(text)
-    is_open = last is None or (not game.free_text and is_question(last))
-    if not is_open and (bare := game.marked_move("", undress(last or ""))):
+    is_said = last is not None and (game.free_text or not is_open(last))
+    if is_said and (bare := game.marked_move("", undress(last or ""))):
         yield Reading(bare, "last line")
     verdict = judge(text, game.named_moves, known)
     if verdict.move is not None or verdict.problem:
         yield Reading(verdict.move, verdict.why or "named", verdict.problem, is_final=True)
+    elif back:
+        yield Reading(None, _NOTHING.why, _NOTHING.problem, is_final=True)
+
+
+def _standing(text: str, game: Speaker) -> tuple[str, bool]:
+    """Return ``text`` without what it takes back itself, and whether it takes anything back."""
+    back = 0 if game.free_text else taken_back(text, game.named_moves)
+    if back:  # a thought within an object takes nothing back
+        inside = (one.start for one in find_markers(text) if one.start < back < one.end)
+        back = min(inside, default=back)
+    return text[back:], back > 0
+
+
+def _is_plan(text: str, markers: list[Marker], game: Speaker) -> bool:
+    """Return whether the last two markers are alike, give different moves and nothing between."""
+    if len(markers) < 2 or not markers[1].is_strong or markers[0][:2] != markers[1][:2]:
+        return False
+    last, other = (undress(one.text).casefold() for one in markers[:2])
+    between = text[markers[1].end : markers[0].start].strip(" \n\t\r,;.|*`-")
+    apart = markers[1].end <= markers[0].start and not between
+    return apart and last != other and any(game.named_moves(markers[1].text))
 
 
 def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
@@ -98,7 +122,7 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
     if marker.more and not game.free_text:
         texts.append(marker.more)
     said = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts)]
-    if game.free_text or not is_question(raw):
+    if game.free_text or not is_open(raw):
         yield from (Reading(move, marker.kind) for move in said if move)
     verdict = judge(raw, game.named_moves)
     if verdict.move is not None or verdict.problem:
@@ -122,9 +146,7 @@ def _whole_move(text: str, game: Speaker) -> str:
     return ""
 
 
-def _without_quotes(text: str, known: set[str]) -> str:
+def _without_quotes(text: str, known: Told) -> str:
     """Return ``text`` without the lines that the model was told, as far as they are sentences."""
-    lines = [
-        line for line in text.split("\n") if " " not in line.strip() or squeeze(line) not in known
-    ]
+    lines = [line for line in text.split("\n") if " " not in line.strip() or not known.has(line)]
     return "\n".join(lines)

@@ -27,6 +27,15 @@ _CONTROL = re.compile(
     r"|\[/?INST\]",
     re.IGNORECASE,
 )
+# After these the turn is over: a model that writes on plays the other side as well.
+_OVER = re.compile(
+    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text|END_OF_TURN_TOKEN)\|>"
+    r"|</s>|<(?:eos|end_of_turn)>)",
+    re.IGNORECASE,
+)
+_OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*]{0,4}:")
+_ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
+_OBSERVED = re.compile(r"\n[ \t*]{0,4}observation[ \t\d*]{0,4}:", re.IGNORECASE)
 _STRANGE = re.compile(r"[<\[\u25c1](?!/?(?:action|answer|move|guess)>)")
 """A bracket that opens no tag of our own: all of these begin with one."""
 _WORDS = ("think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal")
@@ -45,8 +54,12 @@ def spoken(text: str) -> str:
     >>> spoken("a[0] < 3")
     'a[0] < 3'
     """
-    if "<" not in text and "[" not in text and "\u25c1" not in text and "assistantf" not in text:
-        return text
+    if "<" in text or "[" in text or "\u25c1" in text or "assistantf" in text:
+        text = _without_marks(text)
+    return _own_side(text) if "\n" in text and ":" in text else text
+
+
+def _without_marks(text: str) -> str:
     if _STRANGE.search(text) is None and "assistantf" not in text:
         return text
     small = text.lower()
@@ -55,7 +68,25 @@ def spoken(text: str) -> str:
         text = _BLOCK.sub("", _THOUGHT.sub("", text))
         if closed := list(_CLOSED.finditer(text)):  # opened in the prompt
             text = text[closed[-1].end() :]
-    return _without_control(text)
+    is_struck = "<s>" in text  # what is struck through ends like a turn
+    text = _without_control(text)
+    over = None if is_struck else _OVER.search(text)
+    return text[: over.start()] if over else text
+
+
+def _own_side(text: str) -> str:
+    r"""Return ``text`` up to where it goes on as the user, or imagines what it will be told.
+
+    >>> _own_side("Action: up\nObservation: You win."), _own_side("up\n\nUser: And now?")
+    ('Action: up', 'up')
+    >>> _own_side("Observation: a wall.\nAction: up")
+    'Observation: a wall.\nAction: up'
+    """
+    if other := _OTHER_SIDE.search(text):
+        text = text[: other.start()]
+    acted = _ACTED.search(text)
+    seen = _OBSERVED.search(text, acted.end()) if acted else None
+    return text[: seen.start()] if seen else text
 
 
 def _final_channel(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from llm_gym.envs.journeys.text_game.world import CARRIED, DIRECTIONS, Command, World
 
 _MAX_WORDS = 12
-_WORD = re.compile(r"[a-z]+")
+_WORD = re.compile(r"[^\W\d_]+")
 _SKIP = frozenset({"the", "a", "an", "my", "to", "at", "please", "i", "now"})
 _UNCLEAR = frozenset({"or", "not", "never", "don", "dont"})
 _SHORT = {"n": "north", "e": "east", "s": "south", "w": "west", "l": "look"}

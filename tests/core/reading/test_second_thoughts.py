@@ -1,0 +1,135 @@
+"""Replies that go on: taken back, corrected, played for both sides, listed, crossed out.
+
+Every phrasing is said in every game. What a careful reader would play is played, and where one
+would ask again nothing is.
+"""
+
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+import replies
+
+from llm_gym.core.reading.finders import find_words
+from llm_gym.core.reading.spoken import spoken
+
+READ = [
+    # the last word counts
+    "I'd say {n}... no wait, actually {m}.", "I choose {n}. No wait, I choose {m}.",
+    "I choose {n}. Wait, that is wrong. I choose {m}.", "I'd go with {n}. On second thought, {m}.",
+    "{n}. Actually, {m}.", "Action: {n}\n\nActually, no. Action: {m}",
+    "Action: {n}\nCorrection: Action: {m}", "{n}, no, {m}.",
+    "Wait, let me see. My move is {m}.", "{{'why': 'wait, no, not {n}', 'action': '{m}'}}",
+    # only the first turn is the player's
+    "{m}<|im_end|>\n<|im_start|>user\nOk.<|im_end|>\n<|im_start|>assistant\n{n}",
+    "{m}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n{n}",
+    "{m}\n\nUser: ok\nAssistant: {n}", "{m}\nHuman: What next?\nAssistant: {n}",
+    "Thought: a\nAction: {m}\nObservation: it worked.\nThought: b\nAction: {n}",
+    "<think>\nUser: he wants {n}\n</think>\n{m}",
+    "Observation: all is clear.\nThought: I act.\nAction: {m}",
+    # what a move is for, and what it spares, does not deny it
+    "My move is {m} in order to not get stuck.", "The best move is {m}, without hesitation.",
+    # containers
+    "My move:\n```\n{m}\n```", "action: |\n  {m}",
+]  # fmt: skip
+REFUSED = [
+    "{m}. Wait, no.", "I choose {m}. Wait, no, that's wrong.", "{m}\nNever mind.",
+    "<action>{m}</action>\nWait, that is wrong, let me think again.",
+    "Action: {m}\nNo, scratch that.", "{m}. Just kidding!", "{m}... or not.",
+    "<action>{m}</action>\n<action>{n}</action>", "Action: {m}\nAction: {n}",
+    "Move 1: {m}\nMove 2: {n}", "{m}, and after that {n}.", "{m} as well as {n}.", "{m} vs. {n}",
+    "{m} \u274c", "\u274c {m}", "\U0001f6ab {m}", "~~{m}~~", "**{m}?**", "{m}\uff1f",
+    "For example: {m}", "e.g. {m}", "\u041d\u0435 {m}.", "\u4e0d\u8981 {m}", "Forget {m}.",
+    "I disagree with {m}.", "I hate {m}.", "{m} is incorrect.", "I ain't going to {m}.",
+    "I chose {m} before and it failed.",
+]  # fmt: skip
+# TextGame: "in order to" is something that things are put into. Countdown: a number alone is a
+# move, and in a sentence none.
+TOO_MUCH = {
+    "TextGame": ["My move is {m} in order to not get stuck."],
+    "Countdown": ["{m}, and after that {n}.", "{m} as well as {n}."],
+}
+
+
+@pytest.fixture(scope="module")
+def states():
+    names = [name for name in replies.families() if name not in replies.FREE]
+    return [state for name in names for state in replies.states(name, 1)]
+
+
+def bent(states, phrasing, is_good):
+    """Return the games in which a phrasing is not what it should be, with what was read."""
+    found = []
+    for state in states:
+        name = state.id.removeprefix("llm_gym/").removesuffix("-v0")
+        did = state.play(replies.say(phrasing, state))
+        if phrasing not in TOO_MUCH.get(name, ()) and not is_good(state, did):
+            found.append((name, state.moves, did[4:]))
+    return found
+
+
+@pytest.mark.parametrize("phrasing", READ)
+def test_the_last_word_of_the_players_own_turn_is_its_move(states, phrasing):
+    assert not bent(states, phrasing, lambda state, did: did[:4] == state.play(state.moves[0])[:4])
+
+
+@pytest.mark.parametrize("phrasing", REFUSED)
+def test_what_is_taken_back_planned_crossed_out_or_mentioned_is_no_move(states, phrasing):
+    assert not bent(states, phrasing, lambda state, did: not did[3])
+
+
+def test_a_move_in_its_own_tags_can_be_taken_back():
+    env = gym.make("llm_gym/Maze-v0", action_format="tag")
+    env.reset(seed=0)
+    text, *_, info = env.step("<action>up</action>\nNo wait, that is a wall.")
+    assert (info["valid_action"], info["reader"]) == (False, "denial")
+    assert "takes back" in text
+
+
+def test_a_game_whose_move_is_to_wait_is_played():
+    class Waiting:
+        free_text = False
+
+        def named_moves(self, text):
+            at = text.lower().find("wait")
+            return iter([(at, at + 4, "wait")] if at >= 0 else [])
+
+        def marked_move(self, label, text):
+            return text
+
+    from llm_gym.core.reading.reader import readings
+
+    found = list(readings("The guard is near. Wait.", Waiting(), ()))
+    assert found[-1].move == "wait"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "words"),
+    [
+        ("crane is great", ["crane", "great"]),
+        ("First crane, then slate", ["crane", "slate"]),
+        ("crane then slate", ["crane", "slate"]),
+        ("crane = death", ["crane", "death"]),
+        ("My guess is crane and it fits", ["crane"]),
+    ],
+)
+def test_words_side_by_side_are_both_meant_or_neither(sentence, words):
+    assert [word for *_, word in find_words(sentence, (5,))] == words
+
+
+def test_code_and_lines_of_a_thought_are_not_taken_for_the_other_side():
+    code = "user: int = 3\nprint(user)"
+    assert spoken(f"x = 1\n{code}").endswith(code)
+    assert spoken("<s>up</s> down") == "up</s> down"
+
+
+@pytest.mark.parametrize(
+    "piece", ["Action: a\n", "\n", " \n", "User", "a. No, wait, ", ", no", "<|im_end|>", "Wait. "]
+)
+def test_second_thoughts_without_end_are_read_in_one_pass(piece):
+    env = gym.make("llm_gym/Maze-v0")
+    env.reset(seed=0)
+    assert isinstance(env.step(piece * (400_000 // len(piece)))[0], str)
