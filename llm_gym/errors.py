@@ -1,13 +1,25 @@
 """Errors raised by llm_gym.
 
 Every error is an ``LLMGymError`` *and* the builtin it refines, so callers may catch either.
-Each takes one string, so it pickles across processes. Model-written text never raises: a bad
-move is an observation, not an exception.
+Each takes one string, so it pickles across processes, and keeps no more of it than can be read:
+what was given may be a megabyte. Model-written text never raises: a bad move is an observation, not
+an exception.
 """
+
+_MOST = 4000  # characters of a message, of both its ends
 
 
 class LLMGymError(Exception):
-    """Base class of every error raised by llm_gym."""
+    """Base class of every error raised by llm_gym.
+
+    >>> str(ConfigError("got " + "x" * 100_000 + "; give less"))[-30:]
+    'xxxxxxxxxxxxxxxxxxx; give less'
+    """
+
+    def __init__(self, message: str = "") -> None:
+        if len(message) > _MOST:
+            message = f"{message[: _MOST // 2]} ... {message[-_MOST // 2 :]}"
+        super().__init__(message)
 
 
 class ConfigError(LLMGymError, ValueError):

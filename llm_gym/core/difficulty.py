@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.core.game import Game
-from llm_gym.core.typed import check_types
+from llm_gym.core.typed import check_types, plain
 from llm_gym.errors import ConfigError
 
 
@@ -66,6 +66,7 @@ class Knobs(Game):
 
     def _base_knobs_at(self, difficulty: float) -> Mapping[str, Any]:
         check_types(type(self), {"difficulty": difficulty})
+        difficulty = plain(difficulty)
         if not 0.0 <= difficulty <= 1.0:
             raise ConfigError(f"difficulty must be in [0, 1], got {difficulty}")
         knobs = self.at_difficulty(difficulty)

@@ -2,14 +2,15 @@
 
 What a constructor says of its arguments is what it takes. Without this ``max_turns=2.5`` makes a
 game without an end, ``strict="no"`` a strict one, and ``size="4"`` an error about ``<=`` somewhere
-below.
+below. Numbers of numpy, as a sweep over settings gives them, arrive as Python's own.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
@@ -18,17 +19,47 @@ import numpy as np
 
 from llm_gym.errors import ConfigError
 
-_NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+_NAMES = {
+    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
+    Callable: "a function", Sequence: "a list",
+}  # fmt: skip
 _NONE = type(None)
 
 
 class Typed:
     """A base whose subclasses are given nothing that their constructors do not ask for."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give the constructor plain numbers."""
+        super().__init_subclass__(**kwargs)
+        if isinstance(make := vars(cls).get("__init__"), types.FunctionType):
+            type.__setattr__(cls, "__init__", _with_plain_numbers(make))
+
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Look at the settings before anything is built of them."""
         check_types(cls, _named(cls, args) | settings)
         return super().__new__(cls)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value``, and for a number of another kind the number of Python's own.
+
+    >>> plain(np.int64(3)), plain(np.float32(0.5)), plain("3"), plain(True)
+    (3, 0.5, '3', True)
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    is_strange = isinstance(value, Real) and not isinstance(value, int | float)
+    return float(value) if is_strange else value
+
+
+def _with_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(make)
+    def built(self: Any, *args: Any, **settings: Any) -> None:
+        given = {name: plain(value) for name, value in settings.items()}
+        make(self, *map(plain, args), **given)
+
+    return built
 
 
 def _named(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
@@ -93,6 +124,9 @@ def _is_one(value: Any, kind: Any) -> bool:
         return any(
             value is one or (type(value) is type(one) and value == one) for one in get_args(kind)
         )
+    if get_origin(kind) is Sequence:
+        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return is_list and all(_is(one, get_args(kind)[0]) for one in value)
     if get_origin(kind) is Callable:
         return callable(value)
     return True  # what is more than that, its owner looks at
@@ -104,7 +138,6 @@ def _said(kind: Any) -> str:
         if get_origin(option) is Literal:
             words += [repr(one) for one in get_args(option)]
         else:
-            is_function = get_origin(option) is Callable
-            usual = "a function" if is_function else _NAMES.get(option, str(option))
+            usual = _NAMES.get(get_origin(option) or option, str(option))
             words.append("None" if option is _NONE else usual)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -62,6 +62,39 @@ def test_numbers_of_numpy_and_whole_floats_are_numbers():
     assert pickle.loads(pickle.dumps(env)).unwrapped.low == 1
 
 
+def of_numpy(value):
+    kinds = {bool: np.bool_, int: np.int64, float: np.float64}
+    return kinds[type(value)](value) if type(value) in kinds else value
+
+
+@pytest.mark.parametrize("row", first_of_every_class(), ids=lambda row: row.id)
+def test_numbers_of_numpy_play_the_same_game(row):
+    cls = gym.envs.registration.load_env_creator(row.entry_point)
+    settings = {
+        each.name: each.default
+        for kind in (TextEnv, cls)
+        for each in inspect.signature(kind.__init__).parameters.values()
+        if type(each.default) in (bool, int, float)
+    } | row.kwargs
+    told = []
+    for given in (settings, {name: of_numpy(value) for name, value in settings.items()}):
+        env = cls(**given)
+        told.append([env.reset(seed=3)[0], *(type(getattr(env, name)) for name in row.kwargs)])
+        ended = False
+        while not ended:
+            text, _, ended, _, info = env.step(env.random_action())
+            told[-1] += [text, repr(info)]
+        env.close()
+    assert told[0] == told[1]
+
+
+def test_a_message_keeps_what_can_be_read_of_a_megabyte():
+    with pytest.raises(ConfigError, match=r"^action_format must be one of .* \.\.\. x") as caught:
+        gym.make("llm_gym/Maze-v0", action_format="x" * 1_000_000)
+    assert len(str(caught.value)) < 5000
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -90,7 +123,17 @@ def test_a_choice_is_one_of_its_words():
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("GuessTheNumber", {"high": 2**70}), ("Game2048", {"max_turns": 10**9})],
+    [
+        ("GuessTheNumber", {"high": 2**70}),
+        *(
+            (name, {"max_turns": turns})
+            for turns in (10**9, 10**30)
+            for name in ("Game2048", "Echo", "Bandit")
+        ),
+        ("Memory", {"delay": 10**30}),
+        ("MathPython", {"kinds": None}),
+        ("MathPython", {"kinds": "story"}),
+    ],
 )
 def test_what_cannot_be_drawn_is_refused(name, settings):
     with pytest.raises(ConfigError, match="must be"):

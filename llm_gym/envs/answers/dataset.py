@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -121,6 +122,7 @@ class DatasetEnv(TextEnv):
     ) -> None:
         if limit is not None and limit < 1:
             raise ConfigError(f"limit must be at least 1, got {limit}")
+        limit = limit and min(limit, sys.maxsize)
         judge = get_grader(grader)
         graded = answer is not None
         columns = Columns(

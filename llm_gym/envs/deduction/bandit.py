@@ -20,6 +20,7 @@ COLOURS = (
 )
 _ARMS = {colour: arm for arm, colour in enumerate(COLOURS)} | {"grey": COLOURS.index("gray")}
 _ARMS |= {f"press {colour}": arm for colour, arm in _ARMS.items()}
+_MOST_TURNS = 10_000  # what they pay is drawn at the start
 _LOWEST = 0.1  # chance of the worst button
 _EXPLORE = 0.6  # weight of what is not known yet, best of those tried on the presets
 _PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
@@ -106,10 +107,10 @@ class BanditEnv(TextEnv):
             raise ConfigError(f"arms must be from 2 to {len(COLOURS)}, got {self.arms}")
         if not 0.0 < self.gap <= 0.8:
             raise ConfigError(f"gap must be above 0 and at most 0.8, got {self.gap}")
-        if self.max_turns <= self.arms:
+        if not self.arms < self.max_turns <= _MOST_TURNS:
             raise ConfigError(
                 f"max_turns must be at least {self.arms + 1}, one for each button and one for the "
-                f"answer, got {self.max_turns}"
+                f"answer, and at most {_MOST_TURNS}, got {self.max_turns}"
             )
 
     @classmethod

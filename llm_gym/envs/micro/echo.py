@@ -17,6 +17,8 @@ WORDS = (
     *("sun", "moon", "star", "tree", "king", "ship", "book", "rain"),
 )
 """Short common words, each a single token of the usual tokenizers."""
+MOST_TURNS = 10_000
+"""All words of an episode are drawn at its start."""
 _SHOWN = re.compile(r"Say (\w+)\.")
 
 
@@ -77,8 +79,8 @@ class EchoEnv(TextEnv):
     def check_settings(self) -> None:
         if not 2 <= self.words <= len(WORDS):
             raise ConfigError(f"words must be from 2 to {len(WORDS)}, got {self.words}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        if not 1 <= self.max_turns <= MOST_TURNS:
+            raise ConfigError(f"max_turns must be from 1 to {MOST_TURNS}, got {self.max_turns}")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.text_env import CommonArgs, TextEnv
-from llm_gym.envs.micro.echo import WORDS, parse_word
+from llm_gym.envs.micro.echo import MOST_TURNS, WORDS, parse_word
 from llm_gym.errors import ConfigError
 
 _SHOWN = re.compile(r"Remember (\w+)\.")
@@ -61,8 +61,8 @@ class MemoryEnv(TextEnv):
     def check_settings(self) -> None:
         if not 2 <= self.words <= len(WORDS):
             raise ConfigError(f"words must be from 2 to {len(WORDS)}, got {self.words}")
-        if self.delay < 1:
-            raise ConfigError(f"delay must be at least 1, got {self.delay}")
+        if not 1 <= self.delay <= MOST_TURNS:
+            raise ConfigError(f"delay must be from 1 to {MOST_TURNS}, got {self.delay}")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

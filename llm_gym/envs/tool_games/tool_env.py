@@ -117,7 +117,7 @@ class ToolEnv(TextEnv):
 
     def __init__(self, *, tool_format: str | None = None, **common: Unpack[CommonArgs]) -> None:
         self.tool_format = tool_format
-        self._caller: ActionParser | None = get_parser(tool_format) if tool_format else None
+        self._caller: ActionParser | None = None if tool_format is None else get_parser(tool_format)
         self._registry: ToolRegistry | None = None
         self._inputs = {
             tool.name: next(iter(tool.definition.properties)) for tool in self.sample_tools()
