@@ -116,7 +116,7 @@ def trl_gpu(result: Any) -> str:
     columns["seconds of an update"] = "{:.2f}"
     columns |= dict.fromkeys(("seconds to the same success", "episodes to it"), "{:,.0f}")
     told, rows = result["summary"], []
-    for name, side in result["sides"].items():
+    for name, side in sorted(result["sides"].items()):
         if name not in told["runs"]:
             why = side["error"].splitlines()[-1] if side["error"] else "no batch"
             rows.append((name, side["backend"], f"failed: {why}"))

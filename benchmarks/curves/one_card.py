@@ -20,7 +20,6 @@ RESULTS = Path(__file__).parents[1] / "results"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 INK, COLOURS = "#333333", {"ours": "#1f6f8b", "trl": "#d1495b"}
 SEEDS = ("#1f6f8b", "#3aa6b9", "#8fcfda")
-STYLES = ("-", "--", ":")
 SMOOTH = 5
 """Batches of a mean."""
 
@@ -36,25 +35,28 @@ def even(numbers: Sequence[float]) -> list[float]:
 
 
 def draw_beside(result: dict[str, Any], path: Path = IMAGES / "trl_gpu.png") -> None:
-    """Draw every run of both sides against seconds and against episodes."""
+    """Draw every run of both sides against seconds and against episodes; the best rates in full."""
     figure = Figure(figsize=(9.2, 3.4), dpi=130, layout="constrained")
-    seen: dict[str, int] = defaultdict(int)
     panels = figure.subplots(1, 2, sharey=True)
-    for name, run in result["sides"].items():
+    best = set(result["summary"]["best"].values())
+    for name, run in sorted(result["sides"].items(), key=lambda each: each[0]):
         if not run["rows"]:
             continue
-        style = STYLES[seen[run["side"]] % len(STYLES)]
-        seen[run["side"]] += 1
+        setting = name.partition(", seed")[0]
+        style = "-" if setting in best else ":"
         success = even([row["success"] for row in run["rows"]])
-        label = name.replace("ours", "llm-gym").replace("trl", "TRL")
+        label = setting.replace("ours", "llm-gym").replace("trl", "TRL")
         for axes, what in zip(panels, ("seconds", "episodes"), strict=True):
             at = [row[what] for row in run["rows"]]
             how = {"color": COLOURS[run["side"]], "linestyle": style, "label": label}
-            axes.plot(at, success, linewidth=1.6, **how)
+            axes.plot(at, success, linewidth=1.4, **how)
     for axes, label in zip(panels, ("seconds of one H200", "episodes"), strict=True):
         _plain(axes, label)
     panels[0].set_ylabel("success while training")
-    panels[0].legend(frameon=False, fontsize=8)
+    lines = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    panels[0].legend(
+        lines.values(), lines, frameon=False, fontsize=8, title="a line is a seed", title_fontsize=8
+    )
     figure.savefig(path)
 
 

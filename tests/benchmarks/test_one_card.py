@@ -29,7 +29,9 @@ def test_runs_of_both_sides_are_drawn_against_seconds_and_episodes(script, tmp_p
         "ours, a": {"side": "ours", "rows": rows},
         "trl, a": {"side": "trl", "rows": []},
     }
-    script.draw_beside({"sides": sides}, tmp_path / "a.png")
+    script.draw_beside(
+        {"sides": sides, "summary": {"best": {"ours": "ours, a"}}}, tmp_path / "a.png"
+    )
     success = pytest.approx([0.1, 0.15])
     assert script.drawn == [([1.0, 2.0], success), ([64.0, 128.0], success)]
     assert (tmp_path / "a.png").stat().st_size > 0
