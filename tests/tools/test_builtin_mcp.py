@@ -48,7 +48,7 @@ def command(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(command):
-    with McpServer(command, timeout=60) as made:
+    with McpServer(command, timeout=60, start_s=120) as made:
         yield made
 
 
@@ -73,7 +73,7 @@ def test_what_fails_there_is_told_here(server):
 
 
 def test_a_call_ends_in_time_and_none_follows_a_close(command):
-    with McpServer(command, timeout=1) as server:
+    with McpServer(command, timeout=1, start_s=120) as server:
         registry = ToolRegistry(server.tools)
         assert registry.execute_tool("wait", seconds=30) == (False, "wait took longer than 1 s.")
     with pytest.raises(ToolError, match="closed"):

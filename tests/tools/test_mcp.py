@@ -14,7 +14,7 @@ COMMAND = [sys.executable, str(Path(__file__).with_name("mcp_server.py"))]
 @pytest.fixture(scope="module")
 def registry():
     pytest.importorskip("mcp")
-    registry = as_registry([{"mcp": COMMAND, "timeout": 1}, "finish"])
+    registry = as_registry([{"mcp": COMMAND, "timeout": 60}, "finish"])
     yield registry
     registry.close()
 
@@ -31,7 +31,13 @@ def test_they_are_called_like_any_other(registry):
     assert text.startswith("HELLO\n[image")
     assert registry.execute_tool("shout") == (False, "shout was not called: text is missing.")
     assert registry.execute_tool("fail", text="x") == (False, "It is broken.")
-    assert registry.execute_tool("sleep") == (False, "sleep took longer than 1 s.")
+
+
+def test_the_time_of_a_call_is_a_setting():
+    pytest.importorskip("mcp")
+    registry = as_registry({"mcp": COMMAND, "timeout": 0.5})
+    assert registry.execute_tool("sleep") == (False, "sleep took longer than 0.5 s.")
+    registry.close()
 
 
 def test_the_connection_ends_with_the_registry():

@@ -9,14 +9,19 @@ from llm_gym.view.browser import open_browser
 
 
 @pytest.mark.parametrize(
-    ("display", "platform", "opened"),
-    [("", "linux", False), (":0", "linux", True), ("", "darwin", True)],
+    ("displays", "platform", "opened"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "darwin", True),
+    ],
 )
-def test_a_browser_is_opened_where_there_is_a_display(monkeypatch, display, platform, opened):
+def test_a_browser_is_opened_where_there_is_a_display(monkeypatch, displays, platform, opened):
     asked = []
     monkeypatch.setattr(webbrowser, "open", lambda url: asked.append(url) or True)
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setenv("DISPLAY", display)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.setenv(name, displays.get(name, ""))
     assert open_browser("http://127.0.0.1/") is opened
     assert len(asked) == opened

@@ -30,7 +30,6 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         "episode/tokens": rollout.tokens / count,
         "episode/unplayed": float(len(rollout.unplayed)),
         "episode/context_full": stops[StopReason.CONTEXT] / count,
-        "episode/failed": stops[StopReason.ERROR] / count,
         "episode/cut_replies": _cut_replies(rollout),
         metrics.RETURN_SPREAD: statistics.pstdev(episode.total_reward for episode in episodes),
     }

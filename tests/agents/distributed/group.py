@@ -4,7 +4,9 @@
 ``function(rank, *arguments)``, and returns what each returned. The processes import torch once.
 """
 
+import contextlib
 import os
+import queue
 import tempfile
 import traceback
 
@@ -55,11 +57,20 @@ class Group:
             inbox.put((function, arguments))
         found = {}
         for _ in self._inboxes:
-            rank, worked, value = self._outbox.get(timeout=120)
+            rank, worked, value = self._answer()
             if not worked:
                 raise Failed(f"process {rank}: {value}")
             found[rank] = value
         return [found[rank] for rank in range(self.world)]
+
+    def _answer(self):
+        """Return what comes next; a busy machine may take its time, the dead say nothing."""
+        for _ in range(200):
+            with contextlib.suppress(queue.Empty):
+                return self._outbox.get(timeout=3)
+            if not all(process.is_alive() for process in self._processes):
+                break
+        raise Failed(f"no answer; exit codes {[each.exitcode for each in self._processes]}")
 
     def close(self):
         for inbox in self._inboxes:

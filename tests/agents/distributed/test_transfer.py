@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from llm_gym_agents.distributed import routes
 from llm_gym_agents.distributed.members import Member
+from llm_gym_agents.distributed.parcels import opened, wrapped
 from llm_gym_agents.distributed.weight_group import GroupBrokenError, Meeting, WeightGroup
 from llm_gym_agents.engines.flat_weights import Flat, flat_buckets
 from tests.agents.tiny import tiny_model
@@ -68,6 +69,15 @@ def test_a_weight_that_is_larger_than_the_buffer_goes_by_itself():
         [2560],
         [256],
     ]
+
+
+def test_a_parcel_is_opened_to_the_same_bits_and_a_handle_stays_one():
+    weights = [("turned", torch.arange(6.0).view(2, 3).T), ("halves", torch.ones(3).bfloat16())]
+    for (name, found), (same, weight) in zip(opened(wrapped(weights)), weights, strict=True):
+        assert name == same
+        assert found.dtype == weight.dtype
+        assert found.equal(weight)
+    assert opened(b"a handle") == b"a handle"
 
 
 def meet(rank, leaves):

@@ -52,8 +52,16 @@ def test_its_metrics_are_the_same_too():
         torch.testing.assert_close(once.trained[name], tensor, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"ppo_epochs": 2}, {"mini_batch_size": 2}])
-def test_a_batch_that_is_read_again_is_scored_first(settings):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ppo_epochs": 2},
+        {"mini_batch_size": 2},
+        {"use_kl_in_reward": True},
+        {"mismatch_limit": 9.0},
+    ],
+)
+def test_what_has_to_be_known_before_the_step_is_scored_first(settings):
     ppo = make(tiny_model(), **settings)
     read = passes(ppo)
     ppo.update(data())

@@ -323,3 +323,16 @@ def test_an_adaptive_weight_of_the_kl_in_the_loss_moves_and_is_used():
     used = [ppo.update(data())["kl/coef"] for _ in range(3)]
     assert used == pytest.approx([0.1, 0.12, 0.144])  # a fifth more each time, and only then
     assert ppo.objective.kl_coef == pytest.approx(used[-1])
+
+
+def test_an_adaptive_weight_of_the_kl_in_the_reward_moves_by_the_episodes_of_a_batch():
+    torch.manual_seed(0)
+    model, far = PolicyValueModel(tiny_model()), PolicyValueModel(tiny_model(seed=5), critic="none")
+    settings = training(
+        use_kl_in_reward=True, adaptive_kl=True, kl_coef=0.1, target_kl=1e-6, kl_horizon=8.0
+    )
+    ppo = PPO(model, settings, reference=far)
+    first, second = (ppo.update(data()) for _ in range(2))
+    fifth = 0.2 if first["kl/reference"] > 1e-6 else -0.2
+    assert first["kl/coef"] == 0.1
+    assert second["kl/coef"] == pytest.approx(0.1 * (1 + fifth * 4 / 8))  # four episodes of eight

@@ -113,3 +113,19 @@ def test_after_a_solver_the_rate_falls_from_less(from_solver, factors):
     config.training.lr_schedule, config.warm_start.rl_rate_factor = "linear", 0.25
     schedule = Schedule(config, False, lambda: from_solver)
     assert [schedule.update_settings(at)["rate"] for at in range(2)] == factors
+
+
+def test_held_out_episodes_are_at_full_difficulty_wherever_the_curriculum_is():
+    config = ConfigStore()
+    config.environment.curriculum = True
+    schedule = Schedule(config, has_splits=False)
+    assert {task.options["difficulty"] for task in schedule.tasks(0, 0.25)} == {0.25}
+    assert {task.options["difficulty"] for task in schedule.held_out_tasks()} == {1.0}
+
+
+def test_nothing_is_played_ahead_of_the_last_iteration():
+    config = ConfigStore()
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, 2
+    schedule = Schedule(config, has_splits=False)
+    assert schedule.tasks_ahead(1, 0.0) == schedule.tasks(1, 0.0)
+    assert schedule.tasks_ahead(2, 0.0) == []

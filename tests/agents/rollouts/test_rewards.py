@@ -83,7 +83,7 @@ def test_named_terms_add_up_and_are_metrics():
 
 
 def test_no_function_no_metrics():
-    assert reward_metrics(batch()) == {}
+    assert reward_metrics([*batch(), episode(extra={"note": "mine"})]) == {}
     assert apply_reward_fn(lambda trajectory: 1, []) == []
 
 

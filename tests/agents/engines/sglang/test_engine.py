@@ -227,7 +227,7 @@ def test_a_push_that_does_nothing_is_caught(server, connect):
 def test_a_weight_that_missed_one_push_at_a_tiny_rate_is_named(server, connect, part):
     lm = tiny_model()
     publisher = Publisher(connect(server), lm)
-    publisher.publish(0)
+    assert publisher.publish(0)["engine/weights_checked"] == 0, "marks show changes, and none yet"
     missed = next(name for name, _ in lm.named_parameters() if part in name)
     load, own = server.sampler.load, server.sampler.model.state_dict()
     kept = own[missed].clone()

@@ -1,0 +1,54 @@
+"""What an evaluation says of its episodes, in numbers that can be counted by hand."""
+
+import pytest
+
+from llm_gym.episodes import Trajectory
+from llm_gym.evaluate.result import Evaluation
+
+
+def played(rewards, stop, infos=()):
+    n = len(rewards)
+    made = Trajectory(
+        states=["s"] * (n + 1), actions=["a"] * n, rewards=rewards, dones=[False] * n, infos=infos
+    )
+    made.stop_reason, made.success = stop, stop == "won"
+    return made
+
+
+USABLE, UNUSABLE = ({"valid_action": flag} for flag in (True, False))
+
+
+@pytest.fixture
+def four():
+    episodes = [
+        played([0.0, 1.0], "won", [UNUSABLE, USABLE]),
+        played([0.5], "context", [USABLE]),
+        played([0.5, 0.0, 0.0], "error", [UNUSABLE, USABLE, {}]),
+        played([1.0, 1.0], "finished", [USABLE, USABLE]),
+    ]
+    return Evaluation("somebody/Own-v0", episodes, tokens=60, seconds=4.0)
+
+
+def test_the_figures_are_means_over_episodes_and_replies(four):
+    assert four.summary() == {
+        "env": "somebody/Own-v0",
+        "episodes": 4,
+        "success": 0.25,
+        "success_low": pytest.approx(0.0456, abs=1e-4),  # Wilson's interval of 1 in 4
+        "success_high": pytest.approx(0.6994, abs=1e-4),
+        "normalised": None,
+        "return": 1.0,
+        "turns": 2.0,
+        "invalid": 0.25,
+        "tokens": 60,
+        "tokens_per_s": 15.0,
+    }
+
+
+def test_what_the_figures_do_not_show_is_said(four):
+    cut, failed, unsaid = four.notes()
+    assert cut.startswith("1 episodes outgrew")
+    assert failed.startswith("1 of 4 episodes failed")
+    assert unsaid.startswith("1 episodes ended without saying whether they were won")
+    said = played([1.0], "finished", [{"success": False}])
+    assert Evaluation(None, [said, four.episodes[0]], 0, 0.0).notes() == []
