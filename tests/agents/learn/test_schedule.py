@@ -129,3 +129,24 @@ def test_nothing_is_played_ahead_of_the_last_iteration():
     schedule = Schedule(config, has_splits=False)
     assert schedule.tasks_ahead(1, 0.0) == schedule.tasks(1, 0.0)
     assert schedule.tasks_ahead(2, 0.0) == []
+
+
+def due(is_due, **settings):
+    """Return after which of nine iterations, three to an epoch, something is due."""
+    config = ConfigStore()
+    config.training.num_epochs, config.training.num_iters_per_epoch = 3, 3
+    for name, value in settings.items():
+        section = config.environment if name == "eval_interval" else config.checkpoint
+        setattr(section, name, value)
+    schedule = Schedule(config, has_splits=False)
+    return [done for done in range(1, 10) if getattr(schedule, is_due)(done)]
+
+
+def test_evaluations_come_at_their_interval_and_at_the_end_unless_there_are_none():
+    assert due("evaluates_after", eval_interval=4) == [4, 8, 9]
+    assert due("evaluates_after", eval_interval=0) == []
+
+
+def test_checkpoints_come_after_so_many_epochs_and_always_at_the_end():
+    assert due("saves_after", save_interval=2) == [6, 9]
+    assert due("saves_after", save_interval=0) == [9]

@@ -1,6 +1,7 @@
 """Without a barrier an environment moves when its reply is there, and nothing else changes."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -97,6 +98,14 @@ def test_the_same_episodes_come_of_it(context):
     torch.testing.assert_close(
         assemble(one).sampler_log_prob_T, assemble(other).sampler_log_prob_T, atol=1e-5, rtol=0
     )
+
+
+def test_a_turn_is_of_the_version_that_its_reply_says_whatever_the_engine_has_by_then():
+    engine = ScriptedEngine()
+    finish = engine._finish
+    engine._finish = lambda request: replace(finish(request), version=request.key)
+    turns = [turn for own in scripted(engine, 2).collect(tasks([3, 4])).turns for turn in own]
+    assert [turn.version for turn in turns] == [turn.episode for turn in turns]
 
 
 def test_a_batch_is_the_named_episodes_whole_and_in_order():
