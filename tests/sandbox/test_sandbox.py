@@ -59,6 +59,16 @@ def test_a_syntax_error_says_where(sandbox):
     assert "line 2" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "code", ["def (", "x = '\0'", "x = '\ud800'", "import json\njson.loads('{')", "return"]
+)
+def test_no_error_tells_where_python_is_on_this_machine(sandbox, code):
+    told = sandbox.run(code).stderr
+    assert "Error" in told
+    assert os.path.dirname(os.__file__) not in told
+    assert "ast.py" not in told
+
+
 def test_deep_recursion_does_not_flood_the_answer(sandbox):
     result = sandbox.run("def f(): f()\nf()")
     assert "RecursionError" in result.error

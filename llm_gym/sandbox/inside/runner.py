@@ -20,6 +20,8 @@ from typing import Any, TextIO
 _FRAMES = 12
 _TRACEBACK_CHARS = 4000
 _ERROR_CHARS = 500
+_LIBRARY = f"{os.path.dirname(os.__file__)}/"
+"""Where Python is on this machine, which is nothing to tell a player."""
 
 
 def receive(control: socket.socket) -> dict[str, Any] | None:
@@ -96,7 +98,7 @@ def execute(code: str, namespace: dict[str, Any], name: str) -> tuple[int, str]:
     lines = code.splitlines(keepends=True)
     linecache.cache[name] = (len(code), None, lines, name)  # tracebacks quote from here
     try:
-        tree = ast.parse(code, name)
+        tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)  # of ast.parse, a frame would show
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), namespace)
         if last is not None:
@@ -125,6 +127,7 @@ def _report(error: BaseException, name: str) -> str:
         frames = error.__traceback__.tb_next if error.__traceback__ else None
         told = traceback.TracebackException(type(error), error, frames, limit=-_FRAMES)
         text, line = "".join(told.format()), "".join(told.format_exception_only()).strip()
+        text = text.replace(_LIBRARY, "")
         where = [frame.lineno for frame in told.stack if frame.filename == name]
     except BaseException:  # noqa: BLE001 - an exception may have a hostile __str__
         text, line, where = f"{kind}\n", kind, []
