@@ -98,7 +98,8 @@ def execute(code: str, namespace: dict[str, Any], name: str) -> tuple[int, str]:
     lines = code.splitlines(keepends=True)
     linecache.cache[name] = (len(code), None, lines, name)  # tracebacks quote from here
     try:
-        tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)  # of ast.parse, a frame would show
+        # Of ast.parse, a frame would show.
+        tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST)  # type: ignore[assignment]
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), namespace)
         if last is not None:
