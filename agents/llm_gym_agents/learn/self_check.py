@@ -38,7 +38,7 @@ def check_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
         try:
             logits = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
             found_T = _packed(lm, rows)
-        except ConfigError:
+        except (ConfigError, torch.OutOfMemoryError):  # says more than that it cannot
             raise
         except CANNOT as error:
             raise ConfigError(f"{name} cannot be trained here: {error}; {_KNOWN}") from error

@@ -69,3 +69,13 @@ def test_a_head_that_is_off_is_found(monkeypatch):
     monkeypatch.setattr(head, "logit_scaling", lambda config: (1.0, None))
     with pytest.raises(ConfigError, match="off by up to"):
         check_reading(tiny_model("granite"), torch.float32)
+
+
+def test_that_memory_is_full_is_no_fault_of_the_model(monkeypatch):
+    def full(*args, **kwargs):
+        raise torch.OutOfMemoryError("out of memory")
+
+    model = tiny_model("llama")
+    monkeypatch.setattr(model, "forward", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        check_reading(model, torch.float32)

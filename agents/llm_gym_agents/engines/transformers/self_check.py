@@ -33,6 +33,8 @@ def check_decoding(model: CausalModel) -> None:
         ]
         try:
             found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
+        except torch.OutOfMemoryError:  # says more than that it cannot
+            raise
         except CANNOT as error:
             raise ConfigError(f"{name} cannot be decoded by this engine: {error}") from error
     for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
