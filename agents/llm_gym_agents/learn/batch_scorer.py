@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from llm_gym_agents.batch.pack import Pack, Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION
@@ -55,37 +56,42 @@ class BatchScorer:
             policy: False leaves the policy out, where only the reference has to be asked.
             entropy: Whether to ask for the policy's entropy at each token.
         """
-        data, model = packer.data, self.model
-        device = model.device
-        log_prob_T = torch.zeros_like(data.reward_T, device=device)
-        value_T, bootstrap_E, ref_T = None, None, None
-        entropy_T = torch.zeros_like(log_prob_T) if entropy and policy else None
-        if model.value_head is not None:
-            value_T = torch.zeros_like(log_prob_T)
-            bootstrap_E = value_T.new_zeros(data.lengths_E.shape)
-        if self.reference is not None:
-            ref_T = torch.zeros_like(log_prob_T)
+        data, has_critic = packer.data, self.model.value_head is not None
+        wanted = {
+            "log_prob_T": policy,
+            "value_T": has_critic,
+            "ref_log_prob_T": self.reference is not None,
+            "entropy_T": policy and entropy,
+        }
+        zeros_T = torch.zeros_like(data.reward_T, device=self.model.device)
+        found = {name: zeros_T.clone() for name, is_wanted in wanted.items() if is_wanted}
+        if has_critic:
+            found["bootstrap_E"] = zeros_T.new_zeros(data.lengths_E.shape)
         for pack, counts in self.packs(packer, range(len(data.lengths_E))):
-            cut_M = pack.bootstrap_M != NO_POSITION
-            further_B = pack.bootstrap_M[cut_M].to(device, non_blocking=True)
-            asked: Entropy = "each" if entropy else "none"
-            found = model(*pack[:4], further_B, entropy=asked) if policy else None
-            ref = self.reference(*pack[:4], entropy="none") if self.reference else None
-            if not counts:
-                continue
-            index_T = pack.index_T.to(device, non_blocking=True)
-            if found is not None:
-                log_prob_T[index_T] = found.log_prob_T
-                if entropy_T is not None:
-                    entropy_T[index_T] = found.entropy_T
-                if value_T is not None and bootstrap_E is not None:
-                    value_T[index_T] = found.value_T
-                    bootstrap_E[pack.episodes_M[cut_M].to(device)] = found.bootstrap_B
-            if ref is not None and ref_T is not None:
-                ref_T[index_T] = ref.log_prob_T
-        read = (log_prob_T if policy else None, value_T, bootstrap_E, ref_T, entropy_T)
+            read = self._read(pack, policy=policy, entropy=entropy)
+            if counts:
+                _write(found, pack, read)
         # What others have read is 0 here.
-        return Scores(*(None if each is None else self.ranks.total(each).cpu() for each in read))
+        totals = {
+            name: self.ranks.total(found[name]).cpu() for name in Scores._fields if name in found
+        }
+        return Scores(*map(totals.get, Scores._fields))
+
+    def _read(self, pack: Pack, *, policy: bool, entropy: bool) -> dict[str, Tensor | None]:
+        """Return what the models say of a pack, by the names of ``Scores``."""
+        read: dict[str, Tensor | None] = {}
+        if policy:
+            asked: Entropy = "each" if entropy else "none"
+            own = self.model(*pack[:4], _cut_positions(pack), entropy=asked)
+            read = {
+                "log_prob_T": own.log_prob_T,
+                "value_T": own.value_T,
+                "bootstrap_E": own.bootstrap_B,
+                "entropy_T": own.entropy_T,
+            }
+        if self.reference is not None:
+            read["ref_log_prob_T"] = self.reference(*pack[:4], entropy="none").log_prob_T
+        return read
 
     def packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[tuple[Pack, bool]]:
         """Yield what this process reads of ``episodes``, and whether it counts.
@@ -104,3 +110,22 @@ class BatchScorer:
         for _ in range(fillers):
             shortest = episodes[costs.index(min(costs))]
             yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
+
+
+def _cut_positions(pack: Pack) -> Tensor:
+    """Return where the critic says what a cut episode would still have brought."""
+    positions_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]
+    return positions_B.to(pack.ids_S.device, non_blocking=True)
+
+
+def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
+    """Put what was read of a pack to its places in the batch."""
+    device = pack.ids_S.device
+    index_T = pack.index_T.to(device, non_blocking=True)
+    for name, table in found.items():
+        if (values := read.get(name)) is None:
+            continue
+        if name == "bootstrap_E":
+            table[pack.episodes_M[pack.bootstrap_M != NO_POSITION].to(device)] = values
+        else:
+            table[index_T] = values

@@ -19,7 +19,7 @@ from torch import Tensor
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.objective import SEEN
 from llm_gym_agents.algo.segments import segment_starts
-from llm_gym_agents.batch.pack import Pack, Packer, runs
+from llm_gym_agents.batch.pack import Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config.training import TrainingConfig
@@ -33,6 +33,7 @@ from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
 from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
 from llm_gym_agents.learn.tensordict_modules import critic, trunk
+from llm_gym_agents.learn.update_data import micro_batch, token_stream
 from llm_gym_agents.run.metrics import CRITIC_ONLY
 
 Metrics = dict[str, float]
@@ -122,7 +123,7 @@ class PPO:
         scores = self.guards.true_values(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
-        stream = _stream(data, reward_T, scores, greedy_scores_E)
+        stream = token_stream(data, reward_T, scores, greedy_scores_E)
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
         self.guards.look(data, scores, advantages)
         batch = self._batch(data, scores, advantages)
@@ -276,18 +277,17 @@ class PPO:
         micros, losses = [], []
         packs = list(self.scorer.packs(packer, episodes))
         for at, (pack, counts) in enumerate(packs):
-            micro = _micro(pack, batch, weights_T * counts)
+            micro = micro_batch(pack, batch, weights_T * counts)
             with self.ranks.last_backward(at == len(packs) - 1):
                 loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
                 (loss * self.ranks.gradient_factor).backward()
             micros.append(micro)
             losses.append(loss.detach())
+            seen_T = terms.pop(SEEN, None)
+            if counts and seen_T is not None:
+                self._seen_T[pack.index_T.to(seen_T.device, non_blocking=True)] = seen_T
             for name, value in terms.items():
-                if name != SEEN:
-                    value = value if counts else torch.zeros_like(value)
-                    sums[name] = sums.get(name, 0.0) + value
-                elif counts:
-                    self._seen_T[pack.index_T.to(value.device, non_blocking=True)] = value
+                sums[name] = sums.get(name, 0.0) + (value if counts else torch.zeros_like(value))
         return micros, losses, sums
 
     def _read(
@@ -312,34 +312,3 @@ class PPO:
         weights_T = torch.zeros(data.tokens)
         weights_T[runs(segment_starts(data.lengths_E)[episodes], lengths_M)] = weights
         return weights_T
-
-
-def _micro(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
-    device = pack.ids_S.device
-    own = batch[pack.index_T]
-    return PPOBatch(
-        **{name: own[name].to(device, non_blocking=True) for name in own.keys()},  # noqa: SIM118
-        ids=pack.ids_S,
-        sequence_lengths=pack.sequence_lengths_Q,
-        position=pack.position_T,
-        token=pack.token_T,
-        lengths=pack.lengths_M,
-        loss_weight=weights_T[pack.index_T].to(device, non_blocking=True),
-        batch_size=[],
-    )
-
-
-def _stream(
-    data: RolloutData, reward_T: Tensor, scores: Scores, greedy_scores_E: Tensor | None
-) -> algo.TokenStream:
-    has_critic = scores.value_T is not None
-    return algo.TokenStream(
-        reward_T=reward_T,
-        lengths_E=data.lengths_E,
-        value_T=scores.value_T,
-        turn_ends_T=data.turn_ends_T,
-        terminated_E=data.terminated_E if has_critic else None,
-        bootstrap_E=scores.bootstrap_E,
-        group_E=data.group_E,
-        greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(reward_T.device),
-    )

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym.core.splits import SPLITS, split_of
-from llm_gym.envs.answers.dataset import DatasetEnv, as_dataset_env
+from llm_gym.envs.answers.as_dataset import as_dataset_env
+from llm_gym.envs.answers.dataset import DatasetEnv
 from llm_gym.episodes import play_episode
 from llm_gym.errors import ConfigError, RecordError
 from tests.envs.answers.numbered_rows import ROWS, make, numbers, write

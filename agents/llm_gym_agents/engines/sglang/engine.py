@@ -18,16 +18,8 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.endpoint.http_json import HTTPError
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.base import (
-    Completion,
-    Engine,
-    EngineError,
-    FinishReason,
-    Request,
-    check_prompt,
-    end_ids_of,
-    portable_pattern,
-)
+from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
+from llm_gym_agents.engines.prepare import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.answers import read_marks, read_reply, read_scores
 from llm_gym_agents.engines.sglang.http_calls import Calls
 from llm_gym_agents.engines.sglang.server import SGLangServer, need_sglang

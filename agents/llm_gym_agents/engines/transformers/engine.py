@@ -15,15 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.base import (
-    Completion,
-    Engine,
-    EngineError,
-    Request,
-    check_ids,
-    check_prompt,
-    end_ids_of,
-)
+from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
+from llm_gym_agents.engines.prepare import check_ids, check_prompt, end_ids_of
 from llm_gym_agents.engines.replies import Row, StopStrings
 from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.decode import Decoder

@@ -15,15 +15,8 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.base import (
-    Completion,
-    Engine,
-    EngineError,
-    FinishReason,
-    Request,
-    check_prompt,
-    end_ids_of,
-)
+from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
+from llm_gym_agents.engines.prepare import check_prompt, end_ids_of
 from llm_gym_agents.engines.replies import Row, StopStrings
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.guarded import GuardedVLLM

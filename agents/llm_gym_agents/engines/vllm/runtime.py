@@ -21,13 +21,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from llm_gym_agents.engines.base import (
-    EngineError,
-    FinishReason,
-    MissingExtraError,
-    Sampling,
-    portable_pattern,
-)
+from llm_gym_agents.engines.base import EngineError, FinishReason, MissingExtraError, Sampling
+from llm_gym_agents.engines.prepare import portable_pattern
 from llm_gym_agents.engines.vllm import waiting
 from llm_gym_agents.run.environ import environment
 
