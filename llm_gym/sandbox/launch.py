@@ -99,14 +99,29 @@ class Worker:
         }
         group = () if self._group is None else (self._group.descriptor,)
         try:
-            self.process = subprocess.Popen(
-                [*walls, *_python(settings)],
+            command = [*walls, *_python(settings)]
+            self.process = self._start(command, home, who, (inner.fileno(), proc, *group))
+        finally:
+            inner.close()
+            for descriptor in (proc, *group):
+                os.close(descriptor)
+        self.landlock = self._greet()
+        if isolation != "none":
+            # Nothing is written to it; a program that is killed could not clear it away.
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(
+        self, command: list[str], home: str, who: dict[str, Any], passed: tuple[int, ...]
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                command,
                 env=_environment(home),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=(inner.fileno(), proc, *group),
+                pass_fds=passed,
                 start_new_session=True,  # an interrupt at the terminal is not for the worker
                 **who,
             )
@@ -114,15 +129,6 @@ class Worker:
             self.door.close()
             self._clear_away()
             raise SandboxError(_cannot_start(error, who)) from error
-        finally:
-            inner.close()
-            os.close(proc)
-            for descriptor in group:
-                os.close(descriptor)
-        self.landlock = self._greet()
-        if isolation != "none":
-            # Nothing is written to it; a program that is killed could not clear it away.
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _greet(self) -> int:
         """Wait until the worker is ready; return its version of Landlock."""

@@ -115,8 +115,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         elif section in ("Args:", "Arguments:") and stripped:
             depth = len(line) - len(line.lstrip())
             indent = indent or depth
-            found = _ARG.fullmatch(stripped) if depth <= indent else None
-            if found:
+            if depth <= indent and (found := _ARG.fullmatch(stripped)):
                 key = found[1]
                 arguments[key] = found[2].strip()
             elif key:

@@ -17,3 +17,11 @@ def write(path, lines):
 
 def as_jsonl(path, rows=ROWS):
     return write(path, map(json.dumps, rows))
+
+
+def everything(source):
+    return [found.data for found in source.scan()]
+
+
+def fetched(source):
+    return [source.fetch(found.place) for found in source.scan()]

@@ -7,19 +7,15 @@ import json
 import os
 import subprocess
 import sys
-import types
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym.data import files
-from llm_gym.data.columns import Columns
-from llm_gym.data.graders import get_grader
 from llm_gym.data.open import open_source
-from llm_gym.data.table import Plan, open_table
 from llm_gym.errors import ConfigError, RecordError
-from tests.data.said_rows import PLAN, ROWS, as_jsonl
+from tests.data.said_rows import ROWS, as_jsonl, everything, fetched
 
 
 def as_csv(path, rows=ROWS, delimiter=","):
@@ -28,17 +24,6 @@ def as_csv(path, rows=ROWS, delimiter=","):
         writer.writeheader()
         writer.writerows(rows)
     return path
-
-
-def everything(source):
-    return [found.data for found in source.scan()]
-
-
-def fetched(source):
-    return [source.fetch(found.place) for found in source.scan()]
-
-
-# --- files -------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_file_gives_the_same_rows(tmp_path):
@@ -225,120 +210,3 @@ def test_a_header_of_very_many_columns_is_looked_at_once(tmp_path):
     path.write_text("a,b,a\n")
     with pytest.raises(RecordError, match="'a' is there twice"):
         open_source(path)
-
-
-# --- Parquet -----------------------------------------------------------------------------------
-
-
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ConfigError, match="pip install pyarrow"):
-        open_source(tmp_path / "a.parquet")
-
-
-class FakeParquetFile:
-    """Reads JSON lines, with the interface of pyarrow's."""
-
-    def __init__(self, path):
-        self.rows = [json.loads(line) for line in path.read_text().splitlines()]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-    def iter_batches(self, batch_size):
-        assert batch_size > 1
-        for at in range(0, len(self.rows), 2):
-            yield types.SimpleNamespace(to_pylist=lambda at=at: self.rows[at : at + 2])
-
-
-@pytest.fixture
-def fake_pyarrow(monkeypatch):
-    pyarrow, parquet = types.ModuleType("pyarrow"), types.ModuleType("pyarrow.parquet")
-    pyarrow.ArrowException = type("ArrowException", (Exception,), {})
-    pyarrow.parquet, parquet.ParquetFile = parquet, FakeParquetFile
-    monkeypatch.setitem(sys.modules, "pyarrow", pyarrow)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
-
-
-def test_parquet_rows_come_in_batches_and_are_named_from_zero(tmp_path, fake_pyarrow):
-    path = as_jsonl(tmp_path / "a.parquet", [*ROWS, {"prompt": "", "answer": "x"}])
-    source = open_source(path)
-    assert fetched(source)[:-1] == ROWS
-    with pytest.raises(RecordError, match=r"a\.parquet, row 7: 'prompt' is empty"):
-        open_table(path, PLAN)
-
-
-def test_real_parquet_is_read(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    rows = [{"prompt": [{"role": "user", "content": row["prompt"]}], **row} for row in ROWS]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=3)
-    assert fetched(open_source(tmp_path / "a.parquet")) == rows
-    (tmp_path / "b.parquet").write_bytes(b"no")
-    with pytest.raises(RecordError, match=r"b\.parquet: this is not Parquet"):
-        open_source(tmp_path / "b.parquet")
-
-
-# --- objects -----------------------------------------------------------------------------------
-
-
-class LikeADataset:
-    """What ``datasets.Dataset`` and ``torch.utils.data.Dataset`` have in common."""
-
-    def __len__(self):
-        return len(ROWS)
-
-    def __getitem__(self, at):
-        return ROWS[range(len(ROWS))[at]]
-
-
-@pytest.mark.parametrize("rows", [ROWS, tuple(ROWS), LikeADataset(), iter(ROWS), (r for r in ROWS)])
-def test_rows_may_come_as_any_object(rows):
-    source = open_source(rows)
-    assert everything(source) == ROWS
-    assert fetched(source) == ROWS
-
-
-def test_a_real_dataset_object_is_read(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    assert fetched(open_source(datasets.Dataset.from_list(ROWS))) == ROWS
-    splits = datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)})
-    assert len(open_table(splits, PLAN)) == len(ROWS)
-    stream = datasets.Dataset.from_list(ROWS).to_iterable_dataset()
-    assert everything(open_source(stream, limit=3)) == ROWS[:3]
-
-
-def test_an_endless_iterable_is_read_up_to_the_limit():
-    def endless():
-        n = 0
-        while True:
-            yield {"prompt": f"{n}?", "answer": n}
-            n += 1
-
-    table = open_table(endless(), Plan(Columns(), get_grader("exact"), limit=4))
-    assert [table.fetch(n).answers[0] for n in range(len(table))] == [0, 1, 2, 3]
-
-
-def test_a_limit_holds_for_each_split_of_a_dictionary(tmp_path):
-    dataset = {"train": ROWS[:4], "test": as_jsonl(tmp_path / "a.jsonl", ROWS[4:])}
-    table = open_table(dataset, Plan(Columns(), get_grader("exact"), limit=2))
-    assert [table.fetch(n).answers[0] for n in range(len(table))] == ["0", "1", "4", "5"]
-    assert (table.count("train"), table.count("test")) == (2, 2)
-
-
-@pytest.mark.parametrize("dataset", [3, object(), {}, {"prompt": ["a"], "answer": ["b"]}])
-def test_what_holds_no_rows_is_refused(dataset):
-    with pytest.raises(ConfigError, match=r"must be a path, rows|must have splits as keys"):
-        open_source(dataset, split_column="split")
-
-
-def test_a_bad_row_of_an_object_is_named_with_its_index():
-    with pytest.raises(RecordError, match="the data set, row 1: the row has no column 'answer'"):
-        open_table([ROWS[0], {"prompt": "x"}], PLAN)
-    with pytest.raises(RecordError, match="the dev rows, row 0: a row must have named columns"):
-        open_table({"train": ROWS, "dev": [3]}, PLAN)

@@ -1,4 +1,4 @@
-"""What the sandbox gives back, its limits, its sessions and its refusals."""
+"""What the sandbox gives back, and its limits."""
 
 import os
 import signal
@@ -8,26 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_gym.cli import check_sandbox, main
-from llm_gym.errors import ConfigError
-from llm_gym.sandbox import Result, Sandbox, SandboxError, shared
-from llm_gym.sandbox.check import Finding, try_escapes
-from llm_gym.sandbox.result import cause_of_death
-from tests.sandbox.sandboxes import ISOLATED, need, refusal
-
-
-@pytest.fixture(scope="module", params=[*ISOLATED, "none"])
-def sandbox(request):
-    need(request.param)
-    with Sandbox(isolation=request.param, timeout=20) as made:  # the machine may be busy
-        yield made
-
-
-@pytest.fixture
-def walled():
-    need("namespaces")
-    with Sandbox(isolation="namespaces", timeout=20) as made:
-        yield made
+from llm_gym.sandbox import Result, Sandbox, SandboxError
+from tests.sandbox.sandboxes import need
 
 
 def test_stdout_and_stderr_both_come_back(sandbox):
@@ -272,132 +254,3 @@ def test_it_closes_and_opens_again():
     assert not os.path.exists(folder)
     assert sandbox.run("print(3)").stdout == "3\n"
     sandbox.close()
-
-
-# --- sessions ----------------------------------------------------------------------------
-
-
-def test_a_session_keeps_its_variables(sandbox):
-    with sandbox.session() as session, sandbox.session() as other:
-        assert session.run("x = 20\ndef double(): return 2 * x").ok
-        assert session.run("x += 1\ndouble()").stdout == "42\n"
-        assert "NameError" in other.run("x").error
-
-
-def test_a_session_survives_errors_and_exits(sandbox):
-    with sandbox.session() as session:
-        session.run("x = 5")
-        assert not session.run("1 / 0").ok
-        assert session.run("import sys; sys.exit(2)").exit_code == 2
-        assert session.run("x").stdout == "5\n"
-        assert session.restarts == 0
-
-
-def test_a_session_that_ran_out_of_time_begins_anew(sandbox):
-    with sandbox.session() as session:
-        session.run("x = 5")
-        assert session.run("while True: pass", timeout=0.2).timed_out
-        assert session.restarts == 1
-        assert "NameError" in session.run("x").error
-        assert session.run("import os; os._exit(0)").ok
-        assert session.restarts == 2
-
-
-def test_a_session_quotes_the_run_that_defined_a_function(sandbox):
-    with sandbox.session() as session:
-        session.run("def f():\n    return 1 / 0")
-        assert "    return 1 / 0" in session.run("x = 1\nf()").stderr
-
-
-def test_a_session_does_nothing_between_runs(sandbox):
-    pauses = (
-        "import threading, time\nlongest = 0.0\ndef tick():\n    global longest\n"
-        "    last = time.monotonic()\n    while True:\n        time.sleep(0.001)\n"
-        "        last, before = time.monotonic(), last\n"
-        "        longest = max(longest, last - before)\n"
-        "threading.Thread(target=tick, daemon=True).start()\n"
-        "while not longest: time.sleep(0.001)"
-    )
-    with sandbox.session() as session:
-        assert session.run(pauses).ok
-        threading.Event().wait(0.5)
-        assert session.run("while longest < 0.4: time.sleep(0.001)").ok  # or it runs out of time
-
-
-# --- settings and refusals ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"isolation": "jail"}, "isolation must be one of auto, bubblewrap"),
-        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
-        ({"timeout": float("inf")}, "timeout must be"),
-        ({"memory_mb": 1}, "memory_mb must be at least 64"),
-        ({"disk_mb": 0}, "disk_mb must be at least 1"),
-        ({"files": 3}, "files must be at least 16"),
-        ({"tasks": 0}, "tasks must be at least 1"),
-        ({"output_chars": 0}, "output_chars must be at least 1"),
-    ],
-)
-def test_settings_that_cannot_be_honoured_are_refused(settings, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        Sandbox(**settings)
-
-
-def test_it_refuses_to_run_where_code_cannot_be_isolated(monkeypatch):
-    monkeypatch.setattr(Sandbox, "_candidates", lambda self: ["bubblewrap"])
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(SandboxError, match=r'bwrap is not there.*isolation="none"'):
-        Sandbox().run("print(1)")
-
-
-def test_auto_runs_isolated_or_not_at_all():
-    if all(refusal(isolation) for isolation in ISOLATED):
-        with pytest.raises(SandboxError, match="cannot be isolated"):
-            Sandbox().run("print(1)")
-        return
-    with Sandbox() as sandbox:
-        assert sandbox.mechanism in ISOLATED
-        assert not sandbox.run("open('/etc/passwd')").ok
-
-
-def test_processes_are_never_left_to_landlock_alone():
-    assert "landlock" not in Sandbox(subprocesses=True)._candidates()
-    assert "landlock" in Sandbox()._candidates()
-
-
-def test_one_sandbox_is_shared_by_a_process():
-    assert shared() is shared()
-
-
-def test_words_for_an_unusual_end():
-    assert cause_of_death(0) == ""
-    assert cause_of_death(-9) == "the process was killed (SIGKILL)"
-    assert "processor time" in cause_of_death(-signal.SIGXCPU)
-    assert cause_of_death(-200) == "the process crashed (signal 200)"
-
-
-def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):
-    if refusal("auto"):
-        assert main(["check-sandbox"]) == 2
-        assert "cannot be isolated" in capsys.readouterr().err
-        return
-    quick = ["read /etc/passwd", "connect over TCP", "fork"]
-    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: try_escapes(sandbox, quick))
-    assert main(["check-sandbox", "--verbose"]) == 0
-    out = capsys.readouterr().out
-    assert "isolated by " in out
-    assert "held     read /etc/passwd" in out
-    assert "3 of 3 attempts to get out were contained" in out
-    assert main(["check-sandbox", "--isolation", "none"]) == 2
-    assert "--isolation must be one of" in capsys.readouterr().err
-
-
-def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
-    if refusal("auto"):
-        pytest.skip(refusal("auto"))
-    found = [Finding("a way out", False, "it is out"), Finding("another", True)]
-    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: found)
-    assert main(["check-sandbox"]) == 1
-    assert "ESCAPED  a way out: it is out" in capsys.readouterr().out

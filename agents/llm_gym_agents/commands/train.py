@@ -80,17 +80,7 @@ def resume(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     import_modules(options)
     folder = Path(options.run)
-    latest = Checkpoints(folder / "checkpoints").latest()
-    if latest is None and (folder / WARM_START).exists():
-        latest = folder / WARM_START
-    if latest is None and not folder.is_dir():
-        raise ConfigError(f"there is no folder {folder}; name that of a run, such as runs/Echo-v0")
-    if latest is None:
-        raise ConfigError(
-            f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
-            f"--checkpoint.output-dir {folder} begins it again"
-        )
-    state = load_checkpoint(latest)
+    state = load_checkpoint(_newest(folder))
     if missing := state.parts["run"].values["handed_over"]:
         raise ConfigError(
             f"the run in {folder} needs its {' and '.join(missing)}, which only the program that "
@@ -108,6 +98,20 @@ def resume(argv: list[str]) -> int:
         trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
     console = Console(quiet=not leads(config))
     return train(trainer, RunReport(trainer, console), folder.name)
+
+
+def _newest(folder: Path) -> Path:
+    """Return the checkpoint that a run goes on from; refuse a folder without one."""
+    if latest := Checkpoints(folder / "checkpoints").latest():
+        return latest
+    if (folder / WARM_START).exists():
+        return folder / WARM_START
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}; name that of a run, such as runs/Echo-v0")
+    raise ConfigError(
+        f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
+        f"--checkpoint.output-dir {folder} begins it again"
+    )
 
 
 def _parser() -> Parser:

@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import Tensor
 
 from llm_gym_agents.batch.assemble import assemble
-from llm_gym_agents.batch.ppo_batch import PPOBatch
+from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
@@ -84,7 +84,7 @@ class Iterate:
         return row | metrics.timing(*moments, sampled=data.tokens, read=read, all_s=all_s)
 
     def _learn(
-        self, iteration: int, data: PPOBatch, greedy_E: Tensor | None, *, recorded: bool
+        self, iteration: int, data: RolloutData, greedy_E: Tensor | None, *, recorded: bool
     ) -> dict[str, float]:
         told = self.schedule.update_settings(iteration)
         try:

@@ -56,9 +56,11 @@ class Curriculum:
         >>> Curriculum(target=0.5, step=0.1).update(0.9)
         0.1
         """
-        move = (
-            self.step if success > self.target else -self.step if success < self.target / 2 else 0.0
-        )
+        move = 0.0
+        if success > self.target:
+            move = self.step
+        elif success < self.target / 2:
+            move = -self.step
         self.difficulty = min(1.0, max(0.0, self.difficulty + move))
         return self.difficulty
 

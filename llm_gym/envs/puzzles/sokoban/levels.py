@@ -108,19 +108,7 @@ def pull_away(room: Room, enough: int, draw: Callable[[], float]) -> tuple[int, 
     pulls: list[Pull] = []
     pushes, last, seen = 0, -1, {boxes}
     for _ in range(4 * enough):
-        options = []
-        for way, movable in enumerate(
-            # The player stands where the box will be and has room to step back.
-            (
-                boxes & around << size & free << 2 * size,
-                boxes & around >> 1 & free >> 2,
-                boxes & around >> size & free >> 2 * size,
-                boxes & around << 1 & free << 2,
-            )
-        ):
-            while movable:
-                options.append((movable.bit_length() - 1, way))
-                movable ^= 1 << options[-1][0]
+        options = _pullable(boxes, around, free, size)
         if not options:
             break
         # The best of three: boxes drift away from the goals, one after the other, by detours.
@@ -141,6 +129,24 @@ def pull_away(room: Room, enough: int, draw: Callable[[], float]) -> tuple[int, 
         boxes, free, last = after, floor & ~after, stand - ways[pull[2]]
         around = reach(stand, free, size)
     return pushes, boxes, pulls
+
+
+def _pullable(boxes: int, around: int, free: int, size: int) -> list[tuple[int, int]]:
+    """Return the boxes that a player somewhere in ``around`` can pull, each with the way."""
+    found = []
+    # The player stands where the box will be and has room to step back.
+    by_way = (
+        boxes & around << size & free << 2 * size,
+        boxes & around >> 1 & free >> 2,
+        boxes & around >> size & free >> 2 * size,
+        boxes & around << 1 & free << 2,
+    )
+    for way, movable in enumerate(by_way):
+        while movable:
+            box = movable.bit_length() - 1
+            found.append((box, way))
+            movable ^= 1 << box
+    return found
 
 
 def _player_after(last: Pull, room: Room, boxes: int, draw: Callable[[], float]) -> int:

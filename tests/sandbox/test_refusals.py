@@ -1,0 +1,88 @@
+"""Settings that cannot be honoured, machines that cannot isolate, and the command that says so."""
+
+import signal
+
+import pytest
+
+from llm_gym.cli import check_sandbox, main
+from llm_gym.errors import ConfigError
+from llm_gym.sandbox import Sandbox, SandboxError, shared
+from llm_gym.sandbox.check import Finding, try_escapes
+from llm_gym.sandbox.result import cause_of_death
+from tests.sandbox.sandboxes import ISOLATED, refusal
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"isolation": "jail"}, "isolation must be one of auto, bubblewrap"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("inf")}, "timeout must be"),
+        ({"memory_mb": 1}, "memory_mb must be at least 64"),
+        ({"disk_mb": 0}, "disk_mb must be at least 1"),
+        ({"files": 3}, "files must be at least 16"),
+        ({"tasks": 0}, "tasks must be at least 1"),
+        ({"output_chars": 0}, "output_chars must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_honoured_are_refused(settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Sandbox(**settings)
+
+
+def test_it_refuses_to_run_where_code_cannot_be_isolated(monkeypatch):
+    monkeypatch.setattr(Sandbox, "_candidates", lambda self: ["bubblewrap"])
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(SandboxError, match=r'bwrap is not there.*isolation="none"'):
+        Sandbox().run("print(1)")
+
+
+def test_auto_runs_isolated_or_not_at_all():
+    if all(refusal(isolation) for isolation in ISOLATED):
+        with pytest.raises(SandboxError, match="cannot be isolated"):
+            Sandbox().run("print(1)")
+        return
+    with Sandbox() as sandbox:
+        assert sandbox.mechanism in ISOLATED
+        assert not sandbox.run("open('/etc/passwd')").ok
+
+
+def test_processes_are_never_left_to_landlock_alone():
+    assert "landlock" not in Sandbox(subprocesses=True)._candidates()
+    assert "landlock" in Sandbox()._candidates()
+
+
+def test_one_sandbox_is_shared_by_a_process():
+    assert shared() is shared()
+
+
+def test_words_for_an_unusual_end():
+    assert cause_of_death(0) == ""
+    assert cause_of_death(-9) == "the process was killed (SIGKILL)"
+    assert "processor time" in cause_of_death(-signal.SIGXCPU)
+    assert cause_of_death(-200) == "the process crashed (signal 200)"
+
+
+def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):
+    if refusal("auto"):
+        assert main(["check-sandbox"]) == 2
+        assert "cannot be isolated" in capsys.readouterr().err
+        return
+    quick = ["read /etc/passwd", "connect over TCP", "fork"]
+    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: try_escapes(sandbox, quick))
+    assert main(["check-sandbox", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert "isolated by " in out
+    assert "held     read /etc/passwd" in out
+    assert "3 of 3 attempts to get out were contained" in out
+    assert main(["check-sandbox", "--isolation", "none"]) == 2
+    assert "--isolation must be one of" in capsys.readouterr().err
+
+
+def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
+    if refusal("auto"):
+        pytest.skip(refusal("auto"))
+    found = [Finding("a way out", False, "it is out"), Finding("another", True)]
+    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: found)
+    assert main(["check-sandbox"]) == 1
+    assert "ESCAPED  a way out: it is out" in capsys.readouterr().out
