@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build import (
     build_one_env,
+    check_arguments,
     dataset_env,
     handed_over,
     is_embedded,
@@ -84,6 +85,7 @@ class PPOTrainer:
         model: PreTrainedModel | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
+        check_arguments(config, callbacks, model, tokenizer)
         config.check()
         # A copy, which ``fit`` completes: what is written to the folder says how the run went.
         self.config = config = copy.deepcopy(config)

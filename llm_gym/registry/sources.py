@@ -29,6 +29,8 @@ def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
     """
     if isinstance(env, str | EnvSpec):
         return env
+    if isinstance(env, gym.vector.VectorEnv):
+        raise ConfigError(f"many environments are built from a single one, got {env}; pass one")
     if not isinstance(env, gym.Env):
         if callable(env):
             return env

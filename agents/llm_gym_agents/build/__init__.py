@@ -1,5 +1,6 @@
 """From a config to the parts of a run: model, tokenizer, engine, policy, environments."""
 
+from llm_gym_agents.build.arguments import check_arguments
 from llm_gym_agents.build.envs import (
     build_one_env,
     build_pool,
@@ -27,6 +28,7 @@ __all__ = [
     "build_policy",
     "build_pool",
     "build_sampler",
+    "check_arguments",
     "check_tokenizer",
     "dataset_env",
     "device_of",

@@ -61,9 +61,8 @@ def language_model(
     """Return the model that is trained and its tokenizer, those passed in where there are any."""
     if model is None:
         lm, tokenizer = build_lm(config, env, tokenizer)
-    elif tokenizer is None:
-        raise ConfigError("a model that is passed in needs its tokenizer as well")
     else:
+        assert tokenizer is not None, "as check_arguments sees to"
         lm = prepare_lm(config, _placed(config, model))
     check_tokenizer(lm, tokenizer)
     return lm, tokenizer

@@ -119,6 +119,8 @@ NotNegative = Annotated[float, Bounds(least=0)]
 Fraction = Annotated[float, Bounds(least=0, most=1)]
 Text = Annotated[str, Pattern(r"(?s).*\S.*", "text that is not blank")]
 Settings = dict[str, Any]
+_SHOWN = 200
+"""Characters of a value that an error repeats."""
 
 _KINDS = {
     bool: "True or False",
@@ -148,7 +150,7 @@ def checked(name: str, hint: Any, value: Any) -> Any:
         if accepted:
             return found
     meant = did_you_mean(value, _choices(hint)) if isinstance(value, str) else ""
-    raise ConfigError(f"{name} must be {describe(hint)}, got {value!r}{meant}")
+    raise ConfigError(f"{name} must be {describe(hint)}, got {value!r:.{_SHOWN}}{meant}")
 
 
 def describe(hint: Any) -> str:
@@ -203,7 +205,10 @@ def _accept_plain(kind: type, value: Any) -> tuple[bool, Any]:
     if kind is int and isinstance(value, numbers.Integral):
         return True, operator.index(value)
     if kind is float and isinstance(value, numbers.Real):
-        return math.isfinite(value), float(value)
+        try:
+            return math.isfinite(value), float(value)
+        except OverflowError:  # a whole number of hundreds of digits
+            return False, value
     if kind is str and isinstance(value, str | os.PathLike):
         return True, os.fspath(value)
     if kind is dict and isinstance(value, Mapping):

@@ -43,6 +43,8 @@ def check_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
         except CANNOT as error:
             raise ConfigError(f"{name} cannot be trained here: {error}; {_KNOWN}") from error
     logits_TV = torch.cat(logits)
+    if not bool(logits_TV.isfinite().all()):
+        raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
     wanted_TV = logits_TV.log_softmax(-1)
     told_T1 = torch.cat([row[1:] for row in rows])[:, None]
     gap = float((found_T - wanted_TV.gather(1, told_T1)[:, 0]).abs().max())

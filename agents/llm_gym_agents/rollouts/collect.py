@@ -106,6 +106,11 @@ class EpisodeCollector:
 
     def _begin(self) -> Iterator[TensorDictBase]:
         """Return the collector's batches; begin anew if the last one was broken off."""
+        if self.pool.is_closed:
+            raise ConfigError(
+                "whoever plays here has been closed, as cleanup() does; build another trainer, "
+                "which goes on with config.checkpoint.resume = True"
+            )
         if self._batches is None:
             self.pool.abandon()
             self._collector.reset()

@@ -77,6 +77,8 @@ def apply_reward_fn(
         name = _name(episodes[failed.index], failed.index)
         raise RewardError(f"the reward function {failed.reason}, on {name}") from failed.__cause__
     terms = [_read_terms(value, episodes[at], at) for at, value in enumerate(given)]
+    for at, episode in enumerate(episodes):
+        _check_turns(episode, at)  # once more: the function had them in its hands
     for episode, parts in zip(episodes, terms, strict=True):
         _place(episode, parts, mode)
     return [sum(parts.values()) for parts in terms]

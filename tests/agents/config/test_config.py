@@ -63,6 +63,7 @@ def test_the_defaults_can_be_trained_with_and_all_have_an_effect():
         ("training", "learning_rate", "1e-5", "must be a number above 0, got '1e-5'"),
         ("training", "learning_rate", float("nan"), "must be a number above 0, got nan"),
         ("training", "kl_horizon", float("inf"), "must be a number above 0, got inf"),
+        ("training", "learning_rate", 10**400, f"must be a number above 0, got 1{'0' * 199}"),
         ("training", "learning_rate", True, "must be a number above 0, got True"),
         ("training", "learning_rate", None, "must be a number above 0, got None"),
         ("training", "batch_size", 2.0, "must be a whole number of at least 1, got 2.0"),
