@@ -3,17 +3,12 @@
 import gymnasium as gym
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.rollouts.rewards import RewardError
 from tests.agents.small_run import Odd, small
 from tests.agents.tiny import tiny_model, tiny_tokenizer
-
-
-def adapted():
-    return get_peft_model(tiny_model(), LoraConfig(r=2, target_modules="all-linear"))
 
 
 def broken():
@@ -34,7 +29,6 @@ def broken():
         ({"model": tiny_model().base_model}, "causal language model, got LlamaModel"),
         ({"model": tiny_model().to("meta")}, "got a LlamaForCausalLM on the device meta"),
         ({"model": tiny_model().requires_grad_(False)}, "that is frozen; model.requires_grad_("),
-        ({"model": adapted()}, "must be without adapters, got PeftModel"),
         ({"model": broken()}, "are not finite; are its weights loaded?"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
@@ -54,7 +48,17 @@ def test_a_config_that_is_none_is_told_how_to_become_one(config):
         PPOTrainer(config, Odd)
 
 
+def test_a_model_with_adapters_of_its_own_is_told_how_to_have_some(tmp_path):
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(tiny_model(), peft.LoraConfig(r=2, target_modules="all-linear"))
+    with pytest.raises(
+        ConfigError, match=r"without adapters, got PeftModel; set config"
+    ):
+        PPOTrainer(small(tmp_path), Odd, model=model, tokenizer=tiny_tokenizer())
+
+
 def test_a_frozen_model_is_welcome_where_adapters_are_trained(tmp_path):
+    pytest.importorskip("peft")
     model = tiny_model().requires_grad_(False)
     config = small(tmp_path, model={"lora_rank": 2})
     PPOTrainer(config, Odd, model=model, tokenizer=tiny_tokenizer()).cleanup()
