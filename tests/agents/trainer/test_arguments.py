@@ -51,9 +51,7 @@ def test_a_config_that_is_none_is_told_how_to_become_one(config):
 def test_a_model_with_adapters_of_its_own_is_told_how_to_have_some(tmp_path):
     peft = pytest.importorskip("peft")
     model = peft.get_peft_model(tiny_model(), peft.LoraConfig(r=2, target_modules="all-linear"))
-    with pytest.raises(
-        ConfigError, match=r"without adapters, got PeftModel; set config"
-    ):
+    with pytest.raises(ConfigError, match=r"without adapters, got PeftModel; set config"):
         PPOTrainer(small(tmp_path), Odd, model=model, tokenizer=tiny_tokenizer())
 
 
