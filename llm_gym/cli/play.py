@@ -46,18 +46,18 @@ def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
     if options.player is None:
         _say("\n(? lists the moves, quit ends the game)")
     choose = _watch(options.player, options.env) if options.player else _ask
-    total, done = 0.0, False
+    total, turns, done = 0.0, 0, False
     while not done:
         action = choose(env)
         if action is None:
             _say("Goodbye.")
             return 0
         obs, reward, terminated, truncated, info = env.step(action)
-        total += float(reward)
+        total, turns = total + float(reward), turns + 1
         done = terminated or truncated
         _say(f"\n{obs}")
     reason = stop_reason(terminated, truncated, info)
-    turns = info.get("turn", "?")
+    turns = info.get("turn", turns)
     _say(f"\n[{reason} after {turns} turn{'s' * (turns != 1)}, return {total:g}]")
     return 0
 

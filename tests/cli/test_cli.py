@@ -64,6 +64,20 @@ def test_a_person_plays_and_wins(monkeypatch, capsys):
     assert "[won after" in out
 
 
+def test_turns_are_counted_where_the_environment_does_not(tmp_path, monkeypatch, capsys):
+    (tmp_path / "hello.py").write_text(
+        "import gymnasium as gym\nfrom llm_gym import AnyText\n\n"
+        "class Hello(gym.Env):\n"
+        "    observation_space = action_space = AnyText(99)\n"
+        "    def reset(self, *, seed=None, options=None):\n        return 'Say it.', {}\n"
+        "    def step(self, action):\n        return '', 1.0, action == 'hello', False, {}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    type_in(monkeypatch, "hm", "hello")
+    assert main(["play", "hello:Hello"]) == 0
+    assert "after 2 turns, return 2]" in capsys.readouterr().out
+
+
 def test_quitting_and_the_end_of_input_are_no_errors(monkeypatch, capsys):
     for lines in (["quit"], []):
         type_in(monkeypatch, *lines) if lines else monkeypatch.setattr("sys.stdin", io.StringIO(""))

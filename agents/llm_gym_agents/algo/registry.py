@@ -84,8 +84,17 @@ class AdvantageSpec(Spec):
                     f"{self.name!r} needs {name} ({what}), got None; "
                     "pass it or choose another estimator"
                 )
-        result: Advantages = self.function(stream, **settings)
-        return result
+        made = self.function(stream, **settings)
+        shape = stream.reward_T.shape
+        if not isinstance(made, tuple) or [getattr(each, "shape", None) for each in made] != (
+            [shape] * 2
+        ):
+            raise StreamError(
+                f"{self.name!r} must return advantages and returns, each with a number for every "
+                f"one of the {shape.numel()} sampled tokens; stream.on_tokens spreads one of each "
+                "episode over its tokens"
+            )
+        return Advantages(*made)
 
 
 SpecT = TypeVar("SpecT", bound=Spec)

@@ -112,9 +112,11 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
     if examples:  # seeded as the game is, the space would draw what the game drew
         env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
     if not known and not examples:
+        name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        moves = ", an action space AnyText(n, examples=moves)" * (player == "random")
         raise ConfigError(
-            f"{env} brings no {player} player along, so there is nobody to imitate; give it a "
-            f"{_ACTIONS[player][0]}(), or imitate a file (warm_start.player 'file')"
+            f"{name} brings no {player} player along, so there is nobody to imitate; give it a "
+            f"{_ACTIONS[player][0]}(){moves}, or imitate a file (warm_start.player 'file')"
         )
 
     def act(observation: str) -> str:

@@ -52,7 +52,10 @@ export function colourise(page, tokens, lens) {
   }
 }
 
-// The panel with exact figures, and the curve of the values; both follow hover and focus.
+// Six digits are what float32 is good for; the title has all that were recorded.
+const digits = (value) => String(Number.isInteger(value) || typeof value !== "number" ? value : Number(value.toPrecision(6)));
+
+// The panel with the figures, and the curve of the values; both follow hover and focus.
 export function inspector(tokens, onpick) {
   const figures = h("dl", { className: "figures", "aria-live": "polite" });
   const curve = valueCurve(tokens, onpick);
@@ -63,7 +66,7 @@ export function inspector(tokens, onpick) {
       ["trained on", tokens.trained ? (tokens.trained[at] ? "yes" : "no") : "–"],
       ["weights", tokens.versions ? tokens.versions[at] : "–"], ["turn", tokens.turns[at]], ["place", at]];
     figures.replaceChildren(...pairs.map(([label, value, name]) => h("div", {}, h("dt", {}, label),
-      h("dd", { dataset: { figure: name || label } }, ...visible(String(value))))));
+      h("dd", { dataset: { figure: name || label }, title: String(value) }, ...visible(digits(value))))));
     curve?.mark(at);
   };
   const box = h("aside", { className: "inspector" }, figures, curve ? curve.box : null);

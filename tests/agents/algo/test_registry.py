@@ -134,3 +134,17 @@ def test_a_function_that_swallows_settings_is_refused() -> None:
         @register_advantage("bare")
         def bare(stream: TokenStream, *, scale: float) -> Advantages:
             return Advantages(stream.reward_T, stream.reward_T)
+
+
+def test_an_estimator_may_return_a_plain_pair_and_nothing_of_another_shape() -> None:
+    register_advantage("pair")(lambda stream: (stream.reward_T, stream.reward_T))
+    assert get_advantage("pair")(STREAM).advantages_T.tolist() == [1.0, 2.0]
+    wrong = {
+        "of_episodes": lambda stream: (stream.scores_E, stream.scores_E),
+        "alone": lambda stream: stream.reward_T,
+        "one_number": lambda stream: (stream.reward_T, 0.0),
+    }
+    for name, function in wrong.items():
+        register_advantage(name)(function)  # type: ignore[arg-type]
+        with pytest.raises(StreamError, match=f"'{name}' must return advantages and returns.* 2 s"):
+            get_advantage(name)(STREAM)

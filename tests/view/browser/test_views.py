@@ -71,13 +71,15 @@ def test_the_figures_of_every_token_are_those_of_the_file(trained, serve, visit)
         shown.nth(index).focus()
         figures = dict(
             page.locator(".figures dd").evaluate_all(
-                "all => all.map(d => [d.dataset.figure, d.textContent])"
+                "all => all.map(d => [d.dataset.figure, [d.textContent, d.title]])"
             )
         )
         for name in ("log_probs", "values", "advantages", "ratios", "entropies"):
-            assert float(figures[name]) == tokens[name][at], (name, at)
-        assert int(figures["id"]) == tokens["ids"][at]
-        assert (int(figures["turn"]), figures["trained on"]) == (tokens["turns"][at], "yes")
+            short, exact = map(float, figures[name])
+            assert exact == tokens[name][at], (name, at)
+            assert short == pytest.approx(exact, rel=1e-5), (name, at)
+        assert int(figures["id"][0]) == tokens["ids"][at]
+        assert (int(figures["turn"][0]), figures["trained on"][0]) == (tokens["turns"][at], "yes")
 
 
 def test_colours_follow_the_chosen_figure_and_say_above_and_below(tmp_path, serve, visit):
