@@ -122,14 +122,23 @@ class BookSpeaker:
     ) -> None:
         self.book, self.told = book, told
         self.moves = book.legal_moves(info)
+        aliases = {} if book.reader is None else book.reader.aliases()
+        meant = {word: move for word, move in aliases.items() if move in (self.moves or ())}
+        # A number in a sentence is mostly an angle, a position or a count; alone it is a choice.
+        self._numbers = {word: move for word, move in meant.items() if word[-1:].isdecimal()}
+        self._meant = {word: move for word, move in meant.items() if word not in self._numbers}
         numbers = self.moves is None and isinstance(book.reader, NumberReader)
         self.pattern = book.move_pattern() if numbers else None
         self.free_text = self.moves is None and self.pattern is None
 
     def named_moves(self, text: str) -> Iterator[Named]:
-        if self.moves is not None:
-            return find_phrases(text, self.moves)
-        return find_pattern(text, self.pattern) if self.pattern else iter(())
+        if (number := self._numbers.get(text.strip())) is not None:
+            yield 0, len(text), number
+        elif self.moves is not None:
+            for start, end, word in find_phrases(text, [*self.moves, *self._meant]):
+                yield start, end, self._meant.get(word, word)
+        elif self.pattern:
+            yield from find_pattern(text, self.pattern)
 
     def marked_move(self, label: str, text: str) -> str:
         return "" if self.free_text and label in ("fence", "brackets") else text

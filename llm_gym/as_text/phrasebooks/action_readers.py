@@ -110,6 +110,10 @@ class ChoiceReader(Reader):
     def moves(self) -> Sequence[str] | None:
         return self.names
 
+    def aliases(self) -> Mapping[str, str]:
+        words = {word: self.write(action) for word, action in self.table.items()}
+        return {word: move for word, move in words.items() if word != move}
+
     def fallback(self) -> Any:
         idle = [name for name in self.names or () if _IDLE.fullmatch(name)]
         return self.table[idle[0]] if idle else self._type(self.low)

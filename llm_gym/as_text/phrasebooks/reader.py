@@ -8,7 +8,7 @@ sentence is for the player. ``readers.make_reader`` finds the reader of a space.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,10 @@ class Reader(ABC):
     def moves(self) -> Sequence[str] | None:
         """Return every action as text, or None where they are too many."""
         return None
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return other words for moves, each with the move as ``write`` writes it."""
+        return {}
 
     def allowed(self, mask: Any) -> Sequence[str] | None:
         """Return the actions that an action mask allows, or None where it cannot be read."""

@@ -53,7 +53,7 @@ ASIDE = re.compile(
     r"|example says|(?:they|he|she) (?:chose|choose|say|took|did)|you (?:chose|took|did)"
     r"|some (?:players|people|would)"
     r"|considered|considering|contemplated|tempted|(?:thought|thinking|think) (?:about|of)"
-    r"|someone|somebody"
+    r"|someone|somebody|lean(?:s|ing)|tilt(?:s|ed|ing)|falling|drift(?:s|ing)"
     r"|(?:opponent|enemy|rival) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?|goes"
     r"|wants?|threatens?|likely|probably))\b",
     re.IGNORECASE,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from llm_gym.core.reading.idioms import DIRECTIONS, IDIOM
 from llm_gym.core.reading.prose import Named
 
 _NUMBER = re.compile(
@@ -42,17 +43,23 @@ def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
 
     >>> list(find_phrases("I Stand, as standing by is wise.", ["hit", "stand"]))
     [(2, 7, 'stand')]
+    >>> list(find_phrases("I give up. Push up!", ["up", "push up"]))
+    [(11, 18, 'push up')]
     """
     if not moves:
         return
     pattern, names = _phrases(tuple(moves))
+    idioms = {at for one in IDIOM.finditer(text) for at in range(*one.span())}
     for one in pattern.finditer(text):
+        if one.start() in idioms and one[0].lower() in DIRECTIONS:
+            continue
         yield one.start(), one.end(), names[" ".join(one[0].casefold().split())]
 
 
 @lru_cache(maxsize=256)
 def _bounded(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.-])(?<!\d[ ,])(?:{pattern})(?![\w-]|\.\d|[ ,]{{1,2}}[-.]?\d)")
+    before, after = r"(?<![\w.-])(?<!\d[ ,])(?<!\d, )", r"(?![\w-]|\.\d|[ ,]{1,2}[-.]?\d)"
+    return re.compile(f"{before}(?:{pattern}){after}")
 
 
 def find_pattern(text: str, pattern: str) -> Iterator[Named]:

@@ -195,7 +195,8 @@ def _role(
 ) -> str:
     clause = sentence[_last_end(breaks, start) : start]
     part = sentence[_last_end(strong, start) : start]
-    rest = sentence[end : min((s for s, _ in breaks if s >= end), default=len(sentence))]
+    after = end + (sentence[end : end + 1] == ":")  # "up: a wall" is about up
+    rest = sentence[end : min((s for s, _ in breaks if s >= after), default=len(sentence))]
     if cues.UNTRIED.search(clause):
         return "aside"
     if cues.DENIED_BEFORE.search(clause) and not cues.DOUBT.search(clause):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from llm_gym.core.reading.idioms import IDIOM
 from llm_gym.core.reading.prose import Named
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
@@ -22,25 +23,6 @@ _SAID = re.compile(
     r"(?:to the )?|in the direction\s+|the tiles?\s+|everything\s+|it\s+|me\s+|them\s+|the box\s+"
     r"|(?:the |all )?tiles\s+)?(?:\b|(?<=move_)|(?<=go_))"
     r"(up|down|left|right|north|south|east|west)(?:wards?)?\b",
-    re.IGNORECASE,
-)
-# Words that are no direction where they stand: "Turns left: 5", "the right move", "end up".
-_IDIOM = re.compile(
-    r"\b(?:(?:turns?|steps?|lives|tries|time|nothing|anything|what)\s+(?:(?:is|are)\s+)?"
-    r"|(?:moves|cells?|\d+|(?:one|last)\s+move)\s+)left\b(?!\s+of)"
-    r"|\bpull\w*\s+(?:\w+\s+){0,2}?(?:up|down|left|right)\b"
-    r"|\bleft\s*:|\bleft\s+(?:over(?!\s+(?:to\s+)?(?:up|down|right))|to\s+(?:do|go|play)|with"
-    r"|in the game)\b"
-    r"|\b(?:the|a|all|that\'?s|is)\s+right\s+(?:move|answer|choice|way|one|thing|direction|order|place|decision|option)\b"
-    r"|^\W*right,\s+(?=(?:i|i'?m|i'?ll|so|let'?s|the|my|now|then|that|we|this)\b)"
-    r"|\ball\s+right\b|\bthat\'?s\s+right\b|\bright\s+(?:now|away|after|before|here|there"
-    r"|next to|answer|corner|side|edge|order)\b"
-    r"|\b(?:to|on|at|of|in)\s+(?:the|its|your|my)\s+(?:left|right)(?=\s+(?:of|side|is|there|corner|edge))"
-    r"|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)|\b(?:top|bottom|upper|lower)[\s-]+(?:left|right)\b"
-    r"|\b(?:end|ends|ended|set|sets|give|gives|gave|make|makes|open|opens|line|lines|speed|back|follow|pick|come|comes"
-    r"|add|adds|use|used|clean|look|wake|stand|hurry|grow|sum|build|mess|break|wind|save|free|clear|freeing|opening|setting|lining|ending)s?\s+up\b"
-    r"|\bup\s+(?:to|until|the|for|with|against|front|at)\b|\bupside\b|\b(?:break|breaks|slow|calm|sit|settle|write|cut|narrow)s?\s+down\b"
-    r"|\bdown\s+(?:to|the|for|on)\b",
     re.IGNORECASE,
 )
 
@@ -67,6 +49,6 @@ def find_directions(text: str) -> Iterator[Named]:
     if (way := _ARROWS.get(text.strip(" \ufe0f.!*`"))) is not None:
         yield 0, len(text), way
         return
-    text = _IDIOM.sub(lambda found: "\0" * len(found[0]), text)
+    text = IDIOM.sub(lambda found: "\0" * len(found[0]), text)
     for one in _SAID.finditer(text):
         yield one.start(), one.end(), _NAMES[one[1].lower()]
