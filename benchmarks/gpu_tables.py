@@ -91,7 +91,7 @@ def real_model_runs(found: dict[str, Any]) -> str:
             (
                 *(row["game"], row["seed"]),
                 *(_share(row[each]) for each in ("start", "warm", "trained")),
-                *(_minutes(row), row.get("start_up_s", 0.0) / 60),
+                *(minutes(row), row.get("start_up_s", 0.0) / 60),
                 *(row["episodes_played"], row["iterations"]),
             )
         )
@@ -108,11 +108,11 @@ def real_model_tried(found: Any) -> str:
         cells = [", ".join(str(run["seed"]) for run in runs)]
         for each in ("warm", "trained"):
             cells.append(", ".join(f"{run[each]['success']:.1%}" for run in runs))
-        rows.append((tried["game"], tried["what"], *cells, max(map(_minutes, runs))))
+        rows.append((tried["game"], tried["what"], *cells, max(map(minutes, runs))))
     return table(columns | {"minutes, most": "{:.1f}"}, rows)
 
 
-def _minutes(run: dict[str, float]) -> float:
+def minutes(run: dict[str, float]) -> float:
     """Return those of all of a run, without the start of vLLM."""
     return (run["all_s"] - run.get("start_up_s", 0.0)) / 60
 

@@ -19,6 +19,7 @@ import gpu_tables
 import guards
 import gymnasium as gym
 import leaderboard
+import reached_table
 import result_tables
 import scale_tables
 from doc_tables import ROOT, TEXT, read, table
@@ -167,6 +168,7 @@ TABLES = {
     "games": games,
     "scores": scores,
     "demo": demo,
+    "reached": reached_table.reached,
     "speed": speed,
     "all-speeds": all_speeds,
     "serving": serving,

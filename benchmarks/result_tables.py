@@ -89,15 +89,22 @@ def trl_train(result: Any) -> str:
     return curves + table(columns, rows)
 
 
+def trl_best(result: Any) -> tuple[Any, Any]:
+    """Return the best setting of our side and of TRL's; None where a side has none."""
+    told = _trl_summary(result)
+    peers = [row for name, row in told.items() if name.startswith("trl")]
+    ours = [row for name, row in told.items() if name.startswith("ours")]
+    return (
+        max(ours, key=lambda row: row.get("times_faster") or 0.0, default=None),
+        max(peers, key=lambda row: row["final"], default=None),
+    )
+
+
 def trl_headline() -> str:
     """Return how we compare with TRL in one sentence, empty while nobody has measured it."""
     if (result := read("trl_train")) is None:
         return ""
-    told = _trl_summary(result)
-    peers = [row for name, row in told.items() if name.startswith("trl")]
-    theirs = max(peers, key=lambda row: row["final"], default=None)
-    ours = [row for name, row in told.items() if name.startswith("ours")]
-    best = max(ours, key=lambda row: row.get("times_faster") or 0.0, default=None)
+    best, theirs = trl_best(result)
     if theirs is None or best is None or not best.get("times_faster") or best["seeds"] < 3:
         return ""  # one seed is no headline
     return (

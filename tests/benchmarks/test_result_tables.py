@@ -78,3 +78,25 @@ def test_runs_that_failed_are_named_above_the_curves(tables, tmp_path):
         "1 of 105 runs; with 1 of 1 pairs of game and estimator every seed that was run ended at "
         "80% or more. 1 more were cut when the time was up. 1 runs failed: Echo/0/rloo."
     )
+
+
+def test_the_first_table_counts_games_that_every_seed_learned(tables, tmp_path):
+    reached = importlib.import_module("reached_table").reached
+    assert reached().count("Not measured yet") == 8
+
+    def run(game, seed, warm, trained):
+        return {
+            "game": game,
+            "seed": seed,
+            "warm": {"success": warm},
+            "trained": {"success": trained},
+            "all_s": 60 + 6 * seed,
+        }
+
+    runs = [run("lake", seed, 0.1, 0.93 + 0.02 * seed) for seed in range(3)]
+    runs += [run("maze", seed, 0.1, 0.95 - 0.1 * seed) for seed in range(3)]
+    runs += [run("taught", seed, 0.95, 0.99) for seed in range(3)]
+    runs += [run("once", 0, 0.1, 0.99)]
+    (tmp_path / "real_model.json").write_text(json.dumps({"runs": runs}))
+    told = "lake: 93% or more with each of three seeds, in at most 1.2 minutes |"
+    assert f"| {told}" in reached()
