@@ -54,23 +54,11 @@ def summary() -> str:
         f"held-out episodes, in {min(times):.0f}-{max(times):.0f} CPU seconds. There are "
         f"{len(families())} games in {len(ENVS)} configurations. GEM or TextArena have "
         f"{len(first)} of them too; with the same parameters {ahead} step faster here than in "
-        f"either, {median(first.values()):.1f}x in the median ([all tables](docs/benchmarks.md))."
+        f"either, {median(first.values()):.1f}x in the median "
+        "([all tables](docs/environments.md#speed))."
     )
     text = " ".join(filter(None, (text, result_tables.trl_headline())))
     return fill(text, 100, break_long_words=False, break_on_hyphens=False)
-
-
-def games() -> str:
-    """One row for each game, by its plain id; the levels are in docs/environments.md."""
-    rows = []
-    for ids in families():
-        plain = min(ids, key=len)
-        name = plain.removesuffix("-v0")
-        levels = sorted(one.removesuffix("-v0")[len(name) :] for one in ids if one != plain)
-        score = published()[plain]
-        played = (score[player].success for player in ("random", "solver"))
-        rows.append((f"`{plain}`", ", ".join(levels) or "-", *played))
-    return table({"game": TEXT, "levels": TEXT, "random": "{:.0%}", "solver": "{:.0%}"}, rows)
 
 
 def scores() -> str:
@@ -126,17 +114,15 @@ def demo() -> str:
     return table(columns, [[row[key] for key in keys] for row in read("demo")["rows"]])
 
 
-def speed(all_rows: bool = False) -> str:
-    """Our steps per second beside the peers': of each game one row, or all."""
+def speed() -> str:
+    """Our steps per second beside the peers'."""
     columns = {"game, same parameters": TEXT}
     columns |= dict.fromkeys(("steps/s", "GEM", "TextArena"), "{:,}")
     columns["over the faster"] = "{:.1f}x"
-    seen, rows = set(), []
+    rows = []
     for row in read("env_throughput")["rows"]:
-        game = row["game"].split()[0]
-        if "steps_ratio" not in row or (game in seen and not all_rows):
+        if "steps_ratio" not in row:
             continue
-        seen.add(game)
         rates = {name: one["steps_per_s"] for name, one in row["suites"].items()}
         suites = (rates.get(name) for name in ("llm_gym", "gem", "textarena"))
         rows.append((row["game"], *suites, row["steps_ratio"]))
@@ -157,7 +143,7 @@ def all_speeds() -> str:
     medians = [one["reset_us"] for one in own]
     tails = [one["reset_p99_us"] for one in own]
     return (
-        f"{speed(all_rows=True)}\n\nOf 64 environments at once:\n\n{vector}\n\n"
+        f"{speed()}\n\nOf 64 environments at once:\n\n{vector}\n\n"
         f"Resets, over all {len(medians)} ids: the slowest median is {max(medians) / 1e3:.2f} ms, "
         f"the slowest 99th percentile {max(tails) / 1e3:.2f} ms."
     )
@@ -165,11 +151,9 @@ def all_speeds() -> str:
 
 TABLES = {
     "summary": summary,
-    "games": games,
     "scores": scores,
     "demo": demo,
     "reached": reached_table.reached,
-    "speed": speed,
     "all-speeds": all_speeds,
     "serving": serving,
     "replies": lambda: docs_replies.write_table(read("replies")),
