@@ -79,7 +79,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     before = PAGE.read_text("utf-8") if PAGE.exists() else ""
     kept = {part.split(" ", 2)[1]: part for part in re.split(r"^(?=## )", before, flags=re.M)[1:]}
-    sections = [show(row) or kept.get(row[0], "").strip() for row in SHOWN]
+    sections = [show(row) or f"{kept.get(row[0], '').rstrip()}\n".lstrip() for row in SHOWN]
     PAGE.write_text("\n".join([HEAD, *filter(None, sections)]), "utf-8")
 
 
