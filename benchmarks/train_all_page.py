@@ -35,13 +35,13 @@ are the share of the way from a random player's return to the best there is when
 after 100 turns (21 to 100, and -1,111 to -13); the return itself is in brackets.
 """
 ELSEWHERE = """
-† measured on two cores that others used as well, with torch 2.13: the CPU seconds are no others' to
-compare with, the successes are.
+† measured on two cores that were busy with other things, with torch 2.13: compare the successes
+with other rows, not the CPU seconds.
 """
 SINCE = """
-Defaults that have changed since, and that only the rows with † and without § have: shaping is not
-discounted (in two short runs TowerOfHanoiEasy came to 35 % so, and to 18 % with the trainer's
-discount), a warm start has up to four rounds, and runs have about twice as many epochs.
+Defaults have changed since. Only the rows with † and without § have them: shaping that is not
+discounted (in two short runs TowerOfHanoiEasy came to 35 % with it, and to 18 % with the trainer's
+discount), a warm start of up to four rounds, and about twice as many epochs.
 """
 SHOWN = """
 ‡ random play was paid less than once in a batch, so that the warm start imitated the *solver*: its

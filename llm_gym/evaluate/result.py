@@ -94,9 +94,13 @@ class Evaluation:
 
     def __str__(self) -> str:
         low, high = self.interval
-        scale = "" if self.normalised is None else f", normalised {self.normalised:.2f}"
+        scale, pace = "", ""
+        if self.normalised is not None:
+            scale = f" ({round(self.normalised, 2) + 0.0:.2f} from random 0 to solver 1)"
+        if self.tokens and self.seconds:
+            pace = f", {self.tokens / self.seconds:,.0f} tokens/s"
         return (
             f"{self.env_id}: success {self.success:.1%} [{low:.1%}, {high:.1%}] over "
             f"{len(self.episodes)} episodes{scale}, {self.mean_turns:.1f} turns, "
-            f"{self.invalid:.1%} unusable, {self.tokens / max(self.seconds, 1e-9):,.0f} tokens/s"
+            f"{self.invalid:.1%} of the replies unusable{pace}"
         )

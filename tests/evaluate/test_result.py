@@ -45,6 +45,16 @@ def test_the_figures_are_means_over_episodes_and_replies(four):
     }
 
 
+def test_in_words_it_says_the_place_between_the_players_and_the_pace_where_they_are_known(four):
+    assert str(four) == (
+        "somebody/Own-v0: success 25.0% [4.6%, 69.9%] over 4 episodes, 2.0 turns, 25.0% of the "
+        "replies unusable, 15 tokens/s"
+    )
+    read_again = Evaluation("llm_gym/Echo-v0", [played([1.0], "won", [USABLE])], 0, 0.0)
+    assert "over 1 episodes (1.00 from random 0 to solver 1), 1.0 turns" in str(read_again)
+    assert str(read_again).endswith("unusable")
+
+
 def test_what_the_figures_do_not_show_is_said(four):
     cut, failed, unsaid = four.notes()
     assert cut.startswith("1 episodes outgrew")
