@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.rollouts.tasks import EpisodeTask, further_tasks
-from llm_gym_agents.rollouts.turns import Rollout, episode_id
+from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 
 Play = Callable[[Sequence[EpisodeTask]], Rollout]
@@ -73,18 +73,14 @@ def _groups(episodes: Sequence[Trajectory]) -> set[int]:
 def _exchange(
     rollout: Rollout, fresh: Rollout, gone: Collection[int], kept: Collection[int]
 ) -> Rollout:
-    """Return ``rollout`` without the groups ``gone`` and with the groups ``kept`` of ``fresh``."""
-    picked = [
-        (episode, turns, closing)
-        for source, wanted in ((rollout, None), (fresh, kept))
-        for episode, turns, closing in zip(
-            source.episodes, source.turns, source.closings, strict=True
-        )
-        if (int(episode.group or 0) not in gone if wanted is None else episode.group in wanted)
-    ]
-    picked.sort(key=lambda each: episode_id(each[0]))
+    """Return ``rollout`` without the groups ``gone`` and with the groups ``kept`` of ``fresh``.
+
+    It stays in id order: what is played further has later ids than all before it.
+    """
+    stay = rollout.where(lambda episode: int(episode.group or 0) not in gone)
+    come = fresh.where(lambda episode: episode.group in kept)
     return rollout._replace(
-        episodes=[episode for episode, _, _ in picked],
-        turns=[turns for _, turns, _ in picked],
-        closings=[closing for _, _, closing in picked],
+        episodes=stay.episodes + come.episodes,
+        turns=stay.turns + come.turns,
+        closings=stay.closings + come.closings,
     )

@@ -108,6 +108,22 @@ def test_a_turn_is_of_the_version_that_its_reply_says_whatever_the_engine_has_by
     assert [turn.version for turn in turns] == [turn.episode for turn in turns]
 
 
+def test_no_more_is_asked_for_than_the_context_has_room_for():
+    asked = []
+
+    def say(request):
+        asked.append((len(request.prompt), request.sampling.max_tokens))
+        return list(b"ok")
+
+    engine = ScriptedEngine(say=say)
+    engine.context_length = 150
+    scripted(engine, 1).collect(tasks([2]))
+    usual = Sampling().max_tokens
+    assert [most for _, most in asked] == [min(usual, 150 - read) for read, _ in asked]
+    assert 0 < asked[-1][1] < usual
+    assert asked[0][1] > asked[-1][1]
+
+
 def test_a_batch_is_the_named_episodes_whole_and_in_order():
     rollout = make(rows=4).collect(tasks([9, 3, 4, 0, 8, 2]))
     assert assemble(rollout).episode_E.tolist() == [100, 102, 103, 104, 108, 109]
