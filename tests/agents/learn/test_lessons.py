@@ -50,11 +50,11 @@ def played(player, reward_fn=None, **settings):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("reward_fn", [None, lambda trajectory: len(trajectory.rewards) + 1])
-def test_starts_whose_greedy_episode_failed_are_left_out(at_once, reward_fn):
+@pytest.mark.parametrize(("reward_fn", "worth"), [(None, 2.0), (lambda trajectory: 5.0, 5.0)])
+def test_starts_whose_greedy_episode_failed_are_left_out(at_once, reward_fn, worth):
     lesson = played(Fragile({1, 2}, at_once=at_once), reward_fn)
     assert [episode.group for episode in lesson.rollout.episodes] == [0, 0, 3, 3]
-    assert lesson.greedy_E.tolist() == [2.0] * 4
+    assert lesson.greedy_E.tolist() == [worth] * 4
     assert len(lesson.rollout.turns) == len(lesson.rollout.closings) == 4
 
 
