@@ -155,6 +155,13 @@ def test_a_usable_move_makes_the_retries_good_again():
     assert turns == [0, 1, 1, 2]
 
 
+def test_a_new_episode_has_all_its_retries():
+    env = make(retries=1)
+    assert env.step("jump")[4]["turn"] == 0
+    env.reset()
+    assert [env.step("jump")[4]["turn"] for _ in range(2)] == [0, 1]
+
+
 def test_terminate_waits_for_the_retries():
     env = make(invalid="terminate", retries=1)
     assert not env.step("jump")[2]

@@ -34,6 +34,17 @@ def test_the_last_few_and_the_best_are_kept(tmp_path):
     assert fresh.latest() == tmp_path / "iteration-1000000"
 
 
+def test_the_best_is_the_one_whose_interval_begins_highest_and_of_these_the_most_successful(
+    tmp_path,
+):
+    kept, lm, best = Checkpoints(tmp_path, keep_last_n=1), tiny_lm(), []
+    for iteration, success, low in [(1, 0.8, 0.7), (2, 1.0, 0.5), (3, 0.9, 0.7)]:
+        found = kept.is_best(success, low)
+        kept.save(TrainerState(iteration=iteration, success=success, success_low=low), lm=lm)
+        best.append((found, load_checkpoint(kept.best()).iteration))
+    assert best == [(True, 1), (False, 1), (True, 3)]  # a few lucky episodes are no match for many
+
+
 def test_the_best_is_not_kept_unless_asked_and_its_copy_costs_no_disk(tmp_path):
     state, lm = TrainerState(iteration=1, success=0.5), tiny_lm()
     Checkpoints(tmp_path / "without", save_best=False).save(state, lm=lm)
