@@ -162,6 +162,15 @@ def test_a_new_episode_has_all_its_retries():
     assert [env.step("jump")[4]["turn"] for _ in range(2)] == [0, 1]
 
 
+def test_the_random_player_begins_anew_with_the_seed():
+    env = make()
+    played = []
+    for seed in (3, 3, None):
+        env.reset(seed=seed)
+        played.append([env.random_action() for _ in range(20)])
+    assert played[0] == played[1] != played[2]
+
+
 def test_terminate_waits_for_the_retries():
     env = make(invalid="terminate", retries=1)
     assert not env.step("jump")[2]

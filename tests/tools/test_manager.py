@@ -202,5 +202,12 @@ def test_turns_are_limited(max_turns):
         manager(max_calls=-1)
 
 
+def test_an_answer_with_the_last_turn_is_an_end_and_no_cut():
+    one = manager(max_turns=1)
+    one.step("It is 4.")
+    summary = one.episode_summary()
+    assert (summary["done"], summary["truncated"]) == (True, False)
+
+
 def test_the_summary_of_nothing_is_zeros():
     assert manager().episode_summary()["num_turns"] == 0
