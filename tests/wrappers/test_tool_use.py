@@ -97,6 +97,7 @@ def test_broken_and_failing_calls_are_answered_and_counted():
     observation, *_, info = env.step(call("triple", number=1))
     assert observation == "There is no tool 'triple'. Tools: double."
     assert info["tool_calls_left"] == 1
+    assert env.reset(seed=0)[1]["tool_calls_left"] == 3
 
 
 def test_a_call_over_the_budget_costs_what_an_unusable_reply_costs():
@@ -144,6 +145,8 @@ def test_costs_are_listed_and_stated_in_the_rules():
     assert info["reward_terms"] == {"tool_calls": -0.1, "tool_errors": -0.5}
     two = get_parser("json").render([ToolCall("double", {"number": n}) for n in (1, 2)])
     assert env.step(two)[1] == -0.2
+    both = get_parser("json").render([ToolCall("double", {})] * 2)
+    assert env.step(both)[4]["reward_terms"] == {"tool_calls": -0.2, "tool_errors": -1.0}
 
 
 def test_finish_plays_its_answer_without_using_up_a_call():
