@@ -107,6 +107,17 @@ def test_a_transcript_is_limited_by_characters(max_chars):
     assert "earlier turns left out" in shown
 
 
+def test_a_transcript_that_just_fits_is_whole():
+    def shown(max_chars):
+        env = TranscriptObservation(guessing(), max_chars=max_chars)
+        env.reset(seed=0)
+        return [env.step(str(move))[0] for move in (1, 2, 3)][-1]
+
+    whole = shown(10_000)
+    assert shown(len(whole)) == whole
+    assert "[1 earlier turn left out]" in shown(len(whole) - 1)
+
+
 def test_the_first_and_the_last_observation_always_stay():
     env = TranscriptObservation(guessing(), max_chars=1)
     first, _ = env.reset(seed=0)

@@ -165,6 +165,14 @@ def test_a_cut_from_outside_is_no_difference():
     assert replay(env, episode) == ""
 
 
+def test_a_game_that_was_won_was_not_cut_as_well():
+    env = gym.make(GAME)
+    episode = play_episode(env, lambda _: env.unwrapped.oracle_action(), seed=3)
+    assert episode.stop_reason is StopReason.WON
+    episode.truncated[-1] = True
+    assert replay(env, episode) == "turn 0: the cut (truncated) is False, was True"
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -7,7 +7,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.lessons import Lessons
-from llm_gym_agents.rollouts.tasks import training_tasks
+from llm_gym_agents.rollouts.tasks import FURTHER_IDS, training_tasks
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 from llm_gym_agents.run.stop_signal import StopSignal
 
@@ -61,3 +61,13 @@ def test_starts_whose_greedy_episode_failed_are_left_out(at_once, reward_fn, wor
 def test_a_batch_without_a_single_greedy_episode_is_one_sentence():
     with pytest.raises(ConfigError, match="no start of iteration 0 could be played greedily: it"):
         played(Fragile(set(range(4)), at_once=True))
+
+
+def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
+    def only_anew(trajectory):
+        return float(trajectory.episode_id >= FURTHER_IDS and trajectory.episode_id % 2)
+
+    player = Fragile((), at_once=False)
+    lesson = played(player, only_anew, adv_estimator="grpo", replace_flat_groups=1)
+    assert lesson.metrics["group/replaced"] == 4
+    assert [episode.total_reward for episode in lesson.rollout.episodes] == [0.0, 1.0] * 4
