@@ -115,7 +115,7 @@ def play(server, seed):
 
 
 def test_a_connection_that_says_nothing_is_closed_in_time():
-    with serving(limits=Limits(request_s=0.2)) as server:
+    with serving(limits=Limits(request_s=1.0)) as server:
         with talking(server) as plug:
             assert plug.recv(10) == b""
         with talking(server) as plug:

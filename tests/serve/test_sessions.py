@@ -36,6 +36,25 @@ def test_a_session_that_is_idle_is_ended_and_one_that_is_not_goes_on(sessions):
     assert len(sessions) == 0
 
 
+def test_who_asks_for_the_last_answer_again_is_there(sessions):
+    first = begin(sessions, 0, now=0.0)
+    _, again = sessions.accept((name(0), 1, "reset", [0, None]), now=9.0)
+    assert again == first
+    sessions.end_idle(now=18.0)
+    assert len(sessions) == 1
+
+
+def test_the_turns_of_an_episode_are_its_own_where_the_next_begins_by_itself():
+    sessions = Sessions(lambda: gym.make(GUESS), Limits(episode_turns=2))
+    begin(sessions, 0)
+    session = sessions._table[name(0)]
+    cuts = []
+    for move in (session.env.unwrapped.oracle_action(), "no idea", "no idea", "no idea"):
+        _, _, terminated, truncated, _ = sessions.play(session, "step and reset", move)
+        cuts.append((terminated, truncated))
+    assert cuts == [(True, False), (False, False), (False, True), (False, False)]
+
+
 def test_a_session_at_work_is_not_idle_and_is_closed_when_it_is_done(sessions):
     begin(sessions, 0)
     job = (name(0), 2, "step", "1")
@@ -96,7 +115,7 @@ def _play_many(caller, many):
 
 def test_an_environment_that_hangs_loses_its_own_session_and_no_other():
     Hanging.let_go.clear()
-    limits = Limits(step_s=0.2)
+    limits = Limits(step_s=1.5)  # a busy machine needs a while for a step
     with serving("odd", make=Hanging, limits=limits, threads=2) as server:
         caller = Caller(server)
         ids = [name(row) for row in range(6)]

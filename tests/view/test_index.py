@@ -2,9 +2,10 @@
 
 import json
 
+import gymnasium as gym
 import pytest
 
-from llm_gym.episodes import EpisodeWriter, read_episodes, write_episodes
+from llm_gym.episodes import EpisodeWriter, play_episode, read_episodes, write_episodes
 from llm_gym.errors import RecordError
 from llm_gym.view import index
 from llm_gym.view.index import EpisodeIndex
@@ -31,6 +32,13 @@ def test_a_row_tells_what_the_record_says(tmp_path):
     row = indexed(tmp_path / "a.jsonl").rows[0]
     assert (row.success, row.stop, row.reward, row.turns, row.tokens) == (True, "won", 1.25, 2, 6)
     assert (row.group, row.seed, row.snippet) == ("0", None, "go home")
+
+
+def test_a_row_counts_the_replies_that_could_not_be_used(tmp_path):
+    env = gym.make("llm_gym/GuessTheNumber-v0", max_turns=3)
+    replies = iter(["no idea", "1000", "1"])
+    write_episodes(tmp_path / "a.jsonl", [play_episode(env, lambda _: next(replies), seed=0)])
+    assert indexed(tmp_path / "a.jsonl").rows[0].invalid == 2
 
 
 def test_a_growing_file_is_read_from_where_the_last_reading_ended(tmp_path):

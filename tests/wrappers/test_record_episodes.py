@@ -171,6 +171,8 @@ def test_a_game_that_was_won_was_not_cut_as_well():
     assert episode.stop_reason is StopReason.WON
     episode.truncated[-1] = True
     assert replay(env, episode) == "turn 0: the cut (truncated) is False, was True"
+    episode.terminated, episode.truncated, episode.dones[-1] = [], [], False
+    assert replay(env, episode) == "the episode is over, and was not"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.export import main
 from llm_gym_agents.export.episode import Conversation
 from llm_gym_agents.export.rows import episode_rows, prompt_rows
+from llm_gym_agents.export.token_row import TokenRow
 from llm_gym_agents.export.tools import tool_definitions
 from llm_gym_agents.export.trl import TRLGame, environment_factory
+from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.tiny import tiny_tokenizer
 
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -33,6 +35,36 @@ def test_a_conversation_is_the_episode():
             assert talk.answer(action) == observation
         assert (talk.reward, talk.done, talk.success) == (total, True, info["success"])
         assert talk.answer("more") == "The episode is over."
+
+
+def test_the_reward_of_a_conversation_is_that_of_all_its_turns():
+    talk = Conversation(GUESS, penalty=0.25)
+    for seed in (0, 1):
+        talk.begin(seed)
+        for total in (-0.25, -0.5):
+            talk.answer("no idea")
+            assert talk.reward == total
+
+
+def test_a_row_of_tokens_is_learned_where_the_model_wrote():
+    chat = ChatFormat.from_tokenizer(tiny_tokenizer())
+    with Conversation(GUESS) as talk, Conversation(GUESS) as same:
+        row = TokenRow(talk, chat, seed=3)
+        assert row.prompt == chat.opening("", same.begin(3)[0]["content"])
+        lost, won = chat.reply("no idea"), chat.reply(talk.env.unwrapped.oracle_action())
+        told = chat.following(lost, same.answer("no idea"))
+        for reply in (lost, won):
+            assert not row.is_over(10_000)
+            row.take(reply, [-0.5] * len(reply))
+        assert row.completion == [*lost, *told, *won]
+        assert row.mask == [1] * len(lost) + [0] * len(told) + [1] * len(won)
+        assert row.logprobs == [-0.5 * wrote for wrote in row.mask]
+        assert row.ids == row.prompt + row.completion
+        assert row.is_over(10_000)
+        row = TokenRow(talk, chat, seed=3)
+        row.take(lost, None)
+        assert row.logprobs is None
+        assert [row.is_over(len(row.completion) + more) for more in (0, 1)] == [True, False]
 
 
 def test_rules_that_go_into_a_system_prompt_are_a_message():
