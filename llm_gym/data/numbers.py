@@ -8,11 +8,13 @@ model would learn to list them. What leads up to a result does not count: with `
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 
 from llm_gym.core.formats import parse_boxed
 from llm_gym.core.reading.cues import DENIED_AFTER
+from llm_gym.core.reading.finders import no_results
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
 MOST = 10 ** (_DIGITS // 2)
@@ -20,7 +22,7 @@ MOST = 10 ** (_DIGITS // 2)
 _FRAC = re.compile(r"([-\u2212]?)\\[dt]?frac\{(\d{1,40})\}\{(\d{1,40})\}")
 _RESULT = re.compile(r"\banswer\s{0,9}(?:is|:|=)", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"(?<!\w)(?:(?P<sign>[-+\u2212]?)[$\u20ac\u00a3\u00a5]\s?)?(?P<own_sign>[-+\u2212]?)"
+    r"(?<![\w\u221a])(?:(?P<sign>[-+\u2212]?)[$\u20ac\u00a3\u00a5]\s?)?(?P<own_sign>[-+\u2212]?)"
     r"(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
     r"(?:\s?/\s?(?P<under>\d+))?"
     r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?",
@@ -34,6 +36,11 @@ _BARE = re.compile(
     r"\\?(?:e[-+]?\d++)?+\s?[a-z]{0,10}+[^\w]*+",
     re.IGNORECASE,
 )
+_DENIED = re.compile(
+    r"(?:(?:\bnot|n't|\bnever|\bneither)\s+(?:\w+\s+){0,3}|\bif\s+(?:\w+\s+){0,6})[^\w\s]{0,4}$",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"[^.!?\n]{0,200}[?\uff1f]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+|\d+")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
@@ -69,6 +76,33 @@ def parse_number(text: str) -> Fraction | None:
         text = _FRAC.sub(r" \1\2/\3", text.replace("{,}", ","))
     found = list(islice(_NUMBER.finditer(text), 2))
     return _value(found[0]) if len(found) == 1 else None
+
+
+def is_said(text: str) -> bool:
+    """Return whether ``text`` says its one number, rather than denying or asking it.
+
+    >>> is_said("The answer is 5."), is_said("The answer is not 5."), is_said("Is it 5 then?")
+    (True, False, False)
+    """
+    text = final_part(text)
+    found = _NUMBER.search(text)
+    return found is None or not (
+        _DENIED.search(text[max(0, found.start() - 100) : found.start()])
+        or _ASKED.match(text, found.end())
+    )
+
+
+def find_values(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the numbers that a sentence names, as ``parse_number`` reads them.
+
+    >>> [number for *_, number in find_values("3 + 4 = 7 boxes, for $3.50 each")]
+    ['7', '$3.50']
+    """
+    skipped = no_results(text)
+    for one in _NUMBER.finditer(text):
+        if one.start() not in skipped and _value(one) is not None:
+            number = one[0].rstrip(",")
+            yield one.start(), one.start() + len(number), number
 
 
 def is_bare(text: str) -> bool:

@@ -91,12 +91,17 @@ def find_numbers(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_numbers("3 + 4 = 7, so 7 and -2, not 3.5 or 20%. 1 2 3")]
     ['7', '7', '-2']
     """
-    sums = (one.span(1) for one in _SUM.finditer(text) if one[2])
-    rows = (one.span() for pattern in (_ROW, _SPAN) for one in pattern.finditer(text))
-    skipped = {at for start, end in (*sums, *rows) for at in range(start, end)}
+    skipped = no_results(text)
     for one in _NUMBER.finditer(text):
         if one.start() not in skipped:
             yield one.start(), one.end(), one[0].replace("\u2212", "-").replace(",", "")
+
+
+def no_results(text: str) -> set[int]:
+    """Return the places of numbers that lead up to a result: terms of a sum, rows, ranges."""
+    sums = (one.span(1) for one in _SUM.finditer(text) if one[2])
+    rows = (one.span() for pattern in (_ROW, _SPAN) for one in pattern.finditer(text))
+    return {at for start, end in (*sums, *rows) for at in range(start, end)}
 
 
 # --- words ---------------------------------------------------------------------------------

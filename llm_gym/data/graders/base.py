@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,13 @@ class Grader(ABC):
     @abstractmethod
     def value(self, reply: str, choices: Sequence[str]) -> Any:
         """Return what ``reply`` says, or None where it cannot be used."""
+
+    def named(self, text: str, choices: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        """Yield start, end and answer for every answer that a sentence names.
+
+        Nothing where any text is an answer: there the whole reply is it.
+        """
+        return iter(())
 
     def score(self, value: Any, key: Any) -> float:
         """Return 1 for the right answer, 0 for a wrong one, or something between."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from llm_gym.core.reading.finders import apart, find_phrases
+from llm_gym.core.reading.prose import Named
 from llm_gym.data.graders.base import Grader, as_text, normalise
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -16,6 +18,12 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _LETTER = re.compile(r"[\s(\[*\"'`]{0,9}([A-Za-z])(?:[)\].:*\"'`]+(?:\s(.*))?)?", re.DOTALL)
+
+_MENTION = re.compile(r"(?<![\w'])([A-Z])(?![\w'])")
+# "A" and "I" are letters where no noun or verb follows.
+_STANDS = re.compile(
+    r"[\s*]{0,3}(?:[^\w\s]|$|(?:is|was|or|and|because|since|as|it|not|seems|looks|would)\b)"
+)
 
 
 def parse_choice(reply: str, choices: Sequence[str] = ()) -> int | None:
@@ -43,6 +51,24 @@ def parse_choice(reply: str, choices: Sequence[str] = ()) -> int | None:
     return texts.index(said) if said in texts else None
 
 
+def find_choices(text: str, choices: Sequence[str]) -> Iterator[Named]:
+    """Yield the letters of the options that a sentence names, by letter or by text.
+
+    >>> options = ["London", "Paris"]
+    >>> [letter for *_, letter in find_choices("A is London, I say (B). A city.", options)]
+    ['A', 'A', 'B']
+    """
+    letters = LETTERS[: len(choices) or None]
+    found = [
+        (*one.span(), one[1])
+        for one in _MENTION.finditer(text)
+        if one[1] in letters and (one[1] not in "AI" or _STANDS.match(text, one.end()))
+    ]
+    texts = {choice: LETTERS[at] for at, choice in enumerate(choices[: len(LETTERS)]) if choice}
+    found += [(start, end, texts[said]) for start, end, said in find_phrases(text, [*texts])]
+    return apart(found)
+
+
 @dataclass(frozen=True)
 class Choice(Grader):
     """The letter of the right option, or its text where the row lists the options."""
@@ -65,6 +91,9 @@ class Choice(Grader):
 
     def value(self, reply: str, choices: Sequence[str]) -> int | None:
         return parse_choice(reply, choices)
+
+    def named(self, text: str, choices: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        return find_choices(text, choices)
 
     def say(self, answer: object, key: int) -> str:
         return LETTERS[key]

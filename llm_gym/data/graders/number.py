@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from llm_gym.data.graders.base import Grader, as_text
-from llm_gym.data.numbers import MOST, final_part, parse_number, write_number
+from llm_gym.data.numbers import (
+    MOST,
+    final_part,
+    find_values,
+    is_said,
+    parse_number,
+    write_number,
+)
 from llm_gym.errors import ConfigError
 
 
@@ -35,7 +42,10 @@ class Number(Grader):
         return number
 
     def value(self, reply: str, choices: Sequence[str]) -> Fraction | None:
-        return parse_number(reply)
+        return parse_number(reply) if is_said(reply) else None
+
+    def named(self, text: str, choices: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        return find_values(text)
 
     def score(self, value: Fraction, key: Fraction) -> float:
         if not self.tolerance:

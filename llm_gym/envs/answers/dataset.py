@@ -137,6 +137,7 @@ class DatasetEnv(TextEnv):
         self.split = None if split is None else splits.check_split(split)
         self.shuffle_seed, self.max_turns, self.instruction = shuffle_seed, max_turns, instruction
         self._graded = graded
+        self.free_text = not graded or type(judge).named is Grader.named
         self._seed: int | None = None
         self._walks: dict[str | None, int] = {}
         self._row, self._right, self._number = Row(""), "", 0
@@ -260,7 +261,7 @@ class DatasetEnv(TextEnv):
         return self.grader.say(answer, self.grader.key(answer, row.choices))
 
     def named_moves(self, text: str) -> Iterator[Named]:
-        return iter(())  # the grader finds the answer, or leaves it
+        return self.grader.named(text, self._row.choices)
 
     def marked_move(self, label: str, text: str) -> str:
         return text if label in _MARKED else ""

@@ -43,7 +43,8 @@ def test_a_reply_that_cannot_be_used_says_what_is_wanted():
     env = make(grader="number", max_turns=2)
     obs, _, terminated, _, info = env.step("it is 3 or 4")
     assert (terminated, info["valid_action"]) == (False, False)
-    assert obs.startswith("I cannot use that reply. Answer with one number.")
+    assert obs.startswith("I read 3 and 4 in your reply, but in doubt.")
+    assert env.step("no idea")[0].startswith("I cannot use that reply. Answer with one number.")
 
 
 def test_any_of_several_answers_is_right():
