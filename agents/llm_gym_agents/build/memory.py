@@ -20,7 +20,7 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
     """Return what a run takes of a card; ``own`` is the config of its model."""
     settings, inference = config.model, config.inference
     served = inference.backend == "vllm"
-    longest = inference.engine.get("max_model_len") or own.max_position_embeddings
+    longest = inference.engine.get("max_model_len") or _most_positions(own)
     rows = min(inference.num_envs, config.training.batch_size)
     device = torch.device("cuda")
     narrow = compute_dtype(settings.compute_dtype, settings.dtype, device) != torch.float32
@@ -37,6 +37,11 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
         engine_bytes=2 if narrow else 4,
         engine_sleeps=bool(inference.engine.get("sleeps", True)),
     )
+
+
+def _most_positions(own: Any) -> int:
+    """Return how long a text a model was made for; 0 where it does not say."""
+    return getattr(own.get_text_config(), "max_position_embeddings", None) or 0
 
 
 def total_memory(device: torch.device) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.as_text import make_text
 from llm_gym.core.text_env import TextEnv
@@ -15,7 +15,7 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.build.memory import run_plan, total_memory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import MissingExtraError
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.lm.load import load_config, load_model, load_tokenizer
 from llm_gym_agents.lm.precision import keep_trained_in_float32, without_dropout
 from llm_gym_agents.lm.read_again import read_again
 from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
@@ -88,7 +88,7 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
     # Weights that will be spread over cards are planned with all of them (``distributed.plan``).
     alone = config.parallel.mode != "fsdp"
     if alone and torch.device(device).type == "cuda":
-        own = AutoConfig.from_pretrained(path, trust_remote_code=trust)
+        own = load_config(path, trust_remote_code=trust)
         run_plan(config, own).check(total_memory(torch.device(device)))
     lm = load_model(path, dtype=settings.dtype, device=device, trust_remote_code=trust)
     return lm, load_tokenizer(path, trust_remote_code=trust)

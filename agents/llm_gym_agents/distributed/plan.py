@@ -13,12 +13,12 @@ import os
 from dataclasses import dataclass, replace
 
 import torch
-from transformers import AutoConfig
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.build import is_embedded, run_plan
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.memory_plan import GIB, Plan, Shape
+from llm_gym_agents.lm.load import load_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def planned(config: ConfigStore) -> ResourcePlan | None:
     if not spread or is_embedded(config):
         return None
     path = config.model.local_path or config.model.model_name
-    own = AutoConfig.from_pretrained(path, trust_remote_code=config.model.trust_remote_code)
+    own = load_config(path, trust_remote_code=config.model.trust_remote_code)
     world = int(os.environ.get("WORLD_SIZE", "1")) if config.parallel.mode != "none" else 1
     made = resource_plan(config, Shape.of(own), run_plan(config, own), world=world)
     if torch.cuda.is_available() and config.model.device != "cpu":

@@ -45,18 +45,23 @@ class Shape:
         import torch
         from transformers import AutoModelForCausalLM
 
-        with torch.device("meta"):
-            made = AutoModelForCausalLM.from_config(config)
-        heads = config.num_attention_heads
-        head = getattr(config, "head_dim", None) or config.hidden_size // heads
-        groups = getattr(config, "num_key_value_heads", None) or heads
-        mlp = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        text = config.get_text_config()  # of a model that reads pictures too
+        try:
+            with torch.device("meta"):
+                made = AutoModelForCausalLM.from_config(config)
+            heads = text.num_attention_heads
+        except (AttributeError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            raise ConfigError(f"{type(config).__name__} is of no model to train: {why}") from error
+        head = getattr(text, "head_dim", None) or text.hidden_size // heads
+        groups = getattr(text, "num_key_value_heads", None) or heads
+        mlp = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
         return cls(
             parameters=sum(weight.numel() for weight in made.parameters()),
-            hidden=config.hidden_size,
-            layers=config.num_hidden_layers,
+            hidden=text.hidden_size,
+            layers=text.num_hidden_layers,
             mlp=mlp,
-            vocabulary=config.vocab_size,
+            vocabulary=text.vocab_size,
             kv_width=groups * head,
             lean=is_lean(made),
         )

@@ -45,7 +45,7 @@ class Head(NamedTuple):
             for adapter in found.active_adapters:
                 weight = weight + found.get_delta_weight(adapter).to(weight.dtype)
         bias = getattr(getattr(found, "base_layer", found), "bias", None)
-        return cls(weight, bias, *logit_scaling(lm.config))
+        return cls(weight, bias, *logit_scaling(lm.config.get_text_config()))
 
     def logits(self, hidden_TC: Tensor) -> Tensor:
         """Return the logits ``[T, V]`` in float32."""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -45,6 +47,18 @@ def load_model(
         raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
     model.to(device=torch.device(device))  # type: ignore[call-arg]
     return model
+
+
+def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+    """Return the configuration of the model at ``path``: its shape, before any weight is read."""
+    check_path(path)
+    try:
+        found: PreTrainedConfig = AutoConfig.from_pretrained(
+            path, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
+    return found
 
 
 def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:

@@ -14,6 +14,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents import build
 from llm_gym_agents.build import load_lm, run_plan
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.plan import planned
 from llm_gym_agents.learn.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
@@ -129,6 +130,33 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     )
     with pytest.raises(ConfigError, match=r"needs \d+\.\d GiB on a card with 1\.0"):
         load_lm(config, path)
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        (None, "no model folder"),
+        ({"model_type": "nonsense"}, "no model could be loaded"),
+        ({"model_type": "t5"}, "T5Config is of no model to train: Unrecognized"),
+        ({"model_type": "mamba"}, "MambaConfig is of no model to train: "),
+    ],
+)
+def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
+    tmp_path, monkeypatch, own, says
+):
+    config = ConfigStore()
+    config.model.device, config.model.local_path = "cuda", str(tmp_path / "there")
+    if own is not None:
+        (tmp_path / "there").mkdir()
+        (tmp_path / "there/config.json").write_text(json.dumps(own))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(build.model, "total_memory", lambda device: GIB)
+    config.ray.use_ray = True
+    for ask in (lambda: load_lm(config, config.model.local_path), lambda: planned(config)):
+        with pytest.raises(ConfigError) as caught:
+            ask()
+        assert says in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_the_plan_of_a_run_heeds_its_settings(tmp_path):

@@ -65,10 +65,11 @@ class CausalModel:
             raise ConfigError(
                 f"{name} must be on one device, got {', '.join(sorted(map(str, devices)))}"
             )
-        self.layers = int(self.config.num_hidden_layers)
+        text = self.config.get_text_config()  # of a model that reads pictures too
+        self.layers = int(text.num_hidden_layers)
         self.vocabulary = int(inner.get_input_embeddings().weight.shape[0])
-        self.context_length = _context_length(self.config, name, context_length)
-        self._windows = _windows(self.config, name)
+        self.context_length = _context_length(text, name, context_length)
+        self._windows = _windows(text, name)
         self._column_L = torch.arange(0, device=self.device)
 
     @property
@@ -121,7 +122,7 @@ class CausalModel:
     def logits(self, hidden_NC: Tensor) -> Tensor:
         """Return the logits ``[N, V]`` in float32."""
         logits_NV: Tensor = self._inner.get_output_embeddings()(hidden_NC).float()
-        return scale_logits(logits_NV, *logit_scaling(self.config))
+        return scale_logits(logits_NV, *logit_scaling(self.config.get_text_config()))
 
     @property
     def head(self) -> Head:

@@ -1,0 +1,67 @@
+"""A model that reads pictures as well is trained on text, like any other."""
+
+import pytest
+import torch
+from transformers import (
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma3TextConfig,
+    SiglipVisionConfig,
+)
+
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.learn.memory_plan import Shape
+from llm_gym_agents.lm.load import load_model
+from tests.agents.small_run import Odd, small
+from tests.agents.tiny import VOCABULARY, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def gemma():
+    torch.manual_seed(0)
+    text = Gemma3TextConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=512,
+        sliding_window=6,
+        layer_types=["sliding_attention", "full_attention"],
+        bos_token_id=257,
+        eos_token_id=258,
+        pad_token_id=None,
+    )
+    sight = SiglipVisionConfig(
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
+    )
+    config = Gemma3Config(text_config=text, vision_config=sight, mm_tokens_per_image=4)
+    return Gemma3ForConditionalGeneration(config).eval()
+
+
+def test_it_is_trained_on_the_log_probs_that_sampled(tmp_path, gemma):
+    seen = {name: weight.clone() for name, weight in gemma.state_dict().items()}
+    trainer = PPOTrainer(small(tmp_path), Odd, model=gemma, tokenizer=tiny_tokenizer())
+    [row] = trainer.fit()
+    trainer.cleanup()
+    assert row["mismatch/log_prob_max"] < 1e-5
+    moved = {name for name, weight in gemma.state_dict().items() if not weight.equal(seen[name])}
+    assert any("language_model" in name for name in moved)
+    assert not any("vision" in name for name in moved), "nobody has shown it a picture"
+    again = load_model(str(tmp_path / "final"), device="cpu")
+    assert all(
+        weight.equal(again.state_dict()[name]) for name, weight in gemma.state_dict().items()
+    )
+
+
+def test_its_size_is_known_before_it_is_loaded(gemma):
+    shape = Shape.of(gemma.config)
+    assert shape.parameters == sum(weight.numel() for weight in gemma.parameters())
+    assert (shape.layers, shape.hidden, shape.kv_width) == (2, 32, 16)
