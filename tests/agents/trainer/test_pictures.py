@@ -46,9 +46,14 @@ def gemma():
     return Gemma3ForConditionalGeneration(config).eval()
 
 
+def letters(episode):
+    return sum(map(ord, episode.actions[0])) % 7
+
+
 def test_it_is_trained_on_the_log_probs_that_sampled(tmp_path, gemma):
     seen = {name: weight.clone() for name, weight in gemma.state_dict().items()}
-    trainer = PPOTrainer(small(tmp_path), Odd, model=gemma, tokenizer=tiny_tokenizer())
+    whole = {"model": gemma, "tokenizer": tiny_tokenizer()}
+    trainer = PPOTrainer(small(tmp_path), Odd, letters, **whole)
     [row] = trainer.fit()
     trainer.cleanup()
     assert row["mismatch/log_prob_max"] < 1e-5
