@@ -43,7 +43,7 @@ from llm_gym_agents.learn.iteration import Iterate
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
-from llm_gym_agents.learn.warm_up import WarmUp, success_after
+from llm_gym_agents.learn.warm_start import WarmStart, success_after
 from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
 from llm_gym_agents.rollouts.evaluation import Evaluation, Which, evaluate
 from llm_gym_agents.run import metrics
@@ -238,7 +238,7 @@ class PPOTrainer:
         if resumes and place.exists():
             return self.load_checkpoint(place)
         start = time.perf_counter()
-        self.warm_start = WarmUp(
+        self.warm_start = WarmStart(
             config=self.config,
             sampler=self.sampler,
             learner=self.learner,

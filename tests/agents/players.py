@@ -11,8 +11,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.text_env import TextEnv
+from llm_gym_agents.learn.imitation import examples, imitate
 from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.warm_start import examples, imitate
 from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import word_tokenizer

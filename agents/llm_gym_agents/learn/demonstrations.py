@@ -23,7 +23,7 @@ from llm_gym.parsing import ActionParser
 from llm_gym.parsing.base import ToolCall
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
-from llm_gym_agents.learn.warm_start import Dialogue, Example
+from llm_gym_agents.learn.imitation import Dialogue, Example
 from llm_gym_agents.text.chat import ChatFormat
 
 _ACTIONS = {"random": ("random_action",), "solver": ("solver_action", "oracle_action")}

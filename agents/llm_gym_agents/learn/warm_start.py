@@ -1,167 +1,268 @@
-"""A warm start: teach a model the language of a game by imitation, not how to play it.
+"""``WarmStart``: decide whether there is one, collect, imitate, and say what it brought.
 
-Fed with *random legal* moves, unfiltered, a model learns to write moves and still plays at
-chance; reinforcement learning then has something to choose from. Fed with a solver's episodes it
-becomes plain behaviour cloning.
+Called once, before the first iteration. What it decides and measures is plain data, so that a
+checkpoint can keep it and a resumed run does not do it again.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import torch
-from torch import nn
+import gymnasium as gym
 
-from llm_gym.core.text_env import TextEnv
-from llm_gym_agents.batch.sequences import Inputs, Sequences
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.text.chat import ChatFormat
+from llm_gym.core.infos import flag
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.result import Evaluation
+from llm_gym.registry.user_code import close_user_env
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
+from llm_gym_agents.learn.early_stop import HeldOut
+from llm_gym_agents.learn.imitation import Dialogue, imitate, write_losses
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.random_play import has_solver, play_at_random
+from llm_gym_agents.rollouts.sampler import Player
+from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
+from llm_gym_agents.run.metrics import FROM_SOLVER
+
+PROBE_IDS = 2**42
+"""Where the ids of probed episodes begin: ids decide what is sampled."""
+PROBED = 16
+"""Episodes that a probe plays."""
+PROBED_TURNS = 4
+"""Turns of each that are looked at: a model that cannot write moves shows it at once."""
+UNUSABLE = 0.1
+"""Share of replies that cannot be used above which there is another round, if there is one left."""
+HELPED = 0.75
+"""Share of the unusable replies that a round may leave, or it is the last."""
+MASTERED = 0.9
+"""Success above which a solver's moves need no other round."""
+ROUNDS_APART = 1_000_003
+"""Keeps the episodes of later rounds away from those of other seeds."""
+STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
+"""Held-out success of the model that was taught, as in ``HeldOut``."""
+MEASURED = 64
+"""Most episodes that success before and after is measured on."""
 
 
-class Example(NamedTuple):
-    """One turn to imitate."""
-
-    prompt_ids: list[int]
-    """What the model reads before it; in a conversation, what it reads after the last reply."""
-    reply_ids: list[int]
-
-
-Dialogue = tuple[Example, ...]
-"""Turns that are read one after another, each after all before it."""
+def success_after(found: Mapping[str, float] | None) -> HeldOut | None:
+    """Return the held-out success after a warm start, by what its ``run`` found, if it ran."""
+    if not found or not found.keys() >= set(STARTED):
+        return None
+    return HeldOut(*(found[name] for name in STARTED))
 
 
-def examples(
-    env: TextEnv,
-    chat: ChatFormat,
-    turns: int,
-    *,
-    player: Callable[[TextEnv], str] = TextEnv.random_action,
-    seed: int = 0,
-    split: str | None = "train",
-    system_prompt: str | None = None,
-) -> list[Example]:
-    """Return ``turns`` turns of ``player``, each after the observation alone.
+def once_more(player: str, last: Evaluation, now: Evaluation, *, first: bool = False) -> str | None:
+    """Return why there is to be another round of imitation, by what the last one brought, if so.
 
-    ``system_prompt`` is told instead of what the environment says, as in ``LLMPolicy``.
+    Legal moves are all there is to learn from random play. Who imitates a solver is to win: what it
+    never does, reinforcement learning will hardly find, and one wrong move in a long way leads to
+    where no solver has been, so that there are unusable ones to the end.
     """
-    options = {"split": split} if split and env.has_splits else None
-    found: list[Example] = []
-    while len(found) < turns:
-        observation, info = env.reset(seed=seed, options=options)
-        seed += 1
-        done = False
-        while not done and len(found) < turns:
-            move = player(env)
-            rules = info.get("system_prompt", "") if system_prompt is None else system_prompt
-            prompt_ids = chat.opening(rules, observation)
-            found.append(Example(prompt_ids, chat.reply(move)))
-            observation, _, terminated, truncated, _ = env.step(move)
-            done = terminated or truncated
-    return found
+    if player == "solver":
+        won = f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
+        return won if now.success < MASTERED else None
+    if now.invalid > UNUSABLE and (first or now.invalid <= HELPED * last.invalid):
+        return f"{now.invalid:.0%} of the replies cannot be used"
+    return None
 
 
-def imitate(
-    model: PolicyValueModel,
-    data: Sequence[Example | Dialogue],
-    *,
-    steps: int = 150,
-    batch_size: int = 128,
-    learning_rate: float = 3e-3,
-    ramp: int = 10,
-    fall: tuple[float, float] = (1.0, 1.0),
-    seed: int = 0,
-    micro_batch_tokens: int | None = None,
-    on_step: Callable[[int, float], None] | None = None,
-) -> list[float]:
-    """Train ``model`` to write the replies of ``data``; return the loss of each step.
+class Decision(NamedTuple):
+    """Who is imitated, and why."""
+
+    player: str
+    why: str
+
+    def __str__(self) -> str:
+        whose = {"none": "none", "solver": "imitating the solver's moves"}
+        what = whose.get(self.player, f"imitating {self.player} moves")
+        return f"warm start: {what}, because {self.why}"
+
+
+@dataclass(kw_only=True)
+class WarmStart:
+    """Teaches a model the language of an environment.
 
     Args:
-        model: Trained in place, where it is and in its own precision.
-        data: Turns, or conversations whose replies are all learned.
-        steps: Optimizer steps.
-        batch_size: Turns of a step.
-        learning_rate: Reached after ``ramp`` steps.
-        ramp: Steps over which the rate rises.
-        fall: Factor on the rate at the beginning, and where it falls to by the end, by a line.
-        seed: Decides which examples come when.
-        micro_batch_tokens: Most ids read at once; None reads a batch at once. Bounds memory and
-            changes no gradient.
-        on_step: Called with the number of steps done and the loss.
+        config: Every setting of the run.
+        sampler: Plays, for the probe.
+        learner: Whose model is taught.
+        make_env: Makes an environment as the run plays it.
+        evaluate: Plays so many held-out episodes with the present weights.
+        publish: Hands new weights to the engine.
+        embedded: Whether the model is the built-in one, of random weights.
+        say: Told, in a sentence, what is decided and done.
     """
-    talks = [(each,) if isinstance(each, Example) else each for each in data]
-    mean_turns = sum(map(len, talks)) / len(talks)
-    drawn = max(1, round(batch_size / mean_turns))
-    weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=learning_rate)
-    order = np.random.default_rng(seed)
-    losses = []
-    for step in range(steps):
-        factor = min(1.0, (step + 1) / ramp) * _between(*fall, step / steps)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * factor
-        batch = [talks[at] for at in order.integers(len(talks), size=drawn)]
-        optimizer.zero_grad(set_to_none=True)
-        loss = _backward(model, batch, micro_batch_tokens)
-        nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
-        losses.append(loss)
-        if on_step is not None:
-            on_step(step + 1, loss)
-    return losses
 
+    config: ConfigStore
+    sampler: Player
+    learner: Learner
+    make_env: Callable[[], gym.Env[str, str]]
+    evaluate: Callable[[int], Evaluation]
+    publish: Callable[[], object]
+    embedded: bool
+    say: Callable[[str], None]
+    losses: list[float] = field(default_factory=list)
 
-def _between(start: float, end: float, share: float) -> float:
-    """Return where one is after ``share`` of the way.
+    def run(self) -> dict[str, float]:
+        """Do what the config asks for; return what is to be known about it, empty for nothing."""
+        if self.config.warm_start.player == "none":
+            return {}
+        decision = self.decide()
+        self.say(str(decision))
+        if decision.player == "none":
+            return {}
+        start = time.perf_counter()
+        before = self._measure()
+        turns, after = self._rounds(decision.player, before)
+        write_losses(Path(self.config.checkpoint.output_dir), self.losses)
+        self.say(
+            f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "
+            f"{self.losses[-1]:.2f}; unusable replies {before.invalid:.0%} to {after.invalid:.0%}, "
+            f"success {before.success:.1%} to {after.success:.1%} "
+            f"({time.perf_counter() - start:.0f} s)"
+        )
+        return {
+            FROM_SOLVER: float(decision.player == "solver"),
+            "warm_start/turns": turns,
+            "warm_start/steps": len(self.losses),
+            "warm_start/loss_first": self.losses[0],
+            "warm_start/loss": self.losses[-1],
+            "warm_start/success_before": before.success,
+            **{name: float(each) for name, each in zip(STARTED, HeldOut.of(after), strict=True)},
+            "warm_start/return_before": before.mean_return,
+            "warm_start/return": after.mean_return,
+            "warm_start/invalid_before": before.invalid,
+            "warm_start/invalid": after.invalid,
+        }
 
-    >>> _between(1.0, 0.5, 0.5)
-    0.75
-    """
-    return start + share * (end - start)
+    def _measure(self) -> Evaluation:
+        return self.evaluate(min(MEASURED, self.config.environment.eval_episodes))
 
+    def _rounds(self, player: str, before: Evaluation) -> tuple[int, Evaluation]:
+        """Imitate round by round, while it helps; return all moves, and what they brought."""
+        turns, after = self._teach(player, 0), self._measure()
+        # A file has no other moves for another round.
+        rounds = 1 if player == "file" else self.config.warm_start.rounds
+        last = before
+        for at in range(1, rounds):
+            why = once_more(player, last, after, first=at == 1)
+            if why is None:
+                break
+            self.say(f"warm start: {why}, once more")
+            turns += self._teach(player, at)
+            last, after = after, self._measure()
+        return turns, after
 
-def write_losses(folder: Path, losses: Sequence[float]) -> None:
-    """Leave the losses of ``imitate`` in the folder of a run, for who looks at it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = (json.dumps({"step": at, "loss": loss}) for at, loss in enumerate(losses, 1))
-    (folder / "warm_start.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    def _teach(self, player: str, at: int) -> int:
+        """Imitate for a round, of moves of its own; return how many there were."""
+        settings, training = self.config.warm_start, self.config.training
+        data = self.collect(player, at)
+        self.losses += imitate(
+            self.learner.model,
+            data,
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            learning_rate=settings.rate,
+            fall=self.fall(player, at),
+            seed=training.seed + at,
+            micro_batch_tokens=training.micro_batch_tokens,
+        )
+        self._copies_follow()
+        self.publish()
+        return sum(map(len, data))
 
+    def fall(self, player: str, at: int) -> tuple[float, float]:
+        """Return between which factors the rate falls in a round.
 
-def _backward(
-    model: PolicyValueModel, batch: Sequence[Dialogue], micro_batch_tokens: int | None
-) -> float:
-    """Add up the gradient of the mean log-prob of ``batch``; return the loss."""
-    learned = sum(len(turn.reply_ids) for talk in batch for turn in talk)
-    total = 0.0
-    for part in _parts(batch, micro_batch_tokens):
-        inputs = (each.to(model.device) for each in _inputs(part))
-        loss = -model(*inputs, entropy="none").log_prob_T.sum() / learned
-        loss.backward()
-        total += float(loss.detach())
-    return total
+        At a constant rate the last steps decide how many moves are wrong, and in a long episode one
+        is enough. Over rounds of a solver's moves it therefore falls to 0.
+        """
+        rounds = self.config.warm_start.rounds
+        if player != "solver" or rounds == 1:
+            return 1.0, 1.0
+        return 1.0 - at / rounds, 1.0 - (at + 1) / rounds
 
+    # --- whether -------------------------------------------------------------------------
 
-def _parts(batch: Sequence[Dialogue], most: int | None) -> Iterator[list[Dialogue]]:
-    """Cut ``batch`` into parts of at most ``most`` ids, or of one conversation."""
-    part: list[Dialogue] = []
-    size = 0
-    for talk in batch:
-        length = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in talk)
-        if part and most is not None and size + length > most:
-            yield part
-            part, size = [], 0
-        part.append(talk)
-        size += length
-    yield part
+    def decide(self) -> Decision:
+        """Return who is imitated; ``auto`` looks at the model, and where it must, probes it."""
+        player = self.config.warm_start.player
+        if player != "auto":
+            return Decision(player, f"warm_start.player is {player!r}")
+        found = self._auto()
+        if found.player == "none":
+            return found
+        env, split = self.make_env(), self.config.environment.train_split
+        try:
+            find_player(env, found.player)
+            turns = self.config.warm_start.turns  # as many as are played to be imitated
+            luck = play_at_random(env, self.config.training.batch_size, turns=turns, split=split)
+            if not luck.is_enough and has_solver(env):
+                return Decision("solver", f"{found.why}, and {luck}")
+        except ConfigError as error:
+            return Decision("none", f"{found.why}, but {error}")
+        finally:
+            close_user_env(env)
+        return found
 
+    def _auto(self) -> Decision:
+        if self.embedded:
+            return Decision("random", "the embedded model has random weights and writes no moves")
+        usable, replies = self.probe()
+        limit = self.config.warm_start.threshold
+        if not replies:
+            return Decision("none", "the environment does not say which replies it can use")
+        share = f"{usable / replies:.0%} of {replies} probed replies can be used"
+        if usable / replies < limit:
+            return Decision("random", f"only {share}, fewer than {limit:.0%}")
+        return Decision("none", f"{share}, at least {limit:.0%}")
 
-def _inputs(batch: Sequence[Dialogue]) -> Inputs:
-    packed = Sequences()
-    for talk in batch:
-        for at, (prompt_ids, reply_ids) in enumerate(talk):
-            packed.read(prompt_ids, new_sequence=at == 0)
-            packed.learn(reply_ids)
-    return packed.inputs()
+    def probe(self) -> tuple[int, int]:
+        """Play a few episodes; return how many of how many replies could be used."""
+        split = self.config.environment.train_split
+        options = {"split": split} if split and self.sampler.has_splits else None
+        todo = [
+            EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(PROBED)
+        ]
+        infos = [
+            info
+            for episode in self.sampler.play(todo).all_episodes
+            for info in episode.infos[: PROBED_TURNS + 1]
+        ]
+        told = [usable for info in infos if (usable := flag(info, "valid_action")) is not None]
+        return sum(told), len(told)
+
+    # --- what ----------------------------------------------------------------------------
+
+    def collect(self, player: str, at: int = 0) -> list[Dialogue]:
+        """Return what is imitated in a round."""
+        policy, settings = self.sampler.policy, self.config.warm_start
+        scene = Scene(
+            policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
+        )
+        if player == "file":
+            return from_file(settings.file or "", scene)
+        env = self.make_env()
+        try:
+            return played(
+                env,
+                player,
+                scene,
+                settings.turns,
+                seed=(self.config.training.seed + at * ROUNDS_APART) * settings.turns,
+                split=self.config.environment.train_split,
+            )
+        finally:
+            close_user_env(env)
+
+    def _copies_follow(self) -> None:
+        """Bring copies of the policy up to date: it began to train only now."""
+        learner = self.learner
+        if learner.reference is not None:
+            learner.reference.lm.load_state_dict(learner.lm.state_dict())
+        if learner.model.critic_lm is not None:
+            learner.model.critic_lm.load_state_dict(learner.lm.base_model.state_dict())

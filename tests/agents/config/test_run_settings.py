@@ -10,7 +10,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym_agents import build
-from llm_gym_agents.learn import warm_up
+from llm_gym_agents.learn import warm_start
 from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
@@ -111,10 +111,10 @@ def test_a_threshold_decides_whether_a_given_model_is_taught(threshold, taught, 
 def test_who_writes_nonsense_is_taught_for_more_rounds(
     temperature, helped, rounds, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(warm_up, "HELPED", helped)  # hot as it is, two steps hardly help
+    monkeypatch.setattr(warm_start, "HELPED", helped)  # hot as it is, two steps hardly help
     given = WARM | settings(warm_start__rounds=3, inference__temperature=temperature)
     row = play(given, tmp_path).metrics[0]
-    assert (row["warm_start/invalid"] > warm_up.UNUSABLE) == (rounds > 1)
+    assert (row["warm_start/invalid"] > warm_start.UNUSABLE) == (rounds > 1)
     assert row["warm_start/steps"] == 2 * rounds
     assert row["warm_start/turns"] == 16 * rounds
 

@@ -12,8 +12,8 @@ from llm_gym.tools import Tool, ToolDefinition
 from llm_gym.wrappers import ToolUse
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.learn.imitation import Example, imitate
 from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.warm_start import Example, imitate
 from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import word_tokenizer

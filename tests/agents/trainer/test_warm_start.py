@@ -8,7 +8,7 @@ import torch
 
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.checkpoint import load_checkpoint
-from llm_gym_agents.learn import warm_up
+from llm_gym_agents.learn import warm_start
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.small_run import small
 from tests.agents.tiny import save_tiny
@@ -64,7 +64,7 @@ def test_it_is_in_the_row_of_the_first_iteration_and_only_there(whole):
 
 def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, monkeypatch):
     shutil.copytree(whole / "warm-start", tmp_path / "warm-start")
-    monkeypatch.setattr(warm_up, "imitate", None)
+    monkeypatch.setattr(warm_start, "imitate", None)
     run(echo(tmp_path, training={"num_epochs": 2}, checkpoint={"resume": True}))
     name = "checkpoints/iteration-000002"
     assert weights(tmp_path / name) == weights(whole / name)
@@ -81,7 +81,7 @@ def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, m
 def test_a_run_killed_later_does_not_do_it_again_either(whole, tmp_path, monkeypatch):
     shutil.copytree(whole, tmp_path / "run")
     shutil.rmtree(tmp_path / "run/checkpoints/iteration-000002")
-    monkeypatch.setattr(warm_up, "imitate", None)
+    monkeypatch.setattr(warm_start, "imitate", None)
     run(echo(tmp_path / "run", training={"num_epochs": 2}, checkpoint={"resume": True}))
     name = "checkpoints/iteration-000002"
     assert weights(tmp_path / "run" / name) == weights(whole / name)
