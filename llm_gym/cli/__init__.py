@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from llm_gym import __version__
 from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, serve, view
 from llm_gym.cli.parser import Parser
-from llm_gym.cli.shown import plain_warnings, shown
+from llm_gym.cli.terminal_text import plain_warnings, shown
 from llm_gym.errors import ConfigError, LLMGymError
 
 GROUP = "llm_gym.commands"
@@ -61,9 +61,9 @@ def _main(arguments: list[str]) -> int:
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
     try:
         if _plays_served(arguments):
-            from llm_gym.cli import served  # brings HTTP and TLS along
+            from llm_gym.cli import eval_endpoint  # brings HTTP and TLS along
 
-            return served.main(arguments[1:])
+            return eval_endpoint.main(arguments[1:])
         typed = " ".join(arguments[:1])
         if _watches(arguments):
             typed += " --model"

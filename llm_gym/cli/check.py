@@ -7,7 +7,7 @@ import os
 import sys
 
 from llm_gym.cli.common import add_settings, make
-from llm_gym.cli.shown import sentence
+from llm_gym.cli.terminal_text import sentence
 from llm_gym.evaluate.checker import audit
 
 HELP = "check that an environment keeps the contract"

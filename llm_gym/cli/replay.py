@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from llm_gym.cli.parser import whole
-from llm_gym.cli.shown import shown
+from llm_gym.cli.terminal_text import shown
 from llm_gym.episodes import read_episodes
 from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.errors import ConfigError, LLMGymError, RecordError

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from llm_gym import read_episodes
-from llm_gym.cli import served
+from llm_gym.cli import eval_endpoint
 from tests.endpoint.stand_in import StandIn
 
 PAGE = (Path(__file__).parents[2] / "docs" / "endpoints.md").read_text()
@@ -29,5 +29,5 @@ def test_the_commands_of_the_page_are_understood():
         words = shlex.split(command)
         if words[0] == "...":
             words = ["x", "--endpoint", "http://127.0.0.1", "--model", "m", *words[1:]]
-        options = served._parser().parse_args(words)
+        options = eval_endpoint._parser().parse_args(words)
         assert options.env or options.suite

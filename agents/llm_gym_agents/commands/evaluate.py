@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from llm_gym.cli import served
+from llm_gym.cli import eval_endpoint
 from llm_gym.cli.common import build, import_modules, settings
-from llm_gym.cli.evaluating import add_arguments, chosen, show
+from llm_gym.cli.eval_common import add_arguments, chosen, show
 from llm_gym.cli.parser import Parser, whole
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.endpoint is not None:  # written as --endp, which only this parser understands
-        return served.main(argv)
+        return eval_endpoint.main(argv)
     path, config = find_model(options.model, options.env, options.modules)
     if path != options.model:  # a run: what was not said is as it was trained
         env = None if options.suite else config.environment.env_id

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llm_gym.cli.common import build, import_modules, settings
-from llm_gym.cli.evaluating import add_arguments, chosen, show
+from llm_gym.cli.eval_common import add_arguments, chosen, show
 from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.endpoint import Backoff, EndpointError, Interrupted, Prices, ServedEvaluation, play
 from llm_gym.registry.user_code import close_user_env
