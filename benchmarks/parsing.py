@@ -19,6 +19,7 @@ import argparse
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 from machine import provenance
 from peers.suites import ROOT, Worker
@@ -31,8 +32,9 @@ CODE = "total = 0\nfor n in range(100):\n" + "".join(
 WORDS = "I need the sum of the multiples below one hundred, so I write a small loop. " * 4
 CALL = json.dumps({"name": "python", "arguments": {"code": CODE}})
 SIZES = (10_000, 20_000, 40_000)
-PARSERS: dict[tuple[str, str], tuple[str, str]] = {
-    # (suite, parser) -> a good reply, and the tag that is repeated
+Key = tuple[str, str]  # suite, parser
+PARSERS: dict[Key, tuple[str, str]] = {
+    # a good reply, and the tag that is repeated
     ("llm_gym", "json"): (f"{WORDS}\n{CALL}", '{"name": "'),
     ("llm_gym", "react"): (
         f"Thought: {WORDS}\nAction: python\nAction Input: {json.dumps({'code': CODE})}",
@@ -47,54 +49,56 @@ PARSERS: dict[tuple[str, str], tuple[str, str]] = {
 LINE = "{:<10}{:<14}{:>12}{:>9}" + "{:>12}" * len(SIZES) + "{:>9}"
 
 
+def rates_of(suites: dict[str, Worker], repeats: int, seconds: float) -> dict[Key, list[float]]:
+    """Return parses a second of each parser, from slices that take turns."""
+    rates: dict[Key, list[float]] = {key: [] for key in PARSERS}
+    for _ in range(repeats):
+        for (suite, name), (reply, _) in PARSERS.items():
+            asked = {"op": "rate", "parser": name, "text": reply, "seconds": seconds}
+            rates[suite, name].append(suites[suite].ask(**asked))
+    return rates
+
+
+def row_of(key: Key, suite: Worker, rates: list[float]) -> dict[str, Any]:
+    """Return what the table says of a parser; its hostile replies are timed here."""
+    reply, tag = PARSERS[key]
+    hostile = [
+        min(suite.ask(op="time", parser=key[1], text=tag * (size // len(tag))) for _ in range(3))
+        for size in SIZES
+    ]
+    return {
+        "suite": key[0],
+        "parser": key[1],
+        "parses_per_s": round(statistics.median(rates)),
+        "spread": round((max(rates) - min(rates)) / statistics.median(rates), 3),
+        "reply_chars": len(reply),
+        "hostile_ms": {str(n): round(1e3 * s, 3) for n, s in zip(SIZES, hostile, strict=True)},
+        "growth_per_doubling": round((hostile[-1] / hostile[0]) ** (1 / (len(SIZES) - 1)), 2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=0.2, help="length of one slice")
     parser.add_argument("--repeats", type=int, default=9, help="slices per parser")
     args = parser.parse_args()
     about = provenance(__file__)
-    suites = {name: Worker(WORKER, name) for name in dict.fromkeys(suite for suite, _ in PARSERS)}
+    names = dict.fromkeys(suite for suite, _ in PARSERS)
+    suites = {name: Worker(WORKER, name) for name in names}
     versions: dict[str, str] = {}
     for suite in suites.values():
         versions |= suite.ask(op="versions")
-    rates: dict[tuple[str, str], list[float]] = {key: [] for key in PARSERS}
-    for _ in range(args.repeats):
-        for (suite, name), (reply, _) in PARSERS.items():
-            asked = {"op": "rate", "parser": name, "text": reply, "seconds": args.seconds}
-            rates[suite, name].append(suites[suite].ask(**asked))
+    rates = rates_of(suites, args.repeats, args.seconds)
     print(
         LINE.format("suite", "parser", "parses/s", "spread", *(f"{n:,}" for n in SIZES), "growth")
     )
     rows = []
-    for (suite, name), (reply, tag) in PARSERS.items():
-        hostile = [
-            min(
-                suites[suite].ask(op="time", parser=name, text=tag * (size // len(tag)))
-                for _ in range(3)
-            )
-            for size in SIZES
-        ]
-        own = rates[suite, name]
-        row = {
-            "suite": suite,
-            "parser": name,
-            "parses_per_s": round(statistics.median(own)),
-            "spread": round((max(own) - min(own)) / statistics.median(own), 3),
-            "reply_chars": len(reply),
-            "hostile_ms": {str(n): round(1e3 * s, 3) for n, s in zip(SIZES, hostile, strict=True)},
-            "growth_per_doubling": round((hostile[-1] / hostile[0]) ** (1 / (len(SIZES) - 1)), 2),
-        }
+    for key in PARSERS:
+        row = row_of(key, suites[key[0]], rates[key])
         rows.append(row)
-        print(
-            LINE.format(
-                suite,
-                name,
-                f"{row['parses_per_s']:,}",
-                f"{row['spread']:.0%}",
-                *(f"{1e3 * s:.2f} ms" for s in hostile),
-                f"{row['growth_per_doubling']}x",
-            )
-        )
+        speed, took = f"{row['parses_per_s']:,}", row["hostile_ms"].values()
+        told = (*key, speed, f"{row['spread']:.0%}", *(f"{ms:.2f} ms" for ms in took))
+        print(LINE.format(*told, f"{row['growth_per_doubling']}x"))
     for suite in suites.values():
         suite.close()
     about["machine"]["packages"] = versions

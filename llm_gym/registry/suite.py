@@ -26,7 +26,6 @@ class EnvRow(NamedTuple):
 
 
 _GUESS = "llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv"
-
 _LAKE = "llm_gym.envs.journeys.frozen_lake.env:FrozenLakeEnv"
 _BANDIT = "llm_gym.envs.deduction.bandit:BanditEnv"
 _BLACKJACK = "llm_gym.envs.duels.blackjack.env:BlackjackEnv"

@@ -1,8 +1,8 @@
 """Text in, text out: the engines for people who want replies to a list of prompts.
 
-engine = create_inference_engine("path/to/model")
-output = engine.generate(["Hello, how are you?"], max_tokens=64, temperature=0.7)
-output.sequences, output.tokens
+    engine = create_inference_engine("path/to/model")
+    output = engine.generate(["Hello, how are you?"], max_tokens=64, temperature=0.7)
+    output.sequences, output.tokens
 
 This is a thin layer over ``llm_gym_agents.engines``: prompts are tokenised as they are, without a
 chat template. Conversations are in ``multi_turn``.
