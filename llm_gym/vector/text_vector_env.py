@@ -191,7 +191,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     def begin_rows(
         self, seeds: Mapping[int, int | None], options: dict[str, Any] | None = None
     ) -> dict[int, Beginning]:
-        """Do the same, and return all that a record of the episode begins with."""
+        """Begin episodes as ``reset_rows`` does; return all that their records begin with."""
         return self._reset_rows("begin", seeds, options, lambda answer: answer[-1])
 
     def _reset_rows(

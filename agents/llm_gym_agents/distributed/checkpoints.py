@@ -2,7 +2,7 @@
 
 Weights that are spread are written by the processes that hold them (``checkpoint.shards``), and the
 language model besides as the usual Hugging Face folder, brought together tensor by tensor. The
-leading process makes, seals and places the folder, so it is whole or absent as ever. All processes
+leading process makes, seals and places the folder, so it is whole or absent as usual. All processes
 must see the same disk.
 """
 

@@ -6,7 +6,7 @@ memory and with fixed shapes, so a packed batch is copied to where the recording
 up to one of a few sizes with sequences that nobody asks about.
 
 A size is recorded when it comes up for the second time, and what cannot be recorded is read as
-ever. Weights may change in place between two passes; their places may not.
+usual. Weights may change in place between two passes; their places may not.
 
 Shapes: S ids of all sequences, Q sequences, C hidden channels.
 """
@@ -29,7 +29,7 @@ from llm_gym_agents.lm.recorded_size import Size
 Read = Callable[[Tensor, Packing], Tensor]
 """Reads ids, packed so, and returns the hidden state at each of them."""
 MOST = 16
-"""Recordings that are kept; further sizes are read as ever."""
+"""Recordings that are kept; further sizes are read as usual."""
 SMALL = 1_000_000_000
 """Weights above which the kernels of a pass take longer than it takes to hand them over."""
 _log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Recordings:
         return len(self._made)
 
     def hidden(self, ids_S: Tensor, lengths_Q: Tensor) -> Tensor | None:
-        """Return the hidden state at each id; None where it has to be read as ever."""
+        """Return the hidden state at each id; None where it has to be read as usual."""
         if not self.works:
             return None
         self._look_where_weights_are()
@@ -219,7 +219,7 @@ class _Recording:
         torch._foreach_copy_([place for place, _ in there], [grad for _, grad in there])
 
     def _warm_up(self) -> None:
-        """Do it once as ever: what libraries set up at their first call cannot be recorded."""
+        """Do it once as usual: what libraries set up at their first call cannot be recorded."""
         with beside(self.tape.stream):
             self._forward()
             self._grad_SC = torch.zeros_like(self._hidden_SC, requires_grad=False)

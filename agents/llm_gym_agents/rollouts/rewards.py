@@ -94,7 +94,7 @@ def settle_rewards(
     retries: int = 0,
     concurrency: int | None = None,
 ) -> dict[str, float]:
-    """Let the reward function, if there is one, say what ``episodes`` were worth; see above."""
+    """Call ``apply_reward_fn``, if there is a function; return what it came to, as metrics."""
     if reward_fn is None:
         return {}
     apply_reward_fn(

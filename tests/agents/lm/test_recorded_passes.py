@@ -94,7 +94,7 @@ def test_log_probs_and_values_are_those_of_the_plain_pass(device):
 
 def test_gradients_add_up_over_micro_batches(device):
     plain, recording = pair(device)
-    for seed in (0, 10, 20):  # read as ever, recorded, played back
+    for seed in (0, 10, 20):  # read as usual, recorded, played back
         batches = [inputs(device, seed), inputs(device, seed + 1)]
         wanted, found = gradients(plain, *batches), gradients(recording, *batches)
         assert found.keys() == wanted.keys()

@@ -3,7 +3,7 @@
 ``load_weights`` finds the place of a weight anew each time, in Python: for a small model that takes
 longer than the copy. Where a weight went at its first push is looked for, and is a place of its own
 if what is read there is that weight, bit for bit. Weights that are kept in another way (sharded,
-quantized, turned) have none, and go through ``load_weights`` as ever.
+quantized, turned) have none, and go through ``load_weights`` as usual.
 """
 
 from __future__ import annotations
