@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llm_gym.data import files
 from llm_gym.data.open import open_source
 from llm_gym.errors import ConfigError, RecordError
-from tests.data.said_rows import ROWS, as_jsonl, everything, fetched
+from tests.data.rows import ROWS, as_jsonl, everything, fetched
 
 
 def as_csv(path, rows=ROWS, delimiter=","):

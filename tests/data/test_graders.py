@@ -1,15 +1,10 @@
 """Graders: what each pays, what it refuses, and that no text costs more than linear time."""
 
-import re
-from fractions import Fraction
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.data.graders import GRADERS, Contains, Function, Number, get_grader
-from llm_gym.data.numbers import parse_number, write_number
-from llm_gym.data.patterns import MAX_WORK, LinearPattern
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.checker import HOSTILE
 from tests.work import ends_at_all, steps_of
@@ -47,53 +42,11 @@ def test_exact_does_not_confuse_signs_points_and_code():
 
 # --- number ------------------------------------------------------------------------------------
 
-NUMBERS = [
-    ("42", 42), ("42.", 42), ("-7", -7), ("\u22127", -7), ("+7", 7), ("007", 7), ("-0", 0),
-    ("1,000", 1000), ("1,234,567.5", Fraction(2469135, 2)), ("1{,}000", 1000),
-    ("$3.50", Fraction(7, 2)), ("-$3.50", Fraction(-7, 2)), ("\u20ac 20", 20), (r"\$18", 18),
-    ("50%", 50), ("12 apples", 12), ("5kg", 5), (".5", Fraction(1, 2)), ("1e3", 1000),
-    ("2.5E-1", Fraction(1, 4)), ("3/4", Fraction(3, 4)), ("-3 / 4", Fraction(-3, 4)),
-    (r"\frac{3}{4}", Fraction(3, 4)), (r"-\dfrac{1}{2}", Fraction(-1, 2)), ("5 million", 5_000_000),
-    ("The answer is 42.", 42), ("Answer: 42", 42), ("6 * 7 = 42", 42), ("x=5", 5),
-    (r"so \boxed{42}", 42), (r"\boxed{\frac{1}{3}}", Fraction(1, 3)),
-    ("48 / 2 = 24, and 48 + 24 = 72\n#### 72", 72), ("2 plus 2. The answer is 4 cups", 4),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "number"), NUMBERS, ids=[text for text, _ in NUMBERS])
-def test_a_number_is_read_however_it_is_written(text, number):
-    assert parse_number(text) == number
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "none", "12 or 13", "between 1 and 5", "1,5", "12,34", "1.2.3", "3-5", "3:30", "3/0",
-        "1 000", "1/2/2024", "2\\frac{1}{2}", "H2O", "nan", "inf", "####", "-$-5", "9" * 5000,
-        "the answer is 42 because 6 * 7", "the answer is", "\ud800",
-    ],
-)  # fmt: skip
-def test_no_number_and_more_than_one_cannot_be_used(text):
-    assert parse_number(text) is None
-
 
 def test_listing_numbers_never_pays():
     everything = " ".join(str(number) for number in range(100))
     assert grade("number", everything, 42) is None
     assert grade("number", everything.replace(" ", ","), 42) is None
-
-
-@given(st.fractions(max_denominator=10**6), st.booleans())
-def test_a_number_that_is_written_is_read_back(number, spaced):
-    text = write_number(number)
-    assert parse_number(f"It is {text} ." if spaced else text) == number
-    assert re.fullmatch(GRADERS["number"].pattern, text)
-
-
-@given(st.integers(-(10**12), 10**12))
-def test_thousands_may_be_grouped(number):
-    assert parse_number(f"{number:,}") == number
-    assert parse_number(f"${number:,}.") == number
 
 
 def test_numbers_are_compared_exactly_unless_a_tolerance_is_set():
@@ -177,80 +130,6 @@ def test_the_number_of_extra_words_is_a_setting():
 
 
 # --- regex -------------------------------------------------------------------------------------
-
-ATOMS = st.sampled_from(
-    ["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", "0", "{", r"\.", r"\x61", "[]a]", "\u00e9", "()"]
-)
-REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}", "*?", "{0}"])
-
-
-def bigger(pattern):
-    return st.one_of(
-        st.builds("(?:{}){}".format, pattern, REPEATS),
-        st.lists(pattern, max_size=3).map("".join),
-        st.lists(pattern, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
-    )
-
-
-@settings(max_examples=500, deadline=None)
-@given(
-    st.recursive(ATOMS, bigger, max_leaves=8),
-    st.sampled_from(["", "(?i)", "^"]),
-    st.sampled_from(["", "$"]),
-    st.text("abA0{.\u00e9\n", max_size=6),
-)
-def test_a_linear_pattern_says_what_re_says(pattern, before, after, text):
-    pattern = before + pattern + after
-    linear = LinearPattern(pattern)
-    assert linear.matches(text) == bool(re.fullmatch(pattern, text))
-    try:
-        assert re.fullmatch(pattern, linear.example())
-    except ValueError:
-        assert not any(linear.matches(one) for one in "ab0{.")
-
-
-@pytest.mark.parametrize("bomb", ["(a+)+b", "(a|a)*b", "(a?){100}a{100}b", "((a*)*)*b"])
-def test_patterns_that_kill_a_backtracking_matcher_take_linear_steps(bomb):
-    pattern = LinearPattern(bomb)
-    assert not pattern.matches("a" * 1000)
-    once, four_times = (steps_of(pattern.matches, "a" * size) for size in (250, 1000))
-    assert four_times <= 4.4 * once
-
-
-@pytest.mark.parametrize("text", ["a," * 500_000, "".join(map(chr, range(32, 2_032))), "a," * 900])
-def test_a_large_pattern_takes_bounded_work(text, monkeypatch):
-    pattern, visits = LinearPattern("(?:.*,){0,140}x"), 0
-    after = LinearPattern._after
-
-    def counted(self, states, char):
-        nonlocal visits
-        visits += len(states)
-        return after(self, states, char)
-
-    monkeypatch.setattr(LinearPattern, "_after", counted)
-    assert not pattern.matches(text)
-    assert visits <= MAX_WORK
-
-
-def test_a_text_that_repeats_itself_is_walked_once(monkeypatch):
-    pattern, walked = LinearPattern("(?:.*,){0,140}x"), []
-    after = LinearPattern._after
-    monkeypatch.setattr(
-        LinearPattern, "_after", lambda *given: walked.append(given) or after(*given)
-    )
-    assert pattern.matches("a," * 140 + "x")
-    assert not pattern.matches("a," * 600)
-    assert len(walked) < 600
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [r"(a)\1", "(?=a)", "(?<!a)b", r"\ba", "a*+", "a^b", "(?x)a", "(", "[[a]", "a" * 1001,
-     "(a{0,40}){0,40}", "(?:" * 51 + "a" + ")" * 51, "(?i:a)", r"\Aa"],
-)  # fmt: skip
-def test_a_pattern_that_cannot_be_walked_is_refused(pattern):
-    with pytest.raises(ValueError, match=r"pattern|groups"):
-        LinearPattern(pattern)
 
 
 def test_a_pattern_must_fit_the_whole_reply():

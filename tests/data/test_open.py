@@ -7,7 +7,7 @@ from llm_gym.data.graders import get_grader
 from llm_gym.data.open import open_source
 from llm_gym.data.table import Plan, open_table
 from llm_gym.errors import ConfigError, RecordError
-from tests.data.said_rows import PLAN, ROWS, as_jsonl, everything, fetched
+from tests.data.rows import PLAN, ROWS, as_jsonl, everything, fetched
 
 
 class LikeADataset:

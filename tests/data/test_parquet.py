@@ -9,7 +9,7 @@ import pytest
 from llm_gym.data.open import open_source
 from llm_gym.data.table import open_table
 from llm_gym.errors import ConfigError, RecordError
-from tests.data.said_rows import PLAN, ROWS, as_jsonl, fetched
+from tests.data.rows import PLAN, ROWS, as_jsonl, fetched
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):

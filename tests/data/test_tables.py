@@ -13,7 +13,7 @@ from llm_gym.data.graders import get_grader
 from llm_gym.data.order import shuffled
 from llm_gym.data.table import Plan, open_table
 from llm_gym.errors import ConfigError, RecordError
-from tests.data.said_rows import PLAN, ROWS, as_jsonl, write
+from tests.data.rows import PLAN, ROWS, as_jsonl, write
 
 # --- one row -----------------------------------------------------------------------------------
 
