@@ -1,7 +1,8 @@
 """``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
 
-Read ``step`` first: find the move in the model's text (``Hearing``), play it, charge the turn, add
-up the reward, and say what happened (``Telling``). The rules of the game itself live in ``Game``.
+Read ``step`` first: find the move in the model's text (``ReplyReading``), play it, charge the turn,
+add up the reward, and say what happened (``RulesTelling``). The rules of the game itself live in
+``Game``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from gymnasium.error import ResetNeeded
 from llm_gym.core import splits
 from llm_gym.core.formats import get_format
 from llm_gym.core.game import Game
-from llm_gym.core.hearing import Hearing
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.players import Players
+from llm_gym.core.replies import ReplyReading
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.typed import Typed
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
@@ -56,7 +57,7 @@ class CommonArgs(TypedDict, total=False):
     render_mode: str | None
 
 
-class TextEnv(Typed, Players, Hearing, gym.Env[str, str]):
+class TextEnv(Typed, Players, ReplyReading, gym.Env[str, str]):
     """Base class of every environment of the suite.
 
     A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,

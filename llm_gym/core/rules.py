@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from llm_gym.core.formats import ActionFormat
 
 
-class Telling(Knobs):
+class RulesTelling(Knobs):
     """The text of an environment that is not the game's own."""
 
     rules: Literal["observation", "system"]

@@ -15,10 +15,10 @@ from llm_gym.core.reading.dressing import LISTED
 from llm_gym.core.reading.prose import is_open
 from llm_gym.core.reading.reader import has_marker, readings
 from llm_gym.core.reading.spoken import spoken
-from llm_gym.core.telling import Telling
+from llm_gym.core.rules import RulesTelling
 
 
-class Hearing(Telling):
+class ReplyReading(RulesTelling):
     """Finds the move in a reply."""
 
     strict: bool
