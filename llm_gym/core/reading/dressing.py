@@ -53,7 +53,7 @@ def undress(text: str) -> str:
         if text.endswith(_SMILES):
             text = text[: text.rindex(text[-2:-1])]
         if not text.isascii():
-            text = _without_pictures(text)
+            text = without_pictures(text)
         if _is_wrapped(text):
             text = text[1:-1].strip()
         if text == before:
@@ -61,12 +61,12 @@ def undress(text: str) -> str:
     return text
 
 
-def _without_pictures(text: str) -> str:
+def without_pictures(text: str) -> str:
     """Return ``text`` without the pictures and invisible characters at its ends.
 
     A text of nothing else is left: an arrow may be a move.
 
-    >>> _without_pictures("\U0001f600 up \u200b"), _without_pictures("\u2b05\ufe0f")
+    >>> without_pictures("\U0001f600 up \u200b"), without_pictures("\u2b05\ufe0f")
     ('up', '\u2b05\ufe0f')
     """
     start, end = 0, len(text)

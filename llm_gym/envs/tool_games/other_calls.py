@@ -11,10 +11,17 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
+from llm_gym.core.reading.dressing import without_pictures
 from llm_gym.parsing import ActionParser, ToolCall, get_parser
 
 _LONGEST = 20_000  # characters of a reply that are looked at
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"
+_MARKS = {
+    "**": "**", "*": "*", "`": "`", '"': '"', "'": "'", "\u201c": "\u201d",
+    "(": ")", "[": "]", "{": "}", "$$": "$$", "<": ">",
+}  # fmt: skip
+_OPENED = re.compile(r"<([a-z]{1,20})(?:\s[^<>]*)?>\s*$", re.IGNORECASE)
+_LONGEST_TAG = 200
 _PARSERS = ("react", "json", "auto")
 _SIGNS = re.compile(r"[({<\[]|action input|quer(?:y|ies)|search|look", re.IGNORECASE)
 
@@ -64,11 +71,34 @@ def bare_call(move: str) -> str:
         name, text = name.strip("*"), text.removeprefix("**").lstrip()
     if not colon or not name.isidentifier() or name.casefold() == "python":
         return move
+    if not text.isascii():
+        text = without_pictures(text).rstrip("\u2026\u3002")
+        move = f"{name}: {text}"
     quote = text[:1]
     is_quoted = quote in ("`", '"') and text[-1:] == quote and text.count(quote) == 2
     if is_quoted:
         text = text[1:-1].strip()
     return f"{name}: {text}" if in_ticks or is_bold or is_quoted else move
+
+
+def closed_at(before: str, given: str) -> int:
+    """Return where the input of a call ends that stands in marks which were opened ``before`` it.
+
+    >>> given = "SELECT count(*)` is my query"
+    >>> given[: closed_at("I send `", given)], given[: closed_at("I send ", given)]
+    ('SELECT count(*)', 'SELECT count(*)` is my query')
+    >>> given = "SELECT count(*) FROM t)."
+    >>> given[: closed_at("(", given)]
+    'SELECT count(*) FROM t'
+    """
+    if tag := _OPENED.search(before[-_LONGEST_TAG:]):
+        at = given.find(f"</{tag[1]}")
+        return at if at >= 0 else len(given)
+    opening = next((mark for mark in _MARKS if before.endswith(mark)), "")
+    closing = _MARKS.get(opening, "")
+    is_open = closing == opening or given.count(closing) > given.count(opening)
+    at = given.rfind(closing) if closing and is_open else -1
+    return at if at >= 0 else len(given)
 
 
 @lru_cache(maxsize=16)

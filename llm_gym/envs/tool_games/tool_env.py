@@ -16,7 +16,7 @@ from llm_gym.core.outcome import Outcome, go_on, reject
 from llm_gym.core.reading.dressing import undress
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.text_env import CommonArgs, TextEnv
-from llm_gym.envs.tool_games.other_calls import bare_call, find_call
+from llm_gym.envs.tool_games.other_calls import bare_call, closed_at, find_call
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
@@ -171,8 +171,9 @@ class ToolEnv(TextEnv):
     def named_moves(self, text: str) -> Iterator[Named]:
         calls = [*self._call.finditer(text)]
         for one in calls:
-            tail = _TAIL.search(one[2])
-            end = one.start(2) + tail.start() if tail else one.end()
+            given = one[2][: closed_at(text[: one.start()], one[2])]
+            tail = _TAIL.search(given)
+            end = one.start(2) + (tail.start() if tail else len(given))
             yield one.start(), end, f"{one[1].lower()}: {undress(text[one.start(2) : end])}"
         if calls:
             return

@@ -192,6 +192,12 @@ def test_a_query_is_run_without_what_surrounds_it():
         f"Here:\n\n```\nsql: {query}\n```\n\nLet me know!",
         f'{{\n "action": "sql: {query}"\n}}',
         f"sql: {query}</s>",
+        f"I'm going to go with **sql: {query}** this time.",
+        f"`sql: {query}` is my choice.",
+        f"<code>sql: {query}</code>",
+        f"My call (sql: {query}).",
+        f"sql: {query} \u2705",
+        f"sql: {query}\u200b",
     ):
         env = gym.make("llm_gym/TextToSQL-v0")
         env.reset(seed=0)
