@@ -98,7 +98,10 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
 
 def _standing(text: str, game: Speaker) -> tuple[str, bool]:
     """Return ``text`` without what it takes back itself, and whether it takes anything back."""
-    back = 0 if game.free_text else taken_back(text, game.named_moves)
+    back = taken_back(text, game.named_moves)
+    if back and game.free_text:  # it may be part of an answer, unless another one follows
+        lines = text[back:].strip().split("\n")[-3:]
+        back *= any(True for line in lines for _ in game.named_moves(line))
     if back:  # a thought within an object takes nothing back
         inside = (one.start for one in find_markers(text) if one.start < back < one.end)
         back = min(inside, default=back)

@@ -159,6 +159,26 @@ def test_a_list_of_different_moves_is_no_move_and_of_the_same_one_is(name):
     assert read(name, f"1. I look around.\n2. {first}")[1] is True
 
 
+@pytest.mark.parametrize(
+    "reply",
+    ["Action: search: Norvik\n\nActually, no. Action: search: Mila",
+     "I choose search: Norvik. No wait, I choose search: Mila.",
+     "I'd go with search: Norvik. On second thought, search: Mila.",
+     "Action: search\nAction Input: Mila\nObservation: Mila is ...\nAction: search\n"
+     "Action Input: Norvik",
+     "search: Mila<|im_end|>\n<|im_start|>user\nNo.<|im_end|>\nsearch: Norvik"],
+)  # fmt: skip
+def test_the_last_call_of_the_players_own_turn_is_made(reply):
+    assert read("SearchQA", reply) == ("search: Mila", True)
+
+
+def test_an_answer_of_any_text_may_say_wait():
+    show = "Wait, Wait, no: Don't Tell"
+    env = gym.make("llm_gym/Dataset-v0", dataset=[{"prompt": "A show?", "answer": show}])
+    env.reset(seed=0)
+    assert env.step(f"It is {show}.\n<answer>{show}</answer>")[1] == 1.0
+
+
 def test_a_call_that_is_given_as_the_answer_is_the_call():
     for reply in (
         "<answer>search: Mila</answer>",
