@@ -59,14 +59,19 @@ class Evaluation:
         flags = [flag(info, "valid_action") for e in self.episodes for info in e.infos]
         return flags.count(False) / max(len(flags), 1)
 
-    def notes(self) -> list[str]:
-        """Return what one should know before believing the figures, a sentence each."""
+    def mishaps(self) -> list[str]:
+        """Return what kept episodes from being played to their ends, a sentence each."""
         found = Counter(episode.stop_reason for episode in self.episodes)
         said = []
         if cut := found[StopReason.CONTEXT]:
             said.append(f"{cut} episodes outgrew the model's context and were cut")
         if failed := found[StopReason.ERROR]:
             said.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
+        return said
+
+    def notes(self) -> list[str]:
+        """Return what one should know before believing the figures, a sentence each."""
+        said = self.mishaps()
         if self.unsaid:
             said.append(
                 f"{self.unsaid} episodes ended without saying whether they were won: look at the "

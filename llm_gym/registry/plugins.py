@@ -27,7 +27,7 @@ from llm_gym.core.hints import closest
 from llm_gym.errors import ConfigError
 from llm_gym.registry.classes import class_spec, names_in
 from llm_gym.registry.suggestions import meant_id, no_setting
-from llm_gym.registry.user_code import describe_error, import_user_module
+from llm_gym.registry.user_code import CREATOR, describe_error, import_user_module
 
 GROUP = "llm_gym.envs"
 
@@ -95,7 +95,7 @@ def cannot_build(name: str, error: Exception) -> ConfigError:
     >>> cannot_build("Maze-v0", ImportError("No module named 'maze'"))
     ConfigError("cannot build Maze-v0: No module named 'maze'")
     """
-    why = str(error).partition(" was raised from the environment creator")[0]  # Gymnasium's words
+    why = str(error).partition(CREATOR)[0]
     if "must inherit from the gymnasium.Env" in why:
         why = "it is no gymnasium.Env; named by its class, as module:Class, it would be adapted"
     elif not isinstance(error, gym.error.Error | ImportError):

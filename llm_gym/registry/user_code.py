@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from llm_gym.errors import ConfigError, LLMGymError
 
 _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
+CREATOR = " was raised from the environment creator"
+"""Gymnasium's words, after those of whoever wrote the environment."""
 _log = logging.getLogger(__name__)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
@@ -79,7 +81,7 @@ def describe_error(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"SyntaxError: {error.msg} ({_short(error.filename)}, line {error.lineno})"
-    said = " ".join(str(error).split())
+    said = " ".join(str(error).split()).partition(CREATOR)[0]
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     at = _place(error)
     return what if at is None else f"{what} ({_short(at.file)}, line {at.line}, in {at.function})"

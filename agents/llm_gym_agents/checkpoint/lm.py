@@ -52,9 +52,9 @@ def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> 
     plain = plain_lm(lm)
     has_adapters = bool(adapted_layers(plain))
     if has_adapters != (adapters is not None):
-        have, want = ("LoRA adapters", "none") if adapters is not None else ("none", "some")
+        have, want = ("", "none") if adapters is not None else ("no ", "some")
         raise CheckpointError(
-            f"the checkpoint has {have}, got a model with {want}; "
+            f"the checkpoint has {have}LoRA adapters, got a model with {want}; "
             "model.lora_rank must be as it was when the checkpoint was written"
         )
     if adapters is not None:

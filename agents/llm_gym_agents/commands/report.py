@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from llm_gym.as_text.phrasebooks.observations import clip
 from llm_gym.cli.terminal_text import shown
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError, LLMGymError
@@ -21,6 +22,8 @@ from llm_gym_agents.trainer import PPOTrainer
 
 _COMPARED = 3
 """Held-out episodes that are shown as they were played before and after."""
+_ENDS, _LONGEST = 10, 500
+"""Turns of an episode shown from its beginning and its end, and characters of a text."""
 
 
 def say(console: Console, text: str) -> None:
@@ -118,6 +121,8 @@ class RunReport:
             before=evaluation_metrics(before),
         )
         self.say(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+        for note in after.mishaps():
+            self.say(f"note: {note}")
         if self._judged:
             self._say_verdict(before, after)
         self.say(next_commands(trainer.config, trainer.checkpoints))
@@ -144,15 +149,24 @@ class RunReport:
             for label, episode in (("before", first), ("after", second)):
                 turns = f"{episode.num_turns} turn{'s' * (episode.num_turns != 1)}"
                 self.console.print(f"[bold]{label}[/]: {episode.stop_reason}, {turns}")
-                self.say(_transcript(episode))
+                self.say(transcript(episode))
 
 
-def _transcript(episode: Trajectory) -> str:
-    lines = []
-    for state, action in zip(episode.states, episode.actions, strict=False):
-        lines.append(f"  {' | '.join(state.splitlines())}\n    > {action}")
+def transcript(episode: Trajectory) -> str:
+    """Return an episode to look at: of a long one its beginning and its end."""
+    turns = [
+        f"  {_line(state)}\n    > {_line(action)}"
+        for state, action in zip(episode.states, episode.actions, strict=False)
+    ]
+    if (left_out := len(turns) - 2 * _ENDS) > 0:
+        turns[_ENDS:-_ENDS] = [f"  ({left_out} more turns)"]
     final = episode.states[-1] if len(episode.states) > len(episode.actions) else ""
-    return "\n".join([*lines, f"  {' | '.join(final.splitlines())}"])
+    return "\n".join([*turns, f"  {_line(final)}"])
+
+
+def _line(text: str) -> str:
+    """Return ``text`` in one line: a page of it is somebody else's business."""
+    return " | ".join(clip(text, _LONGEST).splitlines())
 
 
 def _references(result: Evaluation) -> Mapping[str, float]:

@@ -20,7 +20,7 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.schedule import reward_settings
-from llm_gym_agents.rollouts.failures import FailureWatch
+from llm_gym_agents.rollouts.failures import FailureWatch, why_unplayed
 from llm_gym_agents.rollouts.flat_groups import replace_flat_groups
 from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.sampler import Player
@@ -107,7 +107,7 @@ class Lessons:
         score = {episode.seed: episode.total_reward for episode in greedy.episodes}
         rollout = rollout.where(lambda episode: episode.seed in score)
         if not rollout.episodes:
-            why = "; ".join(everything.failures[-3:]) or "no prompt fits the context"
+            why = why_unplayed(everything)
             raise ConfigError(f"no start of iteration {iteration} could be played greedily: {why}")
         return rollout, torch.tensor([score[episode.seed] for episode in rollout.episodes])
 

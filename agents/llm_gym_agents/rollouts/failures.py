@@ -33,6 +33,17 @@ def wrong_answer(observation: Any, reward: SupportsFloat = 0.0) -> str:
     return f"gave a reward of {paid:g}, which must be a number that float32 holds"
 
 
+def why_unplayed(rollout: Rollout) -> str:
+    """Return why episodes of ``rollout`` were not played: what failed last, or the context."""
+    if rollout.failures:
+        return "; ".join(rollout.failures[-3:])
+    read = max((len(each.states[0]) for each in rollout.unplayed if each.states), default=0)
+    return (
+        f"no prompt fits the model's context, with observations of up to {read:,} characters; "
+        "let the environment say less, or take a model with a longer context"
+    )
+
+
 class FailureWatch:
     """Counts iterations that lost most of their episodes to failures of the environment."""
 
@@ -43,7 +54,7 @@ class FailureWatch:
         """Raise ``ConfigError`` where there is nothing to learn from, now or for a while."""
         episodes = rollout.all_episodes
         failed = sum(episode.stop_reason == StopReason.ERROR for episode in episodes)
-        why = "; ".join(rollout.failures[-3:]) or "no prompt fits the context"
+        why = why_unplayed(rollout)
         if not rollout.without_failed().episodes:
             raise ConfigError(f"no episode of iteration {iteration} could be played: {why}")
         self.bad = self.bad + 1 if 2 * failed > len(episodes) else 0

@@ -152,7 +152,7 @@ def test_adapters_are_not_loaded_from_a_checkpoint_without(place):
     peft = pytest.importorskip("peft")
     lm = tiny_lm()
     lm.add_adapter(peft.LoraConfig(r=2, target_modules=["q_proj"]))
-    with pytest.raises(CheckpointError, match="the checkpoint has none, got a model with some"):
+    with pytest.raises(CheckpointError, match="has no LoRA adapters, got a model with some"):
         restore_lm(lm, load_checkpoint(place))
 
 

@@ -1,12 +1,17 @@
 """Environments as other people write them: they cost their own episodes, and never the run."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 from llm_gym import cli
+from llm_gym.core.spaces import AnyText
+from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
 from llm_gym_agents import PPOTrainer
+from llm_gym_agents.commands.report import transcript
 from tests.agents.small_run import Odd, small
 
 BATCH = {"training": {"batch_size": 16, "mini_batch_size": 16}}
@@ -79,16 +84,54 @@ def test_terms_of_a_reward_function_have_any_name(tmp_path):
     assert (row["reward/mean"], row["reward/mean_"], row["reward/Goal_reached"]) == (3.0, 1.0, 2.0)
 
 
+def test_prompts_that_never_fit_say_how_long_they_are(tmp_path):
+    class Talks(Odd):
+        observation_space = AnyText(10**6)
+
+        def reset(self, *, seed=None, options=None):
+            return "word " * 20_000, {}
+
+    with pytest.raises(ConfigError, match="observations of up to 100,000 characters; let the env"):
+        train(tmp_path, Talks)
+
+
 THEIRS = """
-from tests.agents.small_run import Odd
-class Clings(Odd):
+from tests.agents.small_run import BreaksOnce, Odd
+class Clings(BreaksOnce):
     def close(self):
         raise RuntimeError("I stay")
+
+class Wants(Odd):
+    def __init__(self, size): ...
 """
 
 
-def test_an_environment_that_raises_when_it_is_closed_trains(tmp_path, monkeypatch, caplog):
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
     (tmp_path / "clinging.py").write_text(THEIRS)
     monkeypatch.chdir(tmp_path)
+
+
+def test_an_environment_that_raises_when_it_is_closed_trains(theirs, caplog, capsys):
     assert cli.main(["train", "clinging:Clings", "--smoke"]) == 0
     assert "raised RuntimeError: I stay" in caplog.text
+    out = capsys.readouterr().out
+    assert re.search(r"^note: [1-4] of 4 episodes failed in their environment$", out, re.MULTILINE)
+
+
+def test_of_a_long_episode_its_ends_are_shown():
+    told = [f"page {at} " + "word " * 20_000 for at in range(101)]
+    shown = transcript(Trajectory(states=told, actions=["on"] * 100))
+    assert len(shown) < 20_000
+    assert "page 9 " in shown
+    assert "(80 more turns)" in shown
+    assert "page 50 " not in shown
+    assert "page 100 " in shown
+
+
+def test_what_an_environment_wants_is_said_without_gymnasiums_words(theirs, capsys):
+    assert cli.main(["train", "clinging:Wants", "--smoke"]) == 2
+    told = capsys.readouterr().err
+    assert "cannot build clinging:Wants: TypeError" in told
+    assert "missing 1 required positional argument: 'size'" in told
+    assert "environment creator" not in told
