@@ -56,19 +56,22 @@ def verified(place: Path) -> Path:
     aside = _aside(place)
     folder = aside if not place.exists() and aside.exists() else place
     for name, (size, digest) in _listed_files(folder, place).items():
-        path = folder / name
-        if not path.is_file():
-            raise CheckpointError(f"{place} is not a whole checkpoint: {name} is missing")
-        if path.stat().st_size != size:
+        if damage := _damage(folder / name, name, size, digest):
             raise CheckpointError(
-                f"{place} is not a whole checkpoint: {name} must have {size} bytes, "
-                f"got {path.stat().st_size}"
-            )
-        if _digest(path) != digest:
-            raise CheckpointError(
-                f"{place} cannot be trusted: {name} has changed since it was written"
+                f"{place} {damage}; remove it, and a run goes on from the checkpoint before"
             )
     return folder
+
+
+def _damage(path: Path, name: str, size: int, digest: str) -> str:
+    """Return what is wrong with a file of a checkpoint, or nothing."""
+    if not path.is_file():
+        return f"is not a whole checkpoint: {name} is missing"
+    if (found := path.stat().st_size) != size:
+        return f"is not a whole checkpoint: {name} must have {size} bytes, got {found}"
+    if _digest(path) != digest:
+        return f"cannot be trusted: {name} has changed since it was written"
+    return ""
 
 
 def remove(place: Path) -> None:

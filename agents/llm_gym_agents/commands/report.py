@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -132,7 +133,8 @@ class RunReport:
 
     def _say_verdict(self, before: Evaluation, after: Evaluation | None) -> None:
         """Say again what was advised, and how far the run has come."""
-        said = list(self._advice)
+        # What came and went is said once, with its last number.
+        said = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
         if after is not None:
             embedded = is_embedded(self._trainer.config)
             last = verdict(before, after, self._trainer.metrics_history, embedded=embedded)

@@ -5,13 +5,15 @@ import re
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from llm_gym import cli
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
+from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.commands.report import transcript
+from llm_gym_agents.commands.report import RunReport, transcript
 from tests.agents.small_run import Odd, small
 
 BATCH = {"training": {"batch_size": 16, "mini_batch_size": 16}}
@@ -117,6 +119,17 @@ def test_an_environment_that_raises_when_it_is_closed_trains(theirs, caplog, cap
     assert "raised RuntimeError: I stay" in caplog.text
     out = capsys.readouterr().out
     assert re.search(r"^note: [1-4] of 4 episodes failed in their environment$", out, re.MULTILINE)
+
+
+def test_advice_that_came_and_went_is_said_once_at_the_end(tmp_path, capsys):
+    trainer = PPOTrainer(small(tmp_path), Odd)
+    report = RunReport(trainer, Console())
+    for share in (97, 100, 98):
+        report.advise(f"{share}% of the replies were cut: raise it")
+    capsys.readouterr()
+    report.told_to_stop(Evaluation("odd", [], 0, 0.0))
+    trainer.cleanup()
+    assert capsys.readouterr().out.count("advice: ") == 1
 
 
 def test_of_a_long_episode_its_ends_are_shown():
