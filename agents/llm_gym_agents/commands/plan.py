@@ -82,19 +82,22 @@ def keep_choices(choices: Sequence[Choice], folder: Path) -> None:
 
 def list_recipes(out: TextIO) -> None:
     """Write which recipes there are, and what else can be trained."""
-    out.write("llm-gym train WHAT, where WHAT is\n\na recipe:\n")
+    out.write(
+        "llm-gym train WHAT, where WHAT is\n\n"
+        "an environment, with defaults that suit it:\n"
+        "  llm_gym/Echo-v0, FrozenLake-v1, my_file:MyEnv, ...    (llm-gym list; any Gymnasium id)\n"
+        "a config file:\n"
+        "  mine.yaml, runs/NAME/config.json\n"
+        "a recipe:\n"
+    )
     for name in NAMES:
         recipe = find_recipe(name)
         assert recipe is not None
-        out.write(f"  {name}\n    {recipe.about}\n    expected: {recipe.expected}\n")
-        out.write(f"    takes: {_takes(recipe.config)}\n")
+        expected = f"    expected: {recipe.expected}\n" * bool(recipe.expected)
+        out.write(f"  {name}\n    {recipe.about}\n{expected}    takes: {_takes(recipe.config)}\n")
     out.write(
-        "an environment, with defaults that suit it:\n"
-        "  llm_gym/Echo-v0, FrozenLake-v1, ...    (llm-gym list; any Gymnasium id)\n"
-        "a config file:\n"
-        "  mine.yaml, runs/NAME/config.json\n\n"
-        "--dry-run prints the plan, --smoke tries everything once, --help-settings lists what can\n"
-        "be changed, of recipes too, with --section.setting VALUE\n"
+        "\n--dry-run prints the plan, --smoke tries everything once, --help-settings lists what\n"
+        "can be changed, of recipes too, with --section.setting VALUE\n"
     )
 
 

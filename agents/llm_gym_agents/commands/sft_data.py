@@ -69,8 +69,8 @@ def _export(
     """Play, write each conversation into ``file`` and yield its episode."""
     if not env.has_wrapper_attr(f"{options.player}_action"):
         raise ConfigError(
-            f"{options.env} is no TextEnv, so it brings no {options.player} along; try --player "
-            "with random"
+            f"{options.env} brings no {options.player} along; give its class a "
+            f"{options.player}_action() that returns a move, or choose another --player"
         )
     kept = 0
     for seed in range(options.seed, options.seed + options.episodes):

@@ -54,7 +54,10 @@ def episode_rows(
     options = None if split is None else {"split": split}
     with Conversation(env_id, **kwargs) as talk:
         if not talk.env.has_wrapper_attr(f"{player}_action"):
-            raise ConfigError(f"{env_id} brings no {player} along")
+            raise ConfigError(
+                f"{env_id} brings no {player} along; give its class a {player}_action() that "
+                "returns a move, or choose another player"
+            )
         act = talk.env.get_wrapper_attr(f"{player}_action")
         rows = []
         for seed in seeds:

@@ -114,7 +114,7 @@ def test_older_files_survive_a_failure(tmp_path):
         ([GUESS, "--episodes", "0"], "--episodes must be a whole number of at least 1"),
         (["llm_gym/Nothing-v0"], "there is no environment 'llm_gym/Nothing-v0'"),
         ([GUESS, "--split", "test"], "has too few instances for splits"),
-        (["llm_gym.legacy:SimpleGameEnvironment"], "is no TextEnv"),
+        (["llm_gym.legacy:SimpleGameEnvironment"], "brings no solver along; give its class"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, monkeypatch, arguments, message):
