@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from llm_gym.core.formats import drop_thinking
+from llm_gym.core.reading.spoken import own_turn
 from llm_gym.errors import ConfigError
 from llm_gym.parsing.definition import ToolDefinition
 
@@ -53,10 +53,10 @@ class ActionParser(ABC):
     """What ``get_parser`` calls it."""
 
     def parse(self, text: str) -> Parsed:
-        """Return what ``text`` says. Reasoning in ``<think>`` tags is not looked at."""
+        """Return what ``text`` says in its own turn. Reasoning is not looked at."""
         if len(text) > MAX_CHARS:
             return Parsed(problem=f"Your reply is longer than {MAX_CHARS} characters.")
-        return self.read(drop_thinking(text) if "think>" in text else text)
+        return self.read(own_turn(text))
 
     def render(self, calls: Sequence[ToolCall], thought: str = "") -> str:
         """Return a reply with ``calls``, which ``parse`` reads back exactly.

@@ -249,7 +249,19 @@ def read_any(text: str) -> Parsed:
     first = min(marks, key=marks.__getitem__, default="")
     if first == _OPEN:
         return read_hermes(text)
+    if not first and "```" in text and (found := read_llama(_fenced(text))).calls:
+        return found
     return read_mistral(text) if first == _MARK or start == "[" else read_llama(text)
+
+
+def _fenced(text: str) -> str:
+    r"""Return what the first code fence holds.
+
+    >>> _fenced('Sure:\n```json\n{"name": "add"}\n```')
+    '{"name": "add"}'
+    """
+    inside = text.partition("```")[2].partition("```")[0]
+    return inside[inside.find("{") :].strip() if "{" in inside else ""
 
 
 class Style(NamedTuple):

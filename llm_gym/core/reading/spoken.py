@@ -12,9 +12,11 @@ from llm_gym.core.formats import drop_thinking
 
 _NAMES = r"(?:seed:)?(thinking|think|thoughts?|reasoning|scratchpad|reflection)"
 # An opening that is never closed hides the rest, so a text of openings is gone over once.
+# In square brackets only as it is a token: ``scores[thought]`` is code.
 _THOUGHT = re.compile(
-    rf"[<\[\u25c1]{_NAMES}[>\]\u25b7].*?(?:[<\[\u25c1]/(?:seed:)?\1[>\]\u25b7]"
-    r"|(?=<(?:answer|action|move|guess)>)|\Z)",
+    rf"(?:[<\u25c1]{_NAMES}[>\u25b7].*?(?:[<\u25c1]/(?:seed:)?\1[>\u25b7]"
+    r"|(?=<(?:answer|action|move|guess)>)|\Z))"
+    r"|(?-i:\[THINK\].*?(?:\[/THINK\]|(?=<(?:answer|action|move|guess)>)|\Z))",
     re.DOTALL | re.IGNORECASE,
 )
 _BLOCK = re.compile(
@@ -32,6 +34,9 @@ _OVER = re.compile(
     r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text|END_OF_TURN_TOKEN)\|>"
     r"|</s>|<(?:eos|end_of_turn)>)",
     re.IGNORECASE,
+)
+_ENDED = re.compile(
+    r"(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|endoftext|end_of_text)\||tool_response)>"
 )
 _OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*]{0,4}:")
 _ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
@@ -62,16 +67,34 @@ def spoken(text: str) -> str:
 def _without_marks(text: str) -> str:
     if _STRANGE.search(text) is None and "assistantf" not in text:
         return text
+    text = _without_thoughts(text)
+    is_struck = "<s>" in text  # what is struck through ends like a turn
+    text = _without_control(text)
+    over = None if is_struck else _OVER.search(text)
+    return text[: over.start()] if over else text
+
+
+def own_turn(text: str) -> str:
+    r"""Return ``text`` without reasoning, and up to where its turn ends; for the rest as it is.
+
+    >>> own_turn("<thinking>a?</thinking>call b<|im_end|>\n<|im_start|>user\nok")
+    'call b'
+    """
+    if "<" in text or "[" in text or "\u25c1" in text:
+        text = _without_thoughts(text)
+        if over := _ENDED.search(text):
+            return text[: over.start()]
+    return text
+
+
+def _without_thoughts(text: str) -> str:
     small = text.lower()
     if any(word in small for word in _WORDS):  # a pattern would look at every bracket
         text = drop_thinking(_final_channel(text))
         text = _BLOCK.sub("", _THOUGHT.sub("", text))
         if closed := list(_CLOSED.finditer(text)):  # opened in the prompt
             text = text[closed[-1].end() :]
-    is_struck = "<s>" in text  # what is struck through ends like a turn
-    text = _without_control(text)
-    over = None if is_struck else _OVER.search(text)
-    return text[: over.start()] if over else text
+    return text
 
 
 def _own_side(text: str) -> str:
