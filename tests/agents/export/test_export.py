@@ -10,6 +10,7 @@ import pytest
 import llm_gym
 from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.export import main
+from llm_gym_agents.export import skyrl
 from llm_gym_agents.export.episode import Conversation
 from llm_gym_agents.export.rows import episode_rows, prompt_rows
 from llm_gym_agents.export.token_row import TokenRow
@@ -65,6 +66,16 @@ def test_a_row_of_tokens_is_learned_where_the_model_wrote():
         row.take(lost, None)
         assert row.logprobs is None
         assert [row.is_over(len(row.completion) + more) for more in (0, 1)] == [True, False]
+
+
+def test_skyrls_own_limit_of_turns_ends_an_episode(monkeypatch):
+    monkeypatch.setattr(skyrl, "need", lambda *_: SimpleNamespace(BaseTextEnv=object))
+    game = skyrl.skyrl_env(GUESS)(extras={"seed": 0, "max_turns": 2})
+    for _ in range(2):
+        game.init([])
+        first, second = (game.step("no idea") for _ in range(2))
+        assert (first["done"], len(first["observations"])) == (False, 1)
+        assert (second["done"], second["observations"]) == (True, [])
 
 
 def test_rules_that_go_into_a_system_prompt_are_a_message():
