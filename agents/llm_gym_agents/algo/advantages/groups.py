@@ -108,7 +108,7 @@ def gpg(stream: TokenStream, *, f_norm: float = 1.0) -> Advantages:
     if f_norm <= 0.0:
         raise ConfigError(f"f_norm must be above 0, got {f_norm}")
     groups = _Groups(stream)
-    scored = (groups.played_E & (stream.scores_E != 0.0)).sum().clamp(min=1)
+    scored = (stream.scores_E != 0.0).sum().clamp(min=1)  # what was not played has a score of 0
     alpha = groups.played_E.sum() / scored
     centred_E = stream.scores_E - groups.baseline(stream.scores_E)
     return _on_tokens(stream, alpha * centred_E / f_norm)
