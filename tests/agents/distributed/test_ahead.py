@@ -69,6 +69,33 @@ def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(tmp_path):
     trainer.cleanup()
 
 
+def test_other_episodes_than_were_dealt_ahead_are_played_for_themselves(tmp_path):
+    trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
+    sampler = trainer.sampler
+    sampler.agenda = lambda iteration: [EpisodeTask(100 * iteration + at, at) for at in range(3)]
+    sampler.play(sampler.agenda(0), version=0)
+    assert list(sampler._ahead) == [1]
+    sampler.push(1)
+    played = sampler.play(sampler.agenda(7), version=1)
+    assert [episode.episode_id for episode in played.all_episodes] == [700, 701, 702]
+    trainer.cleanup()
+
+
+def test_weights_are_pushed_again_only_if_an_update_came_between(tmp_path):
+    trainer = echo_trainer(tmp_path, in_process=True)
+    publisher, pushes = trainer.publisher, []
+    push = trainer.sampler.push
+    trainer.sampler.push = lambda version: pushes.append(version) or push(version)
+    publisher.sleep_until_published()
+    publisher.publish(1)
+    publisher.publish_if_outdated()
+    assert pushes == [1]
+    publisher.sleep_until_published()
+    publisher.publish_if_outdated()
+    assert pushes == [1, 1]
+    trainer.cleanup()
+
+
 def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_path):
     trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
     host, lm = trainer.sampler.members[0].actor, trainer.learner.lm
