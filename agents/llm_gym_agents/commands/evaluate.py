@@ -18,6 +18,7 @@ from llm_gym.cli.parser import Parser, whole
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
+from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
     if options.endpoint is not None:  # written as --endp, which only this parser understands
         return eval_endpoint.main(argv)
     path, config = find_model(options.model, options.env, options.modules)
-    if path != options.model:  # a run: what was not said is as it was trained
+    if path != options.model or config != ConfigStore():  # of a run: as it was trained
         env = None if options.suite else config.environment.env_id
         parser.set_defaults(env=env, **as_trained(config))
         options = parser.parse_args(argv)

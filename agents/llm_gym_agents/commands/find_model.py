@@ -7,6 +7,7 @@ with two tokens a move, plays nothing when it is asked otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def find_model(
         modules: Those that the user has named.
     """
     folder = Path(place)
-    if not (folder / "config.json").exists() or (folder / "tokenizer.json").exists():
-        return place, ConfigStore()
+    if not _is_run(folder):
+        return place, _config_around(folder, env, modules)
     kept, ended_with = Checkpoints(folder / "checkpoints"), folder / FINAL
     found = kept.best() or kept.latest()
     if found is None and not ended_with.exists():
@@ -47,6 +48,21 @@ def find_model(
             f"pass the model itself, {model}"
         )
     return model, config
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.json").exists() and not (folder / "tokenizer.json").exists()
+
+
+def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> ConfigStore:
+    """Return the config of the run that ``model`` lies in, where it may be used, or else ours."""
+    for folder in model.absolute().parents[:3]:  # RUN/final, RUN/checkpoints/NAME/model
+        if _is_run(folder):
+            with suppress(ConfigError):
+                config = ConfigStore.load(folder / "config.json")
+                if not _chosen_by_folder(config, env, modules):
+                    return config
+    return ConfigStore()
 
 
 def _chosen_by_folder(config: ConfigStore, env: str | None, modules: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from llm_gym import cli
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.tiny import save_tiny
 
@@ -276,8 +277,22 @@ def test_eval_of_a_part_of_the_suite_as_a_table(here, model, capsys):
     assert "TextGame" not in text
 
 
-def test_eval_of_the_model_of_a_checkpoint(echo_run, here, capsys):
-    place = str(echo_run / "checkpoints/iteration-000001/model")
-    arguments = ["--episodes", "2", "--max-tokens", "2"]
-    assert cli.main(["eval", "llm_gym/Echo-v0", "--model", place, *arguments]) == 0
-    assert "llm_gym/Echo-v0" in said(capsys)
+@pytest.mark.parametrize("model", ["final", "checkpoints/iteration-000001/model"])
+def test_a_model_within_a_run_is_asked_as_it_was_trained(echo_run, here, capsys, model):
+    def result(place):
+        assert cli.main(["eval", "--model", str(place), "--episodes", "8", "--json"]) == 0
+        [found] = json.loads(capsys.readouterr().out)
+        return {name: found[name] for name in found if name != "tokens_per_s"}
+
+    assert result(echo_run / model) == result(echo_run)  # also which game it plays
+
+
+def test_a_model_is_asked_as_any_other_where_its_run_cannot_say_how(echo_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(echo_run / "final", run / "final")
+    (run / "config.json").write_text("{")
+    assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
+    config = ConfigStore.load(echo_run / "config.json")
+    config.environment.env_id = "evil_module:Evil-v0"
+    config.save(run / "config.json")
+    assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
