@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from tensordict import TensorDict
@@ -186,6 +188,17 @@ def test_the_policy_term_is_the_registered_loss(model, batch, name) -> None:
     )
     expected = aggregate_loss(get_policy_loss(name)(inputs).loss_T, LENGTHS)
     assert metrics["loss/policy"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_kl_that_passes_are_stopped_by_is_of_the_new_policy_from_the_old(
+    model, batch, name
+) -> None:
+    with torch.no_grad():
+        log_prob_T = model[0](batch.clone(False))["token_log_prob"]
+    batch["old_log_prob"] = log_prob_T - math.log(2.0)  # each token has become twice as likely
+    _, metrics = TokenObjective(*model, policy_loss=name)(batch)
+    assert metrics["policy/kl_k3"].item() == pytest.approx(2 - 1 - math.log(2.0), rel=1e-5)
 
 
 def test_every_setting_and_optional_entry_has_an_effect(model, batch) -> None:

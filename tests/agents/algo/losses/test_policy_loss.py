@@ -120,6 +120,14 @@ def test_cispo_keeps_a_gradient_where_ppo_has_none() -> None:
     assert gradients["cispo"] == pytest.approx([-2.0 * 1.2, 2.0 * 0.8])
 
 
+def test_the_weight_of_cispo_has_no_gradient_of_its_own() -> None:
+    log_prob_T = torch.tensor([-0.7], requires_grad=True)
+    inputs = inputs_of(log_prob_T, torch.tensor([-0.8]), torch.tensor([2.0]))
+    loss_T = get_policy_loss("cispo")(inputs, clip_ratio=0.2).loss_T
+    (gradient_T,) = torch.autograd.grad(loss_T.sum(), log_prob_T)
+    assert gradient_T.item() == pytest.approx(-2.0 * math.exp(0.1))
+
+
 def test_cispo_has_no_lower_bound_by_default() -> None:
     inputs = inputs_of(torch.tensor([-6.0]), torch.tensor([-1.0]), torch.tensor([1.0]))
     assert get_policy_loss("cispo")(inputs).loss_T.item() == pytest.approx(6 * math.exp(-5))

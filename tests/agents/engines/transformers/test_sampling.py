@@ -44,6 +44,12 @@ def test_a_token_of_probability_zero_is_never_taken(number):
     assert log_prob.item() == pytest.approx(np.log(0.5))
 
 
+def test_who_asks_for_no_limit_has_none_beside_one_who_does():
+    logits = torch.tensor([[0.0, -20.0]] * 2)  # the first is so likely that it rounds to 1
+    rows, number = [Sampling(top_p=0.5), Sampling()], 1 - 2**-40
+    assert draw(logits, rows, [number] * 2)[0].tolist() == [0, 1]
+
+
 def test_temperature_changes_sampling_and_log_prob():
     logits = torch.tensor([[0.0, 1.0, 2.0]])
     token, log_prob = draw(logits, [Sampling(temperature=0.5)], [0.999])
