@@ -85,9 +85,9 @@ def config_with(**changes):
         ),
         ({"inference__top_p": 0.9}, "inference.top_p must be 1.0 to train, got 0.9"),
         (
-            {"training__policy_loss": "gpg"},
+            {"training__policy_loss": "gpg", "training__mini_batch_size": 32},
             "training.ppo_epochs must be 1 and training.mini_batch_size the batch_size of 32 for "
-            "the policy loss 'gpg', which limits no step, got 2 and 8",
+            "the policy loss 'gpg', which limits no step, got 2 and 32",
         ),
         (
             {"training__policy_loss": "gspo", "training__clip_ratio": 0.2},
@@ -110,7 +110,8 @@ def test_settings_that_contradict_each_other_are_refused(changes, sentence):
         {"training__policy_loss": "gspo", "training__clip_ratio": 0.0003},
         {"training__loss_agg": "seq-mean-token-sum-norm", "inference__max_turns": 4},
         {"training__loss_agg": "seq-mean-token-sum-norm", "inference__multi_turn": False},
-        {"environment__timeout": 3, "environment__workers": 2},
+        {"environment__timeout": 3, "environment__workers": 32},
+        {"environment__timeout": 3, "ray__use_ray": True, "ray__env_actors": 2},
         {"model__tensor_parallel_size": 2, "inference__backend": "vllm"},
         {"training__use_kl_in_loss": True, "training__kl_coef": 0.1, "training__kl_kind": "k1"},
         {"training__mini_batch_size": 32},
@@ -250,6 +251,10 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
              "training.adv_estimator='reinforce_plus_plus'"],
         ),
         ({"ray__num_actors": 2}, ["ray.num_actors=2 has no effect with ray.use_ray=False"]),
+        (
+            {"ray__staleness": 1, "training__importance_cap": None},
+            ["ray.staleness=1 has no effect with ray.use_ray=False"],
+        ),
         (
             {"warm_start__rate": 0.1, "warm_start__rounds": 3},
             ["warm_start.rounds=3 has no effect with warm_start.player='none'",

@@ -49,6 +49,11 @@ def test_each_sign_is_said_once_with_its_number_and_a_setting(name):
     assert advisor.metrics == {f"advice/{name}": 1.0}
 
 
+def test_values_are_measured_by_how_far_rewards_are_apart():
+    far = WELL | {"value/mean": 8.95, "reward/mean": 0.1, "reward/std": 9.0}
+    assert looked([far] * (PATIENCE + 3))[0] == []
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_sign_that_does_not_hold_is_noise(name):
     planted, _ = PLANTED[name]
