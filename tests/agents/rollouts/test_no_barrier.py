@@ -18,6 +18,7 @@ from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask
+from llm_gym_agents.rollouts.turns import Turn
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.odd import Tagged
 from tests.agents.rollouts.test_play import Diary, tasks
@@ -122,6 +123,16 @@ def test_no_more_is_asked_for_than_the_context_has_room_for():
     assert [most for _, most in asked] == [min(usual, 150 - read) for read, _ in asked]
     assert 0 < asked[-1][1] < usual
     assert asked[0][1] > asked[-1][1]
+
+
+@pytest.mark.parametrize(("context", "room"), [("history", 5), ("observation", 20)])
+def test_what_would_have_been_read_after_a_cut_ends_with_the_context(context, room):
+    engine, chat = ScriptedEngine(), ChatFormat.from_tokenizer(tiny_tokenizer())
+    engine.context_length = 20
+    turns = [Turn(0, 0, [1] * 10, [2] * 5, [0.0] * 5, "stop", 0)]
+    closing = LLMPolicy(engine, chat, context=context).closing(turns, "a long tale " * 9, "Rules.")
+    assert len(closing.ids) == room
+    assert closing.new_sequence == (context == "observation")
 
 
 def test_a_batch_is_the_named_episodes_whole_and_in_order():
