@@ -16,6 +16,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook
 from llm_gym.as_text.phrasebooks.observations import clip
+from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
 from llm_gym.as_text.players import TextPlayers
 from llm_gym.as_text.replies import Reading, ReplyReader
@@ -28,7 +29,7 @@ from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text_env import MAX_ACTION_CHARS
-from llm_gym.errors import ContractError
+from llm_gym.errors import ConfigError, ContractError
 
 _PLAYING = StopReason.PLAYING
 _NOTHING_READ = Reading(None)
@@ -153,7 +154,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self._played = None if kind.played is Phrasebook.played else self.book.played
         self.rules = rules or ("observation" if system_prompt is None else "system")
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
-        self._fallback = fallback
+        self._fallback = None if fallback is None else self._checked_fallback(fallback)
         self._success, self._pay = load_success(success), payer(env, weights)
         self._worst = 0.0  # the lowest reward of a step, in all episodes
         self._set_spaces(max_observation_chars)
@@ -232,6 +233,20 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
                 text = f"{text}\n{self.book.ending(points)}".strip()
                 text = clip(text, self.max_observation_chars)
         return text, reward, terminated, truncated, ours, info
+
+    def _checked_fallback(self, move: str) -> str | None:
+        """Return the fallback that was given; None where the phrasebook keeps it from here on.
+
+        That knows when it is legal, and what to play instead.
+        """
+        try:
+            action = self._replies.action(move, {})
+        except Unusable as problem:
+            raise ConfigError(f"fallback must be a move, got {move!r:.100}: {problem}") from None
+        if self._replies.by_function or self.book.reader is None:
+            return move
+        self.book.fallback = self.book.reader.write(action)
+        return None
 
     def _fallback_move(self, info: Mapping[str, Any]) -> str | None:
         if self._replies.by_function and self._fallback is None:

@@ -64,6 +64,8 @@ def as_registry(tools: ToolRegistry | ToolSource | Iterable[ToolSource]) -> Tool
         return tools
     if isinstance(tools, str | Mapping | Tool) or callable(tools):
         tools = [tools]
+    if not isinstance(tools, Iterable):
+        raise ConfigError(f"tools must be a tool, its name, or a list of these, got {tools!r:.100}")
     return ToolRegistry(tool for source in tools for tool in _built(source))
 
 

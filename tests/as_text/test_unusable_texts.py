@@ -5,6 +5,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor
 
@@ -74,6 +75,20 @@ def test_without_a_fallback_nonsense_costs_what_the_worst_step_did():
 def test_the_fallback_is_legal():
     env = started(Corridor(mask=True, raises=True))
     assert env.step(NONSENSE)[4]["fallback"] == "go right", "to stay is masked"
+
+
+@pytest.mark.parametrize("masked", ["play", "refuse"])
+def test_a_fallback_of_ones_own_gives_way_where_it_is_not_legal(masked):
+    env = started(Corridor(mask=True, raises=True), fallback="stay", masked=masked)
+    assert env.step(NONSENSE)[4]["fallback"] == "go right"
+    env = started(fallback="go left")
+    assert env.step(NONSENSE)[4]["fallback"] == "go left"
+
+
+@pytest.mark.parametrize("fallback", ["dance", "", "\ud800"])
+def test_a_fallback_that_is_no_move_is_refused_before_it_is_needed(fallback):
+    with pytest.raises(ConfigError, match=r"^fallback must be a move, got .*: Your move must be"):
+        started(fallback=fallback)
 
 
 def test_an_unusable_text_never_reaches_the_environment_where_that_is_asked_for():

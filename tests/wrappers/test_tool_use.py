@@ -278,3 +278,9 @@ def test_a_registry_keeps_its_counts():
     env.reset(seed=0)
     env.step(call("double", number=1))
     assert registry.counts["double"].calls == 1
+
+
+@pytest.mark.parametrize("tools", [None, 3, float("nan")])
+def test_what_is_no_tool_is_one_sentence(tools):
+    with pytest.raises(ConfigError, match=r"^tools must be a tool, its name, or a list of these"):
+        ToolUse(gym.make("llm_gym/Maze-v0"), tools)
