@@ -41,20 +41,22 @@ def run(
         with console.status("making a model"):
             made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
     trainer = PPOTrainer(config, **made)
-    if trainer.place.leads:
-        keep_choices(choices, trainer.folder)
     report = RunReport(trainer, console, strict=strict, judged=not hurry)
-    return train(trainer, report, recipe.name)
+    return train(trainer, report, recipe.name, choices)
 
 
-def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
-    """Let ``trainer`` train, and report it."""
+def train(
+    trainer: PPOTrainer, report: RunReport, title: str, choices: Sequence[Choice] = ()
+) -> int:
+    """Let ``trainer`` train, and report it; ``choices`` are kept in its folder."""
     spare_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     trainer.on_advice = report.advise
     try:
-        trainer.lock_folder()
+        trainer.lock_folder()  # before anything is written: it may be somebody else's
+        if trainer.place.leads:
+            keep_choices(choices, trainer.folder)
         trainer.warm_up(report.say)
         before = report.evaluate_before()
         with progress:

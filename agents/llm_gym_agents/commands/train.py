@@ -49,6 +49,8 @@ def main(argv: list[str]) -> int:
         config.checkpoint.output_dir = str(unused_folder(Path("runs") / name))
     config = parse_args(["--help"] if options.help_settings else rest, config)
     check_needs(config)
+    if config.environment.env_id is None:
+        raise ConfigError(f"{options.target} must name what is played, as environment.env_id")
     try_env(config)
     if not options.dry_run:
         agree(config)

@@ -23,11 +23,17 @@ class RunLock:
         self._let_go: weakref.finalize[..., RunLock] | None = None
 
     def take(self) -> None:
-        """Take the lock, or raise ``ConfigError`` where somebody else has it."""
+        """Take the lock; raise ``ConfigError`` where somebody else has it, or none can be made."""
         if self._let_go is not None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise ConfigError(
+                f"a run must be able to write to its folder, got {self.folder}: {error.strerror}; "
+                "choose another with --checkpoint.output-dir"
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

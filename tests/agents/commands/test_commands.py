@@ -296,3 +296,9 @@ def test_a_model_is_asked_as_any_other_where_its_run_cannot_say_how(echo_run, tm
     config.environment.env_id = "evil_module:Evil-v0"
     config.save(run / "config.json")
     assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
+
+
+def test_a_plan_needs_something_to_play(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("training:\n  batch_size: 8\n")
+    assert cli.main(["train", str(tmp_path / "mine.yaml"), "--dry-run"]) == 2
+    assert "mine.yaml must name what is played" in capsys.readouterr().err

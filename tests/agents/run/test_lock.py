@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from llm_gym import cli
 from llm_gym.errors import ConfigError
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.run.lock import RunLock, is_locked
@@ -25,6 +26,26 @@ def test_a_folder_is_held_by_one_and_free_again_when_let_go(tmp_path):
     first.release()
     second.take()
     second.release()
+
+
+@pytest.mark.parametrize("where", ["file", "file/run", "/proc/run"])
+def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, where):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"write to its folder, got .*run|file: \w") as caught:
+        RunLock(tmp_path / where).take()
+    assert "--checkpoint.output-dir" in str(caught.value)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_command_in_the_folder_of_a_run_writes_nothing_there(tmp_path, capsys):
+    first = PPOTrainer(small(tmp_path / "run"), Odd)
+    first.lock_folder()
+    (tmp_path / "run/choices.json").write_text("of the first")
+    where = ["--checkpoint.output-dir", str(tmp_path / "run")]
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *where]) == 2
+    first.cleanup()
+    assert "is being trained in by process" in capsys.readouterr().err
+    assert (tmp_path / "run/choices.json").read_text() == "of the first"
 
 
 def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
