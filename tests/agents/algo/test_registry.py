@@ -148,3 +148,26 @@ def test_an_estimator_may_return_a_plain_pair_and_nothing_of_another_shape() -> 
         register_advantage(name)(function)  # type: ignore[arg-type]
         with pytest.raises(StreamError, match=f"'{name}' must return advantages and returns.* 2 s"):
             get_advantage(name)(STREAM)
+
+
+def test_a_policy_loss_returns_one_loss_for_each_token_that_can_be_learned_from() -> None:
+    inputs = PolicyInputs(
+        log_prob_T=torch.zeros(2, requires_grad=True),
+        old_log_prob_T=torch.zeros(2),
+        advantages_T=torch.ones(2),
+        lengths_E=torch.tensor([2]),
+    )
+    wrong = {
+        "nothing": lambda inputs: None,
+        "a_tensor": lambda inputs: -inputs.log_prob_T,
+        "the_mean": lambda inputs: TokenLoss(-inputs.log_prob_T.mean(), {}),
+        "one_token": lambda inputs: TokenLoss(-inputs.log_prob_T[:1], {}),
+        "a_number": lambda inputs: TokenLoss(-inputs.log_prob_T, {"loss/mine": 1.0}),
+    }
+    for name, function in wrong.items():
+        register_policy_loss(name)(function)  # type: ignore[arg-type]
+        with pytest.raises(StreamError, match=f"'{name}' must return a TokenLoss.* 2 sampled"):
+            get_policy_loss(name)(inputs)
+    register_policy_loss("still")(lambda inputs: TokenLoss(-inputs.log_prob_T.detach(), {}))
+    with pytest.raises(StreamError, match="'still' must return a loss that depends on"):
+        get_policy_loss("still")(inputs)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor
 
 from llm_gym_agents.algo.dtypes import at_least_float32
@@ -71,7 +72,23 @@ class PolicyLossSpec(Spec):
     def __call__(self, inputs: PolicyInputs, **settings: Any) -> TokenLoss:
         """The loss of each token of ``inputs``."""
         self.check_settings(settings)
-        result: TokenLoss = self.function(inputs, **settings)
+        result = self.function(inputs, **settings)
+        shape = inputs.log_prob_T.shape
+        # A tensor of another shape would be spread over the tokens, and nobody would notice.
+        if not isinstance(result, TokenLoss) or any(
+            getattr(each, "shape", None) != shape
+            for each in (result.loss_T, *result.metrics_T.values())
+        ):
+            raise StreamError(
+                f"{self.name!r} must return a TokenLoss, its loss and its metrics each with a "
+                f"number for every one of the {shape.numel()} sampled tokens"
+            )
+        learns = torch.is_grad_enabled() and inputs.log_prob_T.requires_grad
+        if learns and not result.loss_T.requires_grad:
+            raise StreamError(
+                f"{self.name!r} must return a loss that depends on inputs.log_prob_T, got one "
+                "without a gradient; nothing would be learned from it"
+            )
         return result
 
 
