@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from numbers import Integral
 from time import perf_counter
 from typing import Any
 
+from llm_gym.core.splits import SPLITS
 from llm_gym.episodes import write_episodes
+from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.sources import EnvSource
 from llm_gym.wrappers import EpisodeLimits
@@ -59,6 +62,7 @@ def rollout(
             some know no end.
         **policy_kwargs: For ``LLMPolicy.from_pretrained``.
     """
+    _check(episodes, num_envs, seed, split)
     with ExitStack() as ends:
         if isinstance(model, LLMPolicy):
             policy = model
@@ -77,6 +81,19 @@ def rollout(
         sampler = Sampler(policy, pool, on_end=on_end)
         ends.callback(sampler.collector.close)  # a policy that was passed in keeps its engine
         return evaluate(sampler, tasks(episodes, seed, split), records)
+
+
+def _check(episodes: int, num_envs: int, seed: int, split: str | None) -> None:
+    """Refuse what every environment would: a typing error must not come out as a success of 0."""
+    for name, given, least in (
+        ("episodes", episodes, 1),
+        ("num_envs", num_envs, 1),
+        ("seed", seed, 0),
+    ):
+        if not isinstance(given, Integral) or given < least:
+            raise ConfigError(f"{name} must be a whole number of at least {least}, got {given!r}")
+    if split is not None and split not in SPLITS:
+        raise ConfigError(f"split must be one of {', '.join(SPLITS)} or None, got {split!r}")
 
 
 def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:

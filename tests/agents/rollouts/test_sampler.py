@@ -4,9 +4,11 @@ import pickle
 
 import pytest
 
+from llm_gym.errors import ConfigError
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -79,3 +81,19 @@ def test_failures_are_those_of_the_call():
         assert len(rollout.failures) == count
         assert "no such level" in rollout.failures[0]
     sampler.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"split": "tset"}, "split must be one of train, dev, test or None, got 'tset'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"episodes": "3"}, "episodes must be a whole number of at least 1, got '3'"),
+        ({"episodes": 2.5}, "episodes must be a whole number of at least 1, got 2.5"),
+        ({"num_envs": 0}, "num_envs must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_a_typing_error_does_not_come_out_as_a_success_of_0(given, says):
+    with pytest.raises(ConfigError) as caught:
+        rollout("llm_gym/Echo-v0", "a model that nobody has loaded yet", **given)
+    assert str(caught.value) == says
