@@ -9,10 +9,10 @@ from llm_gym.as_text.phrasebooks import registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text()
 BLOCKS = re.findall(r"^```(?:py|python)\n(.*?)^```", PAGE, re.M | re.S)
-WAYS = ("TextEnv)", "AsText(gym.make", "BaseEnvironment)", "minigrid:")
+WAYS = ("TextEnv)", "AsText(gym.make", "gym.Env)", "BaseEnvironment)", "minigrid:")
 
 
-def test_there_are_four_ways_of_about_ten_lines():
+def test_there_are_five_ways_of_about_ten_lines():
     for way, block in zip(WAYS, BLOCKS, strict=False):
         assert way in block
         lines = [line for line in block.splitlines() if line.strip()]
@@ -33,7 +33,8 @@ def test_every_example_runs_and_shows_something(monkeypatch, tmp_path, capsys):
     assert all(text.strip() for text in shown)
     assert "Answer with twice the number." in shown[0]
     assert shown[1].rstrip().endswith("You reach the goal. 1 True")
-    assert "'It opens.', 1.0, True, False" in shown[2]
+    assert shown[2].startswith("What is the opposite of ")
+    assert "'It opens.', 1.0, True, False" in shown[3]
     assert "You are on field 4." in shown[-3]
     assert shown[-2].startswith("Height ")
 
