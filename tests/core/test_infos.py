@@ -8,7 +8,7 @@ from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory
 from llm_gym.evaluate.result import Evaluation
 
-UNREADABLE = ["no", None, [], {"at": 1}, np.array([True, False]), np.str_("no"), object()]
+UNREADABLE = ["no", None, [], {"at": 1}, np.array([True, False]), np.str_("no"), len]
 
 
 @pytest.mark.parametrize("said", UNREADABLE, ids=repr)
