@@ -39,10 +39,16 @@ ELSEWHERE = """
 with other rows, not the CPU seconds.
 """
 SINCE = """
-Defaults have changed since. Only the rows with † and without § have them: shaping that is not
+Rows are of several commits, which the result file names, and defaults have changed between them.
+The rows with † and without §, and those with today's rates below, have shaping that is not
 discounted (in two short runs TowerOfHanoiEasy came to 35 % with it, and to 18 % with the trainer's
 discount), a warm start of up to four rounds, and about twice as many epochs.
 """
+SLOWER = """
+After a solver was imitated, learning rates are lower today.
+{new} were run so, {old} were not.
+"""
+_SLOWER_SINCE = "067c296"
 SHOWN = """
 ‡ random play was paid less than once in a batch, so that the warm start imitated the *solver*: its
 number is what imitation alone comes to. A run that ends by itself goes back to that if it has lost
@@ -79,6 +85,7 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
         ELSEWHERE if any(_elsewhere(row) for row in ran.values()) else "",
         SINCE if any(row.get("commit") == "ea49bb9" for row in ran.values()) else "",
         SHOWN if any(_solver_shown(row) for row in ran.values()) else "",
+        _slower(ran),
         SAME if any(not _fresh(row) for row in ran.values()) else "",
         _flattery(ran),
         _explained(plain),
@@ -86,6 +93,17 @@ def page(rows: dict[str, Any], examples: set[str], provenance: dict[str, Any] | 
         _failed({each: row for each, row in rows.items() if "success" not in row}),
     ]
     return "".join(parts)
+
+
+def _slower(ran: Mapping[str, Any]) -> str:
+    """Say which of the rows that imitated a solver have the rates of today."""
+    named: dict[bool, list[str]] = {True: [], False: []}
+    for row in filter(_solver_shown, ran.values()):
+        name = row["env_id"].removeprefix("llm_gym/").removesuffix("-v0")
+        named[row.get("commit") == _SLOWER_SINCE].append(name)
+    if not (named[True] and named[False]):
+        return ""
+    return SLOWER.format(new=", ".join(named[True]), old=", ".join(named[False]))
 
 
 def _scaled(foreign: dict[str, Any]) -> str:

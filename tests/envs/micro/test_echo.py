@@ -109,7 +109,7 @@ def test_difficulty_adds_words_and_turns():
     [
         ({"words": 1}, "words must be from 2 to 16, got 1"),
         ({"words": 17}, "words must be from 2 to 16, got 17"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+        ({"max_turns": 0}, "max_turns must be from 1 to 10000, got 0"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(settings, message):

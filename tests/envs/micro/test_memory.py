@@ -119,7 +119,7 @@ def test_difficulty_adds_words_and_delay():
     ("settings", "message"),
     [
         ({"words": 1}, "words must be from 2 to 16, got 1"),
-        ({"delay": 0}, "delay must be at least 1, got 0"),
+        ({"delay": 0}, "delay must be from 1 to 10000, got 0"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(settings, message):
