@@ -14,9 +14,12 @@ class LLMGymError(Exception):
 
     >>> str(ConfigError("got " + "x" * 100_000 + "; give less"))[-30:]
     'xxxxxxxxxxxxxxxxxxx; give less'
+    >>> str(ConfigError(KeyError("size")))
+    "'size'"
     """
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: object = "") -> None:
+        message = str(message)
         if len(message) > _MOST:
             message = f"{message[: _MOST // 2]} ... {message[-_MOST // 2 :]}"
         super().__init__(message)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from llm_gym_agents.build import (
     handed_over,
     is_embedded,
     language_model,
+    list_callbacks,
     training_env,
 )
 from llm_gym_agents.checkpoint import (
@@ -83,13 +84,13 @@ class PPOTrainer:
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         model: PreTrainedModel | None = None,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Iterable[Callback] = (),
     ) -> None:
-        check_arguments(config, callbacks, model, tokenizer)
+        check_arguments(config, model, tokenizer)
         config.check()
         # A copy, which ``fit`` completes: what is written to the folder says how the run went.
         self.config = config = copy.deepcopy(config)
-        self.reward_fn, self.callbacks = reward_fn, list(callbacks)
+        self.reward_fn, self.callbacks = reward_fn, list_callbacks(callbacks)
         self.environment = training_env(config, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment

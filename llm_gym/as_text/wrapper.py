@@ -15,7 +15,6 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook
-from llm_gym.as_text.phrasebooks.observations import clip
 from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
 from llm_gym.as_text.players import TextPlayers
@@ -24,6 +23,7 @@ from llm_gym.as_text.rules import write_rules
 from llm_gym.as_text.settings import check_settings, path_of
 from llm_gym.as_text.shapes import of_reset, of_step
 from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
+from llm_gym.core.clip import clip
 from llm_gym.core.formats import get_format
 from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason, stop_reason

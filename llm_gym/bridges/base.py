@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from llm_gym.as_text.phrasebooks.observations import clip
 from llm_gym.bridges.foreign import Foreign
 from llm_gym.bridges.suites import stable
 from llm_gym.core import splits
+from llm_gym.core.clip import clip
 from llm_gym.core.formats import get_format
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.core.reading.spoken import spoken

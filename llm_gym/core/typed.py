@@ -49,8 +49,9 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, np.generic):
         return value.item()
-    is_strange = isinstance(value, Real) and not isinstance(value, int | float)
-    return float(value) if is_strange else value
+    if isinstance(value, int | float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _with_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:

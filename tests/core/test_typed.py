@@ -2,13 +2,15 @@
 
 import inspect
 import pickle
+from fractions import Fraction
+from numbers import Integral
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from llm_gym.core.text_env import TextEnv
-from llm_gym.core.typed import _kinds, check_types
+from llm_gym.core.typed import _kinds, check_types, plain
 from llm_gym.errors import ConfigError
 from llm_gym.registry.suite import ENVS
 
@@ -138,3 +140,18 @@ def test_a_choice_is_one_of_its_words():
 def test_what_cannot_be_drawn_is_refused(name, settings):
     with pytest.raises(ConfigError, match="must be"):
         gym.make(f"llm_gym/{name}-v0", **settings)
+
+
+@Integral.register
+class Whole:
+    """A whole number of another library."""
+
+    def __int__(self):
+        return 10**30
+
+
+def test_a_whole_number_of_any_kind_stays_one():
+    assert plain(Whole()) == 10**30
+    assert isinstance(plain(Whole()), int)
+    assert isinstance(plain(Fraction(1, 2)), float)
+    assert plain(True) is True

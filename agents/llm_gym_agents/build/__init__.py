@@ -1,6 +1,6 @@
 """From a config to the parts of a run: model, tokenizer, engine, policy, environments."""
 
-from llm_gym_agents.build.arguments import check_arguments
+from llm_gym_agents.build.arguments import check_arguments, list_callbacks
 from llm_gym_agents.build.envs import (
     build_one_env,
     build_pool,
@@ -35,6 +35,7 @@ __all__ = [
     "handed_over",
     "is_embedded",
     "language_model",
+    "list_callbacks",
     "load_lm",
     "prepare_lm",
     "run_plan",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -11,15 +11,20 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 
 
-def check_arguments(config: Any, callbacks: Any, model: Any, tokenizer: Any) -> None:
+def list_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
+    """Return the callbacks of any iterable; raise ``ConfigError`` where they are none."""
+    if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
+        raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
+    return found
+
+
+def check_arguments(config: Any, model: Any, tokenizer: Any) -> None:
     """Raise ``ConfigError`` where one of them is not what its name says."""
     if not isinstance(config, ConfigStore):
         raise ConfigError(
             f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
             "makes one of a dictionary, and ConfigStore.load of a file"
         )
-    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
-        raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
     if model is not None:
         _check_model(model, will_adapt=config.model.lora_rank > 0)
         if tokenizer is None:

@@ -14,6 +14,8 @@ from llm_gym_agents.lm.precision import compute_dtype
 
 MOST_CACHED = 1 << 19
 """Tokens whose keys and values an engine is given room for, if the model allows as many."""
+UNSAID = 2048
+"""Length of a text for a model that states none, as vLLM assumes it."""
 
 
 def run_plan(config: ConfigStore, own: Any) -> Plan:
@@ -25,7 +27,7 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
     device = torch.device("cuda")
     narrow = compute_dtype(settings.compute_dtype, settings.dtype, device) != torch.float32
     return plan(
-        Shape.of(own),
+        Shape.of(own, trust_remote_code=settings.trust_remote_code),
         micro_batch_tokens=config.training.micro_batch_tokens,
         lora_rank=settings.lora_rank,
         kept_bytes=4 if settings.dtype == "float32" else 2,
@@ -40,8 +42,8 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
 
 
 def _most_positions(own: Any) -> int:
-    """Return how long a text a model was made for; 0 where it does not say."""
-    return getattr(own.get_text_config(), "max_position_embeddings", None) or 0
+    """Return how long a text a model was made for, or what is assumed where it does not say."""
+    return getattr(own.get_text_config(), "max_position_embeddings", None) or UNSAID
 
 
 def total_memory(device: torch.device) -> int:

@@ -57,9 +57,9 @@ def verified(place: Path) -> Path:
     folder = aside if not place.exists() and aside.exists() else place
     for name, (size, digest) in _listed_files(folder, place).items():
         if damage := _damage(folder / name, name, size, digest):
-            raise CheckpointError(
-                f"{place} {damage}; remove it, and a run goes on from the checkpoint before"
-            )
+            rest = [each for each in place.parent.iterdir() if each not in (place, aside)]
+            then = "goes on from another" if any(map(is_checkpoint, rest)) else "begins again"
+            raise CheckpointError(f"{place} {damage}; remove it, and a run {then}")
     return folder
 
 

@@ -6,11 +6,12 @@ with two tokens a move, plays nothing when it is asked otherwise.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from llm_gym.cli.terminal_text import shown
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
@@ -56,12 +57,19 @@ def _is_run(folder: Path) -> bool:
 
 def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> ConfigStore:
     """Return the config of the run that ``model`` lies in, where it may be used, or else ours."""
-    for folder in model.absolute().parents[:3]:  # RUN/final, RUN/checkpoints/NAME/model
-        if _is_run(folder):
-            with suppress(ConfigError):
-                config = ConfigStore.load(folder / "config.json")
-                if not _chosen_by_folder(config, env, modules):
-                    return config
+    around = model.absolute().parents[:3]  # RUN/final, RUN/checkpoints/NAME/model
+    folder = next(filter(_is_run, around), None)
+    if folder is None or not model.is_dir():  # a name of the hub lies nowhere
+        return ConfigStore()
+    try:
+        config = ConfigStore.load(folder / "config.json")
+        why = _chosen_by_folder(config, env, modules)
+    except ConfigError as error:
+        why = str(error)
+    if not why:
+        return config
+    note = f"{model} is asked like any model, not as the run in {folder} trained it: {why}"
+    sys.stderr.write(f"llm-gym: {shown(note)}\n")
     return ConfigStore()
 
 

@@ -149,9 +149,11 @@ def planned(config: ConfigStore) -> ResourcePlan | None:
     if not spread or is_embedded(config):
         return None
     path = config.model.local_path or config.model.model_name
-    own = load_config(path, trust_remote_code=config.model.trust_remote_code)
+    trust = config.model.trust_remote_code
+    own = load_config(path, trust_remote_code=trust)
     world = int(os.environ.get("WORLD_SIZE", "1")) if config.parallel.mode != "none" else 1
-    made = resource_plan(config, Shape.of(own), run_plan(config, own), world=world)
+    shape = Shape.of(own, trust_remote_code=trust)
+    made = resource_plan(config, shape, run_plan(config, own), world=world)
     if torch.cuda.is_available() and config.model.device != "cpu":
         made.check(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
     return made

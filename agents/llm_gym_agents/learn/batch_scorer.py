@@ -75,7 +75,7 @@ class BatchScorer:
         totals = {
             name: self.ranks.total(found[name]).cpu() for name in Scores._fields if name in found
         }
-        return Scores(*map(totals.get, Scores._fields))
+        return Scores(**{name: totals.get(name) for name in Scores._fields})
 
     def _read(self, pack: Pack, *, policy: bool, entropy: bool) -> dict[str, Tensor | None]:
         """Return what the models say of a pack, by the names of ``Scores``."""

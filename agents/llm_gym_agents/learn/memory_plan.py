@@ -40,7 +40,7 @@ class Shape:
     """Whether its layers keep less in bfloat16 (``lm.lean_layers``)."""
 
     @classmethod
-    def of(cls, config: Any) -> Shape:
+    def of(cls, config: Any, *, trust_remote_code: bool = False) -> Shape:
         """Return the shape of a transformers config; nothing is allocated."""
         import torch
         from transformers import AutoModelForCausalLM
@@ -48,7 +48,7 @@ class Shape:
         text = config.get_text_config()  # of a model that reads pictures too
         try:
             with torch.device("meta"):
-                made = AutoModelForCausalLM.from_config(config)
+                made = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
             heads = text.num_attention_heads
         except (AttributeError, ValueError) as error:
             why = str(error).partition("\n")[0]

@@ -14,13 +14,18 @@ from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.learn.model import hidden_states
-from llm_gym_agents.lm.agreement import CANNOT, agrees, full_float32
+from llm_gym_agents.lm.agreement import agrees, full_float32, refusing
 from llm_gym_agents.lm.head import Head, token_log_probs
-from llm_gym_agents.lm.packed_attention import Packing
+from llm_gym_agents.lm.packed_attention import Packing, attending
 from llm_gym_agents.lm.precision import computing_in
 
 _LENGTHS = (7, 4)
-_KNOWN = "models of the families Llama, Qwen, Mistral, Gemma 3, Phi and GPT-2 can be"
+_KNOWN = (
+    "; models of the families Llama, Qwen 2, Qwen 3, Mistral, Gemma 3, Phi 3, Granite, Cohere, "
+    "OPT, GPT-NeoX and GPT-2 can be"
+)
+_ANY_DTYPE = ("sdpa", "eager")
+"""Attention that takes float32 too, which flash attention does not."""
 
 
 def check_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
@@ -33,26 +38,33 @@ def check_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
     # In float32 wherever the weights are: what is looked for is structure, and no rounding.
     whole = all(each.dtype == torch.float32 for each in lm.parameters())
     dtype = torch.float32 if whole else compute_dtype
-    name = type(lm).__name__
-    with torch.no_grad(), full_float32(), computing_in(dtype, lm.device):
-        try:
-            logits = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
-            found_T = _packed(lm, rows)
-        except (ConfigError, torch.OutOfMemoryError):  # says more than that it cannot
-            raise
-        except CANNOT as error:
-            raise ConfigError(f"{name} cannot be trained here: {error}; {_KNOWN}") from error
-    logits_TV = torch.cat(logits)
+    name, cannot = type(lm).__name__, f"{type(lm).__name__} cannot be trained here"
+    with torch.no_grad(), full_float32(), computing_in(dtype, lm.device), refusing(cannot, _KNOWN):
+        logits_TV = _alone(lm, rows)
     if not bool(logits_TV.isfinite().all()):
         raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
-    wanted_TV = logits_TV.log_softmax(-1)
     told_T1 = torch.cat([row[1:] for row in rows])[:, None]
-    gap = float((found_T - wanted_TV.gather(1, told_T1)[:, 0]).abs().max())
-    if not agrees(gap, float(logits_TV.std()), dtype):
-        raise ConfigError(
-            f"{name} cannot be trained here: log-probs of packed sequences are off by up to "
-            f"{gap:.2g} from those of its own forward; {_KNOWN}"
-        )
+    wanted_T = logits_TV.log_softmax(-1).gather(1, told_T1)[:, 0]
+    # On a GPU packed sequences of 16 bits go through a kernel of their own.
+    trained_in = compute_dtype if lm.device.type == "cuda" else dtype
+    for read_in in dict.fromkeys([dtype, trained_in]):
+        reading = computing_in(read_in, lm.device)
+        with torch.no_grad(), full_float32(), reading, refusing(cannot, _KNOWN):
+            found_T = _packed(lm, rows)
+        gap = float((found_T - wanted_T).abs().max())
+        if not agrees(gap, float(logits_TV.std()), read_in):
+            raise ConfigError(
+                f"{cannot}: log-probs of packed sequences are off by up to {gap:.2g} from those "
+                f"of its own forward{_KNOWN}"
+            )
+
+
+def _alone(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
+    """Return the logits ``[T, V]`` of the model's own forward, which reads each row by itself."""
+    usual = lm.config._attn_implementation
+    with attending(lm.config, usual if usual in _ANY_DTYPE else "eager"):
+        logits = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
+    return torch.cat(logits)
 
 
 def _packed(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:

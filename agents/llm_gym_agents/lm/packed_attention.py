@@ -109,14 +109,24 @@ def packed_again() -> AbstractContextManager[None]:
 
 @contextmanager
 def _reading(config: Any, packing: Packing) -> Iterator[None]:
-    usual, token, own = config._attn_implementation, _current.set(packing), _config.set(config)
-    config._attn_implementation = NAME
+    token, own = _current.set(packing), _config.set(config)
+    try:
+        with attending(config, NAME):
+            yield
+    finally:
+        _current.reset(token)
+        _config.reset(own)
+
+
+@contextmanager
+def attending(config: Any, name: str) -> Iterator[None]:
+    """Let the model of ``config`` attend by the implementation ``name`` within this block."""
+    usual = config._attn_implementation
+    config._attn_implementation = name
     try:
         yield
     finally:
         config._attn_implementation = usual
-        _current.reset(token)
-        _config.reset(own)
 
 
 def packed_attention(

@@ -62,28 +62,30 @@ def rollout(
             some know no end.
         **policy_kwargs: For ``LLMPolicy.from_pretrained``.
     """
-    _check(episodes, num_envs, seed, split)
+    _check(episodes, num_envs, seed)
     with ExitStack() as ends:
-        if isinstance(model, LLMPolicy):
-            policy = model
-        else:
-            policy = LLMPolicy.from_pretrained(model, **policy_kwargs)
-            ends.callback(policy.engine.close)
-        rows = min(num_envs, episodes)
         pool = TextEnvPool(
             env,
-            rows,
+            min(num_envs, episodes),
             workers=workers,
             patterns=constrained,
             wrappers=[] if max_turns is None else [partial(EpisodeLimits, max_turns=max_turns)],
             **(env_kwargs or {}),
         )
+        ends.callback(pool.close, raise_if_closed=False)
+        if split is not None and split not in SPLITS and not pool.takes_any_split:
+            raise ConfigError(f"split must be one of {', '.join(SPLITS)} or None, got {split!r}")
+        if isinstance(model, LLMPolicy):
+            policy = model
+        else:
+            policy = LLMPolicy.from_pretrained(model, **policy_kwargs)
+            ends.callback(policy.engine.close)
         sampler = Sampler(policy, pool, on_end=on_end)
         ends.callback(sampler.collector.close)  # a policy that was passed in keeps its engine
         return evaluate(sampler, tasks(episodes, seed, split), records)
 
 
-def _check(episodes: int, num_envs: int, seed: int, split: str | None) -> None:
+def _check(episodes: int, num_envs: int, seed: int) -> None:
     """Refuse what every environment would: a typing error must not come out as a success of 0."""
     for name, given, least in (
         ("episodes", episodes, 1),
@@ -92,8 +94,6 @@ def _check(episodes: int, num_envs: int, seed: int, split: str | None) -> None:
     ):
         if not isinstance(given, Integral) or given < least:
             raise ConfigError(f"{name} must be a whole number of at least {least}, got {given!r}")
-    if split is not None and split not in SPLITS:
-        raise ConfigError(f"split must be one of {', '.join(SPLITS)} or None, got {split!r}")
 
 
 def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:

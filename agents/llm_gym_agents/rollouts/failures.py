@@ -6,6 +6,7 @@ from: one NaN among the rewards would be in every weight after the next step.
 
 from __future__ import annotations
 
+import math
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -25,10 +26,16 @@ def wrong_answer(observation: Any, reward: SupportsFloat = 0.0) -> str:
 
     >>> wrong_answer("You win.", 1), wrong_answer("You win.", float("nan"))
     ('', 'gave a reward of nan, which must be a number that float32 holds')
+    >>> wrong_answer("You win.", 10**400)
+    'gave a reward of inf, which must be a number that float32 holds'
     """
     if not isinstance(observation, str):
         return f"gave an observation of {type(observation).__name__}, which must be text"
-    if abs(paid := float(reward)) <= MOST_REWARD:  # false for NaN too
+    try:
+        paid = float(reward)
+    except OverflowError:  # of a whole number, which may have any number of digits
+        paid = math.inf
+    if abs(paid) <= MOST_REWARD:  # false for NaN too
         return ""
     return f"gave a reward of {paid:g}, which must be a number that float32 holds"
 

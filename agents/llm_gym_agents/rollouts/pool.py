@@ -80,7 +80,8 @@ class TextEnvPool(EnvBase):
             source, n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
         )
         self.env_id = self._rows.spec.id if self._rows.spec else None
-        self.has_splits = self._ask_for_splits()
+        knows = self._ask_for_splits()
+        self.has_splits, self.takes_any_split = bool(knows), knows is None
         self._described_N = self._rows.describe_envs()
         self.texts: Handles[str] = Handles("")
         self.failures: list[str] = []
@@ -98,11 +99,11 @@ class TextEnvPool(EnvBase):
         # and its worker processes behind when a collector ends.
         self.is_closed = False
 
-    def _ask_for_splits(self) -> bool:
+    def _ask_for_splits(self) -> bool | None:
         try:
             return all(self._rows.get_attr("has_splits"))
-        except RowsError:  # somebody else's environment, which has never heard of them
-            return False
+        except RowsError:  # somebody else's environment, which may have others or none
+            return None
 
     def _make_specs(self, n: int) -> None:
         def number() -> Unbounded:

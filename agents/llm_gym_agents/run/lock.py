@@ -10,6 +10,7 @@ from pathlib import Path
 from llm_gym.errors import ConfigError
 
 NAME = ".lock"
+_HOW = "with config.checkpoint.output_dir (--checkpoint.output-dir)"
 
 
 class RunLock:
@@ -32,7 +33,7 @@ class RunLock:
         except OSError as error:
             raise ConfigError(
                 f"a run must be able to write to its folder, got {self.folder}: {error.strerror}; "
-                "choose another with --checkpoint.output-dir"
+                f"choose another {_HOW}"
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,7 +42,7 @@ class RunLock:
             os.close(handle)
             raise ConfigError(
                 f"{self.folder} is being trained in by process {who}; wait for it, or choose "
-                "another folder with --checkpoint.output-dir"
+                f"another folder {_HOW}"
             ) from error
         except OSError:  # a file system without locks: better a run than none
             os.close(handle)

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import Space, spaces
 
+from llm_gym.core.clip import clip
+
 FEW = 128
 """An array of more numbers than this is summarised."""
 GRID = 16
@@ -44,15 +46,6 @@ def say(space: Space[Any], value: Any, labels: Sequence[str] = ()) -> str:
             except (TypeError, ValueError, LookupError, AttributeError):
                 break  # not what its space promises
     return clip(str(value), 1000)
-
-
-def clip(text: str, longest: int) -> str:
-    """Return ``text``, with its end cut off and the cut marked where it is too long.
-
-    >>> clip("a long story", 10)
-    'a long ...'
-    """
-    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
 def number(value: float) -> str:

@@ -187,6 +187,15 @@ def test_a_file_that_was_cut_changed_or_lost_is_named(place):
     assert load_checkpoint(place).iteration == 7
 
 
+def test_who_has_no_other_checkpoint_is_not_sent_to_one(place):
+    (place / "trainer.json").unlink()
+    with pytest.raises(CheckpointError, match="remove it, and a run begins again"):
+        load_checkpoint(place)
+    shutil.copytree(place, place.with_name("before"))
+    with pytest.raises(CheckpointError, match="remove it, and a run goes on from another"):
+        load_checkpoint(place)
+
+
 @pytest.mark.parametrize(
     ("manifest", "sentence"),
     [

@@ -287,15 +287,25 @@ def test_a_model_within_a_run_is_asked_as_it_was_trained(echo_run, here, capsys,
     assert result(echo_run / model) == result(echo_run)  # also which game it plays
 
 
-def test_a_model_is_asked_as_any_other_where_its_run_cannot_say_how(echo_run, tmp_path):
+def test_a_model_is_asked_as_any_other_where_its_run_cannot_say_how(echo_run, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(echo_run / "final", run / "final")
     (run / "config.json").write_text("{")
     assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"is asked like any model, not as the run in {run} trained it: " in line
     config = ConfigStore.load(echo_run / "config.json")
     config.environment.env_id = "evil_module:Evil-v0"
     config.save(run / "config.json")
     assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
+    [line] = capsys.readouterr().err.splitlines()
+    assert "evil_module" in line
+
+
+def test_a_model_of_the_hub_lies_in_no_run_wherever_it_is_named(echo_run, monkeypatch, capsys):
+    monkeypatch.chdir(echo_run)
+    assert find_model("someone/model") == ("someone/model", ConfigStore())
+    assert capsys.readouterr().err == ""
 
 
 def test_a_plan_needs_something_to_play(tmp_path, capsys):

@@ -3,12 +3,13 @@
 import dataclasses
 import importlib
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import BloomConfig, LlamaConfig, dynamic_module_utils
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import build
@@ -23,6 +24,7 @@ from llm_gym_agents.learn.memory_plan import (
     engine_share,
     plan,
 )
+from llm_gym_agents.lm.load import load_config
 from tests.agents.tiny import save_tiny, tiny_model
 
 SEVEN = Shape(
@@ -218,3 +220,36 @@ def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
     assert run_plan(config, own) == 0
     config.model.lora_rank = 8
     assert run_plan(config, own) == 8
+
+
+def test_a_model_that_states_no_length_is_given_room_for_the_one_that_vllm_assumes(monkeypatch):
+    monkeypatch.setattr(build.memory, "plan", lambda *_, **asked: asked["engine_tokens"])
+    config, own = ConfigStore(), BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
+    config.inference.backend = "vllm"
+    config.inference.num_envs = 1
+    assert run_plan(config, own) == 2048
+    config.inference.engine = {"max_model_len": 100}
+    assert run_plan(config, own) == 100
+
+
+def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_path, monkeypatch):
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "own.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "class OwnConfig(LlamaConfig):\n    model_type = 'own'\n"
+        "class OwnModel(LlamaForCausalLM):\n    config_class = OwnConfig\n"
+    )
+    told = tiny_model().config.to_dict() | {
+        "model_type": "own",
+        "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"},
+    }
+    (folder / "config.json").write_text(json.dumps(told))
+    own = load_config(str(folder), trust_remote_code=True)
+    config = ConfigStore()
+    with pytest.raises(ConfigError, match="is of no model to train"):
+        run_plan(config, own)
+    config.model.trust_remote_code = True
+    assert run_plan(config, own).weights == 4 * tiny_model().num_parameters()

@@ -1,5 +1,7 @@
 """A model that packed sequences are not right for is refused, and not trained on wrong numbers."""
 
+import re
+
 import pytest
 import torch
 from transformers import (
@@ -10,9 +12,13 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import ConfigStore
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn import self_check
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.self_check import check_reading
 from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
@@ -71,11 +77,49 @@ def test_a_head_that_is_off_is_found(monkeypatch):
         check_reading(tiny_model("granite"), torch.float32)
 
 
-def test_that_memory_is_full_is_no_fault_of_the_model(monkeypatch):
-    def full(*args, **kwargs):
-        raise torch.OutOfMemoryError("out of memory")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        torch.OutOfMemoryError("out of memory"),
+        torch.AcceleratorError("unspecified launch failure"),
+        RuntimeError("CUDA error: device-side assert triggered"),
+        RuntimeError("CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"),
+    ],
+    ids=lambda fault: str(fault)[:6],
+)
+def test_a_fault_of_the_machine_is_none_of_the_model(monkeypatch, fault):
+    def fail(*args, **kwargs):
+        raise fault
 
+    monkeypatch.setattr(LlamaMLP, "forward", fail)
+    for check in (lambda lm: check_reading(lm, torch.float32), TransformersEngine):
+        with pytest.raises(type(fault)) as caught:
+            check(tiny_model("llama"))
+        assert caught.value is fault
+
+
+def test_of_a_long_error_the_first_line_is_said(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("shapes do not fit\nat line 1\nat line 2")
+
+    monkeypatch.setattr(LlamaMLP, "forward", fail)
+    with pytest.raises(ConfigError, match=r"trained here: shapes do not fit; models of .* can be$"):
+        check_reading(tiny_model("llama"), torch.float32)
+
+
+def test_attention_that_takes_no_float32_is_no_reason_to_refuse(monkeypatch):
+    def flash(*args, **kwargs):
+        raise RuntimeError("FlashAttention only supports fp16 and bf16 data types")
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash", flash)
     model = tiny_model("llama")
-    monkeypatch.setattr(model, "forward", full)
-    with pytest.raises(torch.OutOfMemoryError):
-        check_reading(model, torch.float32)
+    model.config._attn_implementation = "flash"
+    check_reading(model, torch.float32)
+    assert model.config._attn_implementation == "flash"
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma2"])
+def test_who_is_refused_hears_of_every_family_that_is_tested(family):
+    named = re.sub(r"\W", "", self_check._KNOWN).lower()
+    assert family.removesuffix("_text").replace("_", "") in named

@@ -97,3 +97,17 @@ def test_a_typing_error_does_not_come_out_as_a_success_of_0(given, says):
     with pytest.raises(ConfigError) as caught:
         rollout("llm_gym/Echo-v0", "a model that nobody has loaded yet", **given)
     assert str(caught.value) == says
+
+
+class Judged(Odd):
+    """Somebody else's environment, with splits of its own."""
+
+    def reset(self, *, seed=None, options=None):
+        return f"Say {options['split']}.", {}
+
+
+def test_an_environment_of_ones_own_is_asked_for_its_own_splits():
+    sampler = make()
+    result = rollout(Judged, sampler.policy, 1, split="validation")
+    sampler.close()
+    assert [episode.states[0] for episode in result.episodes] == ["Say validation."]

@@ -33,7 +33,7 @@ def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, where):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"write to its folder, got .*run|file: \w") as caught:
         RunLock(tmp_path / where).take()
-    assert "--checkpoint.output-dir" in str(caught.value)
+    assert "config.checkpoint.output_dir (--checkpoint.output-dir)" in str(caught.value)
     assert (tmp_path / "file").read_bytes() == b""
 
 

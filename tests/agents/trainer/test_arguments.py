@@ -80,3 +80,10 @@ def test_a_reward_function_that_empties_an_episode_is_told_which(tmp_path):
     with pytest.raises(RewardError, match=r"episode 0 \(seed \d+\) has no turn"):
         trainer.fit()
     trainer.cleanup()
+
+
+@pytest.mark.parametrize("kind", [iter, set, tuple])
+def test_callbacks_come_in_any_collection(tmp_path, kind):
+    trainer = PPOTrainer(small(tmp_path), Odd, callbacks=kind([print]))
+    assert trainer.callbacks == [print]
+    trainer.cleanup()

@@ -14,7 +14,7 @@ from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.prefill import Prefill
 from llm_gym_agents.engines.transformers.slot_pool import SlotPool
 from llm_gym_agents.engines.transformers.slots import Batch, SlotCache
-from llm_gym_agents.lm.agreement import CANNOT, agrees, full_float32
+from llm_gym_agents.lm.agreement import agrees, full_float32, refusing
 
 _LONGEST = 7
 
@@ -31,12 +31,8 @@ def check_decoding(model: CausalModel) -> None:
         wanted = [
             model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
         ]
-        try:
+        with refusing(f"{name} cannot be decoded by this engine"):
             found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
-        except torch.OutOfMemoryError:  # says more than that it cannot
-            raise
-        except CANNOT as error:
-            raise ConfigError(f"{name} cannot be decoded by this engine: {error}") from error
     for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
         if not bool(wanted_TV.isfinite().all()):
             raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
