@@ -37,7 +37,7 @@ _BARE = re.compile(
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    r"(?:(?:\bnot|n't|\bnever|\bneither)\s+(?:\w+\s+){0,3}|\bif\s+(?:\w+\s+){0,6})[^\w\s]{0,4}$",
+    r"(?:(?:\bnot|n't|\bnever|\bneither)\s+(?:\w+\s+){0,3}|\bif\s+(?!so\b)(?:\w+\s+){0,6})[^\w\s]{0,4}$",
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"[^.!?\n]{0,200}[?\uff1f]")

@@ -23,10 +23,20 @@ def read(env_id, reply):
         ("CartPole-v1", "It is falling left. I move the cart right.", "push right"),
         ("FrozenLake-v1", "I go north.", "up"),
         ("FrozenLake-v1", "The right move is **down**, I think.", "down"),
+        *(("FrozenLake-v1", reply, "left") for reply in (
+            "I turn left.", "Turn left", "I take one step left.", "I step left.",
+            "I move one cell left.", "I go one step to the left.",
+        )),
+        *(("FrozenLake-v1", reply, "down") for reply in (
+            "Down to the goal!", "I'll step down for safety.", "I'll go down to avoid the hole.",
+            "I move down to get closer to the goal.", "I go down the board.",
+            "I move down on the grid.",
+        )),
+        ("FrozenLake-v1", "I go up the board for now.", "up"),
         ("MountainCar-v0", "I would rather go right than left.", "push right"),
         ("Blackjack-v1", "I stand, as 19 is enough.", "stick"),
     ],
-)
+)  # fmt: skip
 def test_every_word_for_a_move_is_read_in_a_sentence_too(env_id, reply, move):
     assert read(env_id, reply) == move
 
@@ -34,7 +44,9 @@ def test_every_word_for_a_move_is_read_in_a_sentence_too(env_id, reply, move):
 @pytest.mark.parametrize(
     "reply",
     ["I give up.", "All right, let me see.", "The right choice is unclear to me.", "That's right.",
-     "I have 3 moves left.", "What is left to do is unclear.", "I end up here.",
+     "I have 3 moves left.", "Turns left: 5", "3 turns left", "I have one step left.", "left: 2",
+     "It comes down to luck.", "It is up to you.", "What is left to do is unclear.",
+     "I end up here.",
      "The top left corner is mine.", "The goal is at the bottom right."],
 )  # fmt: skip
 def test_an_idiom_is_no_direction(reply):

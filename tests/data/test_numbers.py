@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.data.graders import GRADERS
-from llm_gym.data.numbers import parse_number, write_number
+from llm_gym.data.numbers import is_said, parse_number, write_number
 
 NUMBERS = [
     ("42", 42), ("42.", 42), ("-7", -7), ("\u22127", -7), ("+7", 7), ("007", 7), ("-0", 0),
@@ -51,3 +51,9 @@ def test_a_number_that_is_written_is_read_back(number, spaced):
 def test_thousands_may_be_grouped(number):
     assert parse_number(f"{number:,}") == number
     assert parse_number(f"${number:,}.") == number
+
+
+def test_a_number_under_a_condition_is_not_said_but_one_that_follows_from_it_is():
+    assert is_said("If so, the answer is 5")
+    assert is_said("If so it must be 5")
+    assert not is_said("It would be right if it were 5")

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_gym.core.reading.spoken import spoken
-from llm_gym.parsing import get_parser
+from llm_gym.parsing import PARSERS, ToolCall, get_parser
 
 A = '{"name": "add", "arguments": {"a": 1}}'
 B = A.replace("1", "2")
@@ -39,6 +39,20 @@ def test_two_calls_of_one_turn_are_both_made():
 def test_a_call_in_a_fence_is_one_where_any_style_is(reply):
     assert get_parser("auto").parse(reply).calls[0].arguments == {"a": 1}
     assert not get_parser("auto").parse("```\n{x}\n```").calls
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize(
+    "query",
+    ["the <thought> tag", "<thinking>a</thinking> b", "</thinking>", "[THINK] a", "a <|im_end|> b",
+     "<|channel|>final", "a <tool_response>", '"<thought>', "\ue000<think> \\"],
+)  # fmt: skip
+def test_a_mark_that_an_argument_mentions_is_no_mark(name, query):
+    parser, call = get_parser(name), ToolCall("search", {"query": query, "more": [query]})
+    if "\ue000" in query:  # its sign for a mention: read as before
+        query = query.replace("<", "")
+        call = ToolCall("search", {"query": query})
+    assert parser.parse(parser.render([call])).calls == (call,)
 
 
 def test_code_that_looks_up_a_thought_is_no_thought():

@@ -11,8 +11,10 @@ import re
 CROSSED_OUT = "\u274c\u2716\u2717\u2718\u26d4\U0001f6ab\U0001f44e"
 """Signs that say no."""
 SENTENCES = re.compile(r"(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)(?<!i\.e\.)[\"'\u201d\u2019)*_]*\s+|\n+")
+_OBSTACLE = r"(?:wall|hole|dead end|nowhere|trap|cliff|corner(?! case))\b"
 _NOT = (
-    r"(?:\b(?:not|never|don'?t|do n't|doesn'?t|didn'?t|won'?t|can'?t|cannot|isn'?t|aren'?t|ain'?t"
+    rf"(?:\b(?:not|isn'?t)\b(?! (?:an? |the )?{_OBSTACLE})"
+    r"|\b(?:never|don'?t|do n't|doesn'?t|didn'?t|won'?t|can'?t|cannot|aren'?t|ain'?t"
     r"|wasn'?t|shouldn'?t|wouldn'?t|mustn'?t|couldn'?t|neither|nor|unable|far from"
     r"|rul(?:e|ed|ing) out"
     r"|nicht|kein\w*|niemals|pas|jamais|nunca|n\u00e3o|nie|\u043d\u0435|\u043d\u0435\u0442)\b"
@@ -20,21 +22,25 @@ _NOT = (
     rf"|\uc544\ub2c8|[{CROSSED_OUT}])"
 )
 DENIED_BEFORE = re.compile(
-    rf"{_NOT}|\b(?:no|without|avoid\w*|refus\w+|declin\w+|instead of|rather than|other than|except"
-    r"|anything but|everything but|all but|nothing but|against|stop|skip\w*|reject\w*|dismiss\w*"
-    r"|forbid\w*|disagree\w*|hate|dislike|forget|ignor\w+|cancel\w*|undo|abandon\w*|discard\w*"
-    r"|opposite of)\b|\b(?:unwise|foolish|mistake|bad idea|pointless|useless|dangerous|risky|wrong"
+    rf"{_NOT}|\b(?:no|without|refus\w+|declin\w+|instead of|rather than|other than|except"
+    r"|anything but|everything but|all but|nothing but|against|reject\w*|dismiss\w*"
+    r"|forbid\w*|disagree\w*|hate|dislike|forget|opposite of"
+    # but "I avoid the hole by going up"
+    r"|(?:avoid\w*|stop|skip\w*|ignor\w+|cancel\w*|undo|abandon\w*|discard\w*)(?!.*\bby\b))\b"
+    r"|\b(?:unwise|foolish|mistake|bad idea|pointless|useless|dangerous|risky|wrong"
     r"|silly|futile|impossible|illegal|suicid\w+|fatal)\b[^,;]{0,20}\bto\b",
     re.IGNORECASE,
 )
 DENIED_AFTER = re.compile(
     rf"{_NOT}|\bno (?:good|use|way|option|longer|choice|go)\b|\bno\W{{0,4}}$"
-    r"|\b(?:blocked|impossible|illegal|invalid|wrong|incorrect|bad|mistake|dangerous|unsafe"
+    r"|(?<!from )(?<!avoid )(?<!avoids )\b(?:blocked|impossible"
+    r"|illegal|invalid|wrong|incorrect|bad|mistake|dangerous|unsafe"
     r"|pointless|useless|out of the question|forbidden|worse|worst|taken|(?:is|are) off"
     r"|off the table|lose|loses|loss|losing|fail\w*|killed|death|deadly|terrible|unusable|foolish"
     r"|unwise|risky|(?:avoid|reject|refus|dismiss|ignor|cancel|discard|abandon|skipp|exclud)ed)\b"
-    r"|\b(?:hits?|bumps?|runs?|leads?|falls?|walks?|takes? me|puts? me|is|=)[^,;]{0,24}"
-    r"\b(?:wall|hole|dead end|nowhere|trap|cliff|corner)\b",
+    r"|\b(?:hits?|bumps?|runs?|leads?|falls?|walks?|takes? me|puts? me|is|'s|be|see|=)"
+    r"(?:(?!\b(?:no|not|safe|free|away|clear|past|around)\b|n't)[^,;]){0,24}"
+    rf"\b{_OBSTACLE}",
     re.IGNORECASE,
 )
 PURPOSE = re.compile(r"[\s*_\"'`\u201d\u2019]*(?:in order |so as )?to\b", re.IGNORECASE)
@@ -42,18 +48,20 @@ PURPOSE = re.compile(r"[\s*_\"'`\u201d\u2019]*(?:in order |so as )?to\b", re.IGN
 DOUBT = re.compile(
     r"\b(?:or|either|maybe|perhaps|might|may|possibly|could|unsure|not sure|uncertain|undecided"
     r"|don'?t know|do not know|no idea|what about|how about|wonder\w*|torn|between|versus|vs"
-    r"|alternatively|both|whether|(?<!without )hesitat\w*|can'?t decide|cannot decide|any of)\b",
+    r"|alternatively|whether|(?<!without )hesitat\w*|can'?t decide|cannot decide|any of)\b",
     re.IGNORECASE,
 )
 ASIDE = re.compile(
     r"\b(?:if|unless|when|whenever|suppose|imagine|went|moved|tried|played|guessed|previous(?:ly)?"
     r"|you (?:play|move|go|push|press|slip|draw)|last time|last turn|earlier|already|was"
     r"|were|had|used to|you said|you told|said|before (?:i|we|you)|tell me|yesterday"
-    r"|(?:i|we) (?:first )?thought|initially|originally|at first|wanted|mentions?|such as"
-    r"|my first (?:idea|thought|instinct)|example says|you (?:chose|took|did)"
+    r"|(?:i|we) (?:first )?thought|wanted|mentions?|such as"
+    r"|(?:initially|originally|at first)(?!,? (?:planned|let|i (?!would|chose|picked|liked)))"
+    r"|example says|you (?:chose|took|did)"
     r"|(?:they|he|she) (?:chose|choose|say|took|did)|some (?:players|people|would)"
     r"|considered|considering|contemplated|tempted|(?:thought|thinking|think) (?:about|of)"
-    r"|someone|somebody|lean(?:s|ing)|tilt(?:s|ed|ing)|falling|drift(?:s|ing)"
+    r"|someone|somebody|(?<!\bi am )(?<!\bi'm )lean(?:s|ing)|tilt(?:s|ed|ing)|falling"
+    r"|drift(?:s|ing)"
     r"|(?:opponent|enemy|rival) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?|goes"
     r"|wants?|threatens?|likely|probably))\b",
     re.IGNORECASE,
@@ -99,6 +107,8 @@ ALSO = re.compile(
     re.IGNORECASE,
 )
 """Between two moves: a plan of both."""
+LEADS = re.compile(r"[\s*_`\"']*(?:leads?|gets?|brings?|takes?)\b", re.IGNORECASE)
+"""After a plan: what it would bring."""
 # Between two moves: the first one is to be played and the second is not.
 VERSUS = re.compile(
     r"[\s,*_`\"'\u201d\u2019]*(?:and |but )?(?:not|over|rather than|instead of|as opposed to"
@@ -114,18 +124,25 @@ OR_ELSE = re.compile(r"[\s*_\"'`.\u2026-]*(?:or|alternatively)\b", re.IGNORECASE
 CONDITION = re.compile(r"[\s*_\"'`]*(?:if|when|unless|should (?:it|that|this))\b", re.IGNORECASE)
 EXAMPLE = re.compile(r"\W{0,4}(?:for )?(?:example|instance|e\.g)\b(?!\s+of)", re.IGNORECASE)
 CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence)\b|;", re.IGNORECASE)
+_HOLD = r"(?:wait|hold on|hang on)"
 TAKEN_BACK = re.compile(
-    r"(?:[.,;:!\u2026\u2014-]|\n)[\s\"'*_]{0,4}"
+    r"(?:[.,;!\u2026\u2014-]|\n)[\s\"'*_]{0,4}"
     r"(?:(?:oh|but|ah|uh|um|hm+|and|sorry)[ ,.\u2026]{1,4}){0,2}"
-    r"(?:(?:(?:no|actually)[ ,.\u2026]{1,4}){0,2}(?:wait|hold on|hang on|scratch that|strike that"
+    rf"(?:(?:(?P<pause>{_HOLD}(?!\W{{1,4}}(?:no|actually|not)\b))"
+    rf"|(?:(?:no|actually)[ ,.\u2026]{{1,4}}){{0,2}}(?:{_HOLD}|scratch that|strike that"
     r"|never ?mind|on second thoughts?|correction|oops|my (?:mistake|bad)"
-    r"|i take (?:that|it) back|(?:just|only) (?:kidding|joking)|let me correct(?: myself| that)?)\b"
+    r"|i take (?:that|it) back|(?:just|only) (?:kidding|joking)"
+    r"|let me correct(?: myself| that)?))\b"
     r"(?=\s{0,3}(?:[^\w\s]|no\b|actually\b|that\b|i\b|i'|not\b|this\b|$))"
-    r"|(?:actually[ ,]{1,3})?no(?=[,.:!\u2026\u2014])|no (?=actually))"
+    r"|actually[ ,]{1,3}no(?=[,.:!\u2026\u2014])|no (?=actually)"
+    r"|(?P<no>no)(?=[,.:!\u2026\u2014]|\s*\Z))"
     r"(?:[\s,.:!\u2026-]{1,4}(?:no|actually|scratch that)\b)*",
     re.IGNORECASE,
 )
-"""What was said before this no longer counts."""
+"""What was said before this no longer counts; after a mere pause or "no" only if more is said."""
+CHECK = re.compile(r"\W{0,4}(?:let|i (?:need|want|have|should))\b", re.IGNORECASE)
+"""At the start of a sentence: it looks again, and has not found anything yet."""
+BETTER = re.compile(r"\b(?:better|safer)\b", re.IGNORECASE)
 INSTEAD = re.compile(r"\W{0,4}(?:actually|in the end|on reflection)\b", re.IGNORECASE)
 """At the start of a sentence: what it names replaces what was named."""
 OPEN, CLOSE = tuple("\"'`*\u201c\u2018[<"), tuple("\"'`*\u201d\u2019]>")

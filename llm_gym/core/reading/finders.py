@@ -155,7 +155,7 @@ _EVERYDAY = frozenset(
         turns left lives target change hello thanks sorry please again after before since maybe
         never perhaps might either neither goal closer brings seems help made make take know need
         want see does did done each every both such still even been being where why how who way part
-        place wait hold oops mind
+        place wait hold oops mind check verify fine safe
         """,
     )
 )

@@ -6,8 +6,9 @@ import re
 
 DIRECTIONS = frozenset({"up", "down", "left", "right"})
 IDIOM = re.compile(
-    r"\b(?:(?:turns?|steps?|lives|tries|time|nothing|anything|what)\s+(?:(?:is|are)\s+)?"
-    r"|(?:moves|cells?|\d+|(?:one|last)\s+move)\s+)left\b(?!\s+of)"
+    r"\b(?:(?:turns|steps|lives|tries|time|nothing|anything|what)\s+(?:(?:is|are)\s+)?"
+    r"|(?:moves|cells|\d+|(?:one|1|last)\s+(?:move|turn)"
+    r"|(?:have|has|is|only)\s+(?:one|1)\s+(?:step|cell))\s+)left\b(?!\s+of)"
     r"|\bpull\w*\s+(?:\w+\s+){0,2}?(?:up|down|left|right)\b"
     r"|\bleft\s*:|\bleft\s+(?:over(?!\s+(?:to\s+)?(?:up|down|right))|to\s+(?:do|go|play)|with"
     r"|in the game)\b"
@@ -18,8 +19,8 @@ IDIOM = re.compile(
     r"|\b(?:to|on|at|of|in)\s+(?:the|its|your|my)\s+(?:left|right)(?=\s+(?:of|side|is|there|corner|edge))"
     r"|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)|\b(?:top|bottom|upper|lower)[\s-]+(?:left|right)\b"
     r"|\b(?:end|ends|ended|set|sets|give|gives|gave|make|makes|open|opens|line|lines|speed|back|follow|pick|come|comes"
-    r"|add|adds|use|used|clean|look|wake|stand|hurry|grow|sum|build|mess|break|wind|save|free|clear|freeing|opening|setting|lining|ending)s?\s+up\b"
-    r"|\bup\s+(?:to|until|the|for|with|against|front|at)\b|\bupside\b|\b(?:break|breaks|slow|calm|sit|settle|write|cut|narrow)s?\s+down\b"
-    r"|\bdown\s+(?:to|the|for|on)\b",
+    r"|add|adds|us|use|used|clean|look|wake|stand|hurry|grow|sum|build|mess|break|wind|save|free|clear|sett|giv|mak|catch|keep)(?:s|ing)?\s+up\b"
+    r"|\bup\s+(?:to\s+(?:\d|you|me|now|date|this|that)|until|against|front)\b|\bupside\b"
+    r"|\b(?:break|slow|calm|sit|settle|write|cut|narrow|come|boil|track|hunt|count|let|shut)(?:s|ing)?\s+down\b",
     re.IGNORECASE,
 )

@@ -7,6 +7,7 @@ Only the last ``WINDOW`` characters are read, sentence by sentence, so the work 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -21,9 +22,10 @@ Find = Callable[[str], Iterable[Named]]
 WINDOW = 20_000
 _MOST = 64  # moves looked at in one sentence
 _BRIEF = 12  # words of a sentence in which a mere mention is a move
-_NOTHING = Told()
+_TOLD_NOTHING = Told()
 _MEANT = ("stated", "plain")
 _LONGEST = 2000  # characters of one sentence, from its end
+_LOOKS = 16  # second thoughts looked at, from the end, and sentences after each
 SENTENCES = cues.SENTENCES
 
 
@@ -53,21 +55,48 @@ def is_open(text: str) -> bool:
     return not text.isascii() and any(sign in text for sign in cues.CROSSED_OUT)
 
 
-def taken_back(text: str, find: Find) -> int:
+def taken_back(text: str, find: Find, is_marked: bool = False) -> int:
     """Return how much of ``text`` a later word takes back: "up. No, wait: down" is "down".
+
+    Args:
+        text: What a model wrote.
+        find: Gives the moves that a sentence names.
+        is_marked: Whether a marker gives the move, which a "no" and nothing else leaves standing.
 
     >>> text = "I go up. No, wait: down."
     >>> text[taken_back(text, lambda text: []) :]
     ': down.'
+    >>> taken_back("I go up. Wait, let me check. Yes.", lambda text: [])
+    0
     """
-    end = 0
-    for one in cues.TAKEN_BACK.finditer(text):
-        if text[: one.start()].strip() and not any(find(one[0])):  # nor is it a move
-            end = one.end()
-    return end
+    for one in [*cues.TAKEN_BACK.finditer(text)][: -_LOOKS - 1 : -1]:
+        if not text[: one.start()].strip() or any(find(one[0])):  # or it is a move
+            continue
+        if not (one["pause"] or one["no"]) or _overrules(text, one, find, is_marked):
+            return one.end()
+    return 0
 
 
-def judge(text: str, find: Find, told: Told = _NOTHING) -> Verdict:
+def _overrules(text: str, one: re.Match[str], find: Find, is_marked: bool) -> bool:
+    """Return whether what follows a "wait" or "no" denies what was said, or names another move."""
+    rest = text[one.end() : one.end() + _LONGEST].lstrip(" \n,.:!\u2026\u2014-")
+    if one["no"] and is_question(text[: one.start()]):  # it has asked itself
+        return False
+    if one["no"] and not rest:
+        return not is_marked
+    sentences = SENTENCES.split(rest, _LOOKS)[: _LOOKS if one["pause"] else 1]
+    for at, sentence in enumerate(sentences):
+        weighed = _weigh(sentence, find)
+        meant = _MEANT if cues.BETTER.search(sentence) else ("stated",)
+        if any(how in meant for _, how in weighed):
+            return True
+        is_claim = not (at or weighed or is_question(sentence) or cues.CHECK.match(sentence))
+        if is_claim and cues.DENIED_AFTER.search(sentence):
+            return True
+    return False
+
+
+def judge(text: str, find: Find, told: Told = _TOLD_NOTHING) -> Verdict:
     """Return the one move that ``text`` names, or why there is none.
 
     Args:
@@ -139,7 +168,10 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     if cues.OR_NOT.match(sentence, found[-1][1]):
         roles[-1] = "doubt"
     if cues.EXAMPLE.match(sentence):
-        roles = ["aside"] * len(roles)
+        end = next((s for s, e in strong if sentence[s:e].lower() == "but"), len(sentence))
+        roles = [
+            "aside" if start < end else role for (start, *_), role in zip(found, roles, strict=True)
+        ]
     if cues.CONDITION.match(sentence) and not cues.CONCLUSION.search(sentence):
         roles = ["later" if role in _MEANT else role for role in roles]
     return [(move, role) for (*_, move), role in zip(found, roles, strict=True)] + [
@@ -159,7 +191,8 @@ def _weigh_together(sentence: str, found: list[Named], roles: list[str]) -> None
         if roles[at] == "plain" and follows and not cues.ABOUT_IT.match(sentence, end):
             roles[at] = "stated"
         if cues.ALSO.fullmatch(between) and {roles[at - 1], roles[at]} <= {*_MEANT}:
-            roles[at - 1] = roles[at] = "stated"
+            is_told = cues.LEADS.match(sentence, end)  # "up + left leads home" plays neither
+            roles[at - 1] = roles[at] = "aside" if is_told else "stated"
         if cues.SLASH.fullmatch(between):
             roles[at - 1] = roles[at] = "doubt"
 

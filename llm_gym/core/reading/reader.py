@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from llm_gym.core.formats import parse_plain
+from llm_gym.core.reading.cues import TAKEN_BACK
 from llm_gym.core.reading.dressing import LISTED, plain_text, undress
 from llm_gym.core.reading.markers import Marker, find_markers, is_hedge
 from llm_gym.core.reading.prose import WINDOW, Verdict, is_open, judge, taken_back
@@ -23,7 +24,7 @@ from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.reading.told import Told
 
 _MARKS = re.compile(r"<[a-z]|\\boxed|```|[:{\[]", re.IGNORECASE)
-_NOTHING = Verdict(None, "Your reply takes back what it says. Name the move to play.", "denial")
+_WITHDRAWN = Verdict(None, "Your reply takes back what it says. Name the move to play.", "denial")
 _HEDGE = Verdict(None, "Your reply gives more than one move. Give one.", "two")
 
 
@@ -72,7 +73,7 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
         text = plain_text(text)
     known = Told(tuple(told))
     text = text if is_long else _without_quotes(text, known)
-    text, back = _standing(text, game)
+    text, is_cut = _standing(text, game)
     markers = find_markers(text)
     if is_hedge(text, markers) or _is_plan(text, markers, game):
         yield Reading(None, _HEDGE.why, _HEDGE.problem, is_final=True)
@@ -92,20 +93,23 @@ def readings(reply: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading
     verdict = judge(text, game.named_moves, known)
     if verdict.move is not None or verdict.problem:
         yield Reading(verdict.move, verdict.why or "named", verdict.problem, is_final=True)
-    elif back:
-        yield Reading(None, _NOTHING.why, _NOTHING.problem, is_final=True)
+    elif is_cut:
+        yield Reading(None, _WITHDRAWN.why, _WITHDRAWN.problem, is_final=True)
 
 
 def _standing(text: str, game: Speaker) -> tuple[str, bool]:
     """Return ``text`` without what it takes back itself, and whether it takes anything back."""
-    back = taken_back(text, game.named_moves)
-    if back and game.free_text:  # it may be part of an answer, unless another one follows
-        lines = text[back:].strip().split("\n")[-3:]
-        back *= any(True for line in lines for _ in game.named_moves(line))
-    if back:  # a thought within an object takes nothing back
-        inside = (one.start for one in find_markers(text) if one.start < back < one.end)
-        back = min(inside, default=back)
-    return text[back:], back > 0
+    if TAKEN_BACK.search(text) is None:
+        return text, False
+    markers = find_markers(text)
+    end = taken_back(text, game.named_moves, any(one.is_strong for one in markers))
+    if game.free_text:  # it may be part of an answer, unless another one follows
+        lines = text[end:].strip().split("\n")[-3:]
+        if not any(True for line in lines for _ in game.named_moves(line)):
+            return text, False
+    # A thought within an object takes nothing back.
+    end = min((one.start for one in markers if one.start < end < one.end), default=end)
+    return text[end:], end > 0
 
 
 def _is_plan(text: str, markers: list[Marker], game: Speaker) -> bool:

@@ -45,6 +45,10 @@ _STRANGE = re.compile(r"[<\[\u25c1](?!/?(?:action|answer|move|guess)>)")
 """A bracket that opens no tag of our own: all of these begin with one."""
 _WORDS = ("think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal")
 _HARMONY = "<|channel|>"
+# A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
+_STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
+_MENTION = str.maketrans("<[\u25c1", "\ue000\ue001\ue002")
+_AS_WRITTEN = str.maketrans("\ue000\ue001\ue002", "<[\u25c1")
 _LONGEST = 44  # characters of a control token
 _ROUNDS = 8  # control tokens taken off either end
 
@@ -79,12 +83,18 @@ def own_turn(text: str) -> str:
 
     >>> own_turn("<thinking>a?</thinking>call b<|im_end|>\n<|im_start|>user\nok")
     'call b'
+    >>> own_turn('{"query": "the <thought> tag"}')
+    '{"query": "the <thought> tag"}'
     """
-    if "<" in text or "[" in text or "\u25c1" in text:
-        text = _without_thoughts(text)
-        if over := _ENDED.search(text):
-            return text[: over.start()]
-    return text
+    if "<" not in text and "[" not in text and "\u25c1" not in text:
+        return text
+    hides = not any(sign in text for sign in "\ue000\ue001\ue002")
+    if hides:
+        text = _STRING.sub(lambda found: found[0][0] + found[0][1:].translate(_MENTION), text)
+    text = _without_thoughts(text)
+    over = _ENDED.search(text)
+    text = text[: over.start()] if over else text
+    return text.translate(_AS_WRITTEN) if hides else text
 
 
 def _without_thoughts(text: str) -> str:

@@ -100,6 +100,25 @@ def test_a_thought_that_never_ends_says_nothing(reply):
             "\u2b07\ufe0f", "move_down", "~~up~~ down",
             "I have thought about up, but I'll go with down.",
         )),
+        # what stands beside a move, and neither denies nor doubts it
+        *(("FrozenLake", reply, "down") for reply in (
+            "Action: down\nReason: no, the hole is right.", "Action: down\nHole below: no.",
+            "Action: down\nNo, there is no hole there.", "Right. Hold on, down is better.",
+            "Moving down gets around both holes.", "I move down along both walls.",
+            "My first instinct is down.", "My first thought is to go down.",
+            "My first instinct was up, but down.", "As initially planned I go down.",
+            "I am leaning towards down.", "Moving down is safe from the trap.",
+            "Down is free of any trap.", "Down is one step away from the wall.",
+            "down is a corner case, but safe", "Down keeps me from losing.",
+            "I move down away from death", "Let's undo the detour by going down.",
+            "I avoid the hole by going down.", "Down: it is not a hole, so safe.",
+            "Down isn't a hole, so I take it.", "I go down. Wait, that's not a hole.",
+            "Down + right leads to the goal, so down.", "e.g. I could go right, but I go down.",
+        )),
+        ("FrozenLake", "Down + right leads to the goal, so right.", "right"),
+        ("Wordle", "Let's try crane and see both vowels.", "crane"),
+        ("Wordle", "Initially I try crane.", "crane"),
+        ("Blackjack", "Stand is the lesser of both evils.", "stand"),
         ("Bandit", "I have not tried purple yet, so I'll try purple.", "purple"),
     ],
 )  # fmt: skip
@@ -124,6 +143,10 @@ def test_pegs_are_read_however_they_are_joined(reply):
     "reply",
     ["Options:\n- up\n- down", "1. up\n2. down", "up/down", "Answer: up / down", "up... or down?",
      "Up. Or maybe down.", "It would be unwise to go down.", "The opponent will probably go down.",
+     "Both up and down.", "up and down are both fine", "up + down", "Down is a wall.",
+     "down is the hole", "Down leads into a trap", "I was leaning towards down.",
+     "My first instinct was down.", "My first instinct is up, but down.", "Avoid going down.",
+     "I will not win by going down.", "Initially I would go down.", "Undo down.",
      "Before I go down, tell me more.", "\u4e0ddown", "Ich gehe nicht down.", "up and/or down"],
 )  # fmt: skip
 def test_lists_hedges_and_what_others_do_are_no_moves(reply):

@@ -32,11 +32,22 @@ READ = [
     "Observation: all is clear.\nThought: I act.\nAction: {m}",
     # what a move is for, and what it spares, does not deny it
     "My move is {m} in order to not get stuck.", "The best move is {m}, without hesitation.",
+    # a second look that finds nothing takes nothing back, and neither does a "no" to something else
+    "I choose {m}. Wait, let me double check. Yes, it is fine.",
+    "\\boxed{{{m}}}\n\nWait, let me verify: it all fits. Yes.",
+    "<answer>{m}</answer>\nWait, let me check. Yes, that's correct.",
+    "<action>{m}</action>\nHang on, is it allowed? Yes.", "Action: {m}\nNo.",
+    "Move: {m}\n\nRisk: no.", "Action: {m}\nAny trouble below: no.",
+    "I choose {m}. Trouble: no. Safe: yes.", "Action: {m}\nNo, there is no trouble there.",
+    "I choose {m}. No, really, I do.", "I choose {m}. No, I'm sure.",
+    "I choose {n}. Wait, no, {m}.", "I choose {n}. Wait, let me check. I choose {m}.",
     # containers
     "My move:\n```\n{m}\n```", "action: |\n  {m}",
 ]  # fmt: skip
 REFUSED = [
-    "{m}. Wait, no.", "I choose {m}. Wait, no, that's wrong.", "{m}\nNever mind.",
+    "{m}. Wait, no.", "{m}. No wait.", "{m}. No.", "Action: {m}\nNo, that is wrong.",
+    "I choose {m}. Wait, that's a trap.", "<action>{m}</action>\nHold on, I see a trap.",
+    "I choose {m}. Wait, no, that's wrong.", "{m}\nNever mind.",
     "<action>{m}</action>\nWait, that is wrong, let me think again.",
     "Action: {m}\nNo, scratch that.", "{m}. Just kidding!", "{m}... or not.",
     "<action>{m}</action>\n<action>{n}</action>", "Action: {m}\nAction: {n}",
