@@ -108,7 +108,8 @@ def _standing(text: str, game: Speaker) -> tuple[str, bool]:
         if not any(True for line in lines for _ in game.named_moves(line)):
             return text, False
     # A thought within an object takes nothing back.
-    end = min((one.start for one in markers if one.start < end < one.end), default=end)
+    objects = (one for one in markers if one.kind == "json")
+    end = min((one.start for one in objects if one.start < end < one.end), default=end)
     return text[end:], end > 0
 
 

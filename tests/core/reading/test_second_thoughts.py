@@ -40,12 +40,14 @@ READ = [
     "Move: {m}\n\nRisk: no.", "Action: {m}\nAny trouble below: no.",
     "I choose {m}. Trouble: no. Safe: yes.", "Action: {m}\nNo, there is no trouble there.",
     "I choose {m}. No, really, I do.", "I choose {m}. No, I'm sure.",
-    "I choose {n}. Wait, no, {m}.", "I choose {n}. Wait, let me check. I choose {m}.",
+    "Action: {n}. Wait, no, {m}.", "I choose {n}. Wait, no, {m}.",
+    "I choose {n}. Wait, let me check. I choose {m}.",
     # containers
     "My move:\n```\n{m}\n```", "action: |\n  {m}",
 ]  # fmt: skip
 REFUSED = [
-    "{m}. Wait, no.", "{m}. No wait.", "{m}. No.", "Action: {m}\nNo, that is wrong.",
+    "{m}. Wait, no.", "{m}. No wait.", "Action: {m}. Never mind.", "{m}. No.",
+    "Action: {m}\nNo, that is wrong.",
     "I choose {m}. Wait, that's a trap.", "<action>{m}</action>\nHold on, I see a trap.",
     "I choose {m}. Wait, no, that's wrong.", "{m}\nNever mind.",
     "<action>{m}</action>\nWait, that is wrong, let me think again.",
