@@ -45,13 +45,10 @@ def test_a_call_in_a_fence_is_one_where_any_style_is(reply):
 @pytest.mark.parametrize(
     "query",
     ["the <thought> tag", "<thinking>a</thinking> b", "</thinking>", "[THINK] a", "a <|im_end|> b",
-     "<|channel|>final", "a <tool_response>", '"<thought>', "\ue000<think> \\"],
+     "<|channel|>final", "a <tool_response>", '"<thought>', "<think> \\"],
 )  # fmt: skip
 def test_a_mark_that_an_argument_mentions_is_no_mark(name, query):
     parser, call = get_parser(name), ToolCall("search", {"query": query, "more": [query]})
-    if "\ue000" in query:  # its sign for a mention: read as before
-        query = query.replace("<", "")
-        call = ToolCall("search", {"query": query})
     assert parser.parse(parser.render([call])).calls == (call,)
 
 
