@@ -35,6 +35,7 @@ _OVER = re.compile(
     r"|</s>|<(?:eos|end_of_turn)>)",
     re.IGNORECASE,
 )
+_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end", "<tool_response>")
 _ENDED = re.compile(
     r"(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|endoftext|end_of_text)\||tool_response)>"
 )
@@ -87,6 +88,9 @@ def own_turn(text: str) -> str:
     '{"query": "the <thought> tag"}'
     """
     if "<" not in text and "[" not in text and "\u25c1" not in text:
+        return text
+    small = text.lower()
+    if not any(sign in small for sign in (*_WORDS, *_ENDS)):  # as most calls are written
         return text
     hides = not any(sign in text for sign in "\ue000\ue001\ue002")
     if hides:
