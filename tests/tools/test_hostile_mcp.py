@@ -1,5 +1,6 @@
 """MCP servers with bad manners: one error of ours, in time, and no process left."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ pytest.importorskip("mcp")
 
 from llm_gym.tools import ToolRegistry
 from llm_gym.tools.builtin.mcp_client import McpServer
+from llm_gym.tools.definition import ToolError
 
 HERE = Path(__file__).parent
 SERVER = str(HERE / "hostile_mcp_server.py")
@@ -74,11 +76,25 @@ def test_a_program_that_is_not_there_is_a_sentence():
         McpServer(["/nowhere/to/be/found"], start_s=60.0)
 
 
+def test_a_server_whose_loop_has_just_ended_is_closed():
+    server, over = McpServer.__new__(McpServer), threading.Event()
+    server._loop, server._closing = asyncio.new_event_loop(), asyncio.Event()
+    server._loop.close()
+    server._thread = threading.Thread(target=over.wait)  # still on its way out
+    server._thread.start()
+    with pytest.raises(ToolError, match="closed"):
+        server.call("add", {})
+    threading.Timer(0.1, over.set).start()
+    server.close()
+    assert not server._thread.is_alive()
+
+
 def test_the_server_ends_with_us_even_when_we_are_killed(tmp_path):
     place = tmp_path / "pids"
     code = f"""
 import os, signal, sys, threading, time
 from llm_gym.tools.builtin.mcp_client import McpServer
+from llm_gym.tools.definition import ToolError
 def end():
     while not os.path.exists({str(place)!r}) or not os.path.getsize({str(place)!r}):
         time.sleep(0.02)

@@ -12,7 +12,7 @@ import concurrent.futures
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from typing import Any
 
@@ -81,7 +81,7 @@ class McpServer:
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
         """Call a tool of the server; its text, or ``ToolError`` with the reason."""
-        if not self._thread.is_alive():
+        if not self._thread.is_alive() or self._loop.is_closed():
             raise ToolError("The MCP server is closed.")
         asked = asyncio.run_coroutine_threadsafe(
             self._session.call_tool(name, arguments), self._loop
@@ -98,9 +98,9 @@ class McpServer:
 
     def close(self) -> None:
         """End the connection, and the program if there is one."""
-        if self._thread.is_alive():
+        with suppress(RuntimeError):  # the loop has ended by itself, maybe just now
             self._loop.call_soon_threadsafe(self._closing.set)
-            self._thread.join(_END_S)
+        self._thread.join(_END_S)
 
     def __enter__(self) -> McpServer:
         return self
