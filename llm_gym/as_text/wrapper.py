@@ -102,6 +102,9 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     """
 
     has_splits = False
+    _worst = 0.0
+    """The lowest reward of a step, in all episodes."""
+    _player_seed = _player_rng = None
 
     def __init__(
         self,
@@ -156,13 +159,11 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
         self._fallback = None if fallback is None else self._checked_fallback(fallback)
         self._success, self._pay = load_success(success), payer(env, weights)
-        self._worst = 0.0  # the lowest reward of a step, in all episodes
         self._set_spaces(max_observation_chars)
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
         self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
         self._told = self._rules_told() if system_prompt is None else system_prompt
-        self._player_seed = self._player_rng = None
         self._clear(None)
 
     def _set_spaces(self, max_observation_chars: int) -> None:

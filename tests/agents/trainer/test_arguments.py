@@ -59,7 +59,11 @@ def test_a_frozen_model_is_welcome_where_adapters_are_trained(tmp_path):
     pytest.importorskip("peft")
     model = tiny_model().requires_grad_(False)
     config = small(tmp_path, model={"lora_rank": 2})
-    PPOTrainer(config, Odd, model=model, tokenizer=tiny_tokenizer()).cleanup()
+    trainer = PPOTrainer(config, Odd, model=model, tokenizer=tiny_tokenizer())
+    trained = [name for name, each in trainer.learner.lm.named_parameters() if each.requires_grad]
+    trainer.cleanup()
+    assert trained
+    assert all("lora_" in name for name in trained)
 
 
 def test_a_trainer_that_was_cleaned_up_says_so(tmp_path):
