@@ -1,6 +1,6 @@
 """Data sets as environments: readers, graders, splits and order.
 
-``llm_gym.envs.answers.dataset`` is the environment; this is what it is made of. ``graders`` is
+``llm_gym.envs.questions.dataset`` is the environment; this is what it is made of. ``graders`` is
 the part that users touch: ``gym.make("llm_gym/Dataset-v0", dataset="my.jsonl", grader="number")``.
 """
 

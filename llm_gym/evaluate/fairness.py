@@ -20,7 +20,7 @@ import numpy as np
 from llm_gym.core.game import Game
 from llm_gym.core.players import Players
 from llm_gym.core.text_env import TextEnv
-from llm_gym.envs.answers.dataset import DatasetEnv
+from llm_gym.envs.questions.dataset import DatasetEnv
 from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 
 UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")

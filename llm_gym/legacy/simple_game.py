@@ -17,18 +17,18 @@ _COMPLETE = re.compile(r"(?:complete|finish) (?:the )?quest")
 _MAX_COMMAND = 200
 
 
-class Command(NamedTuple):
+class ParsedCommand(NamedTuple):
     """What the player asked for."""
 
     verb: str
     object: str = ""
 
 
-def parse_command(text: str) -> Command | None:
+def parse_command(text: str) -> ParsedCommand | None:
     r"""Return the command in the last line of ``text``, or None if there is none.
 
     >>> parse_command("I need the sword.\nPick up the sword!")
-    Command(verb='pick up', object='sword')
+    ParsedCommand(verb='pick up', object='sword')
     >>> parse_command("go north").object, parse_command("fly")
     ('north', None)
     """
@@ -37,10 +37,10 @@ def parse_command(text: str) -> Command | None:
         return None
     words = " ".join(line.lower().split()).rstrip(".!")
     if found := _MOVE.fullmatch(words):
-        return Command("move", found[1])
+        return ParsedCommand("move", found[1])
     if found := _PICK_UP.fullmatch(words):
-        return Command("pick up", found[1])
-    return Command("complete quest") if _COMPLETE.fullmatch(words) else None
+        return ParsedCommand("pick up", found[1])
+    return ParsedCommand("complete quest") if _COMPLETE.fullmatch(words) else None
 
 
 class SimpleGameEnvironment(BaseEnvironment):
@@ -110,7 +110,7 @@ class SimpleGameEnvironment(BaseEnvironment):
             f"pick up {ITEM}, complete quest. Answer with one command; it must be the last line."
         )
 
-    def _play(self, command: Command) -> str:
+    def _play(self, command: ParsedCommand) -> str:
         """Carry out ``command``; return why it cannot be done, or nothing."""
         if command.verb == "move":
             (x, y), (dx, dy) = self.position, _STEPS[command.object]

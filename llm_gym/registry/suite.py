@@ -26,31 +26,31 @@ class EnvRow(NamedTuple):
 
 
 _GUESS = "llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv"
-_LAKE = "llm_gym.envs.journeys.frozen_lake.env:FrozenLakeEnv"
+_LAKE = "llm_gym.envs.navigation.frozen_lake.env:FrozenLakeEnv"
 _BANDIT = "llm_gym.envs.deduction.bandit:BanditEnv"
-_BLACKJACK = "llm_gym.envs.duels.blackjack.env:BlackjackEnv"
-_COUNTDOWN = "llm_gym.envs.answers.countdown.env:CountdownEnv"
-_MAZE = "llm_gym.envs.journeys.maze.env:MazeEnv"
+_BLACKJACK = "llm_gym.envs.board_games.blackjack.env:BlackjackEnv"
+_COUNTDOWN = "llm_gym.envs.questions.countdown.env:CountdownEnv"
+_MAZE = "llm_gym.envs.navigation.maze.env:MazeEnv"
 _SOKOBAN = "llm_gym.envs.puzzles.sokoban.env:SokobanEnv"
-_GAME = "llm_gym.envs.journeys.text_game.env:TextGameEnv"
+_GAME = "llm_gym.envs.navigation.text_game.env:TextGameEnv"
 _MASTERMIND = "llm_gym.envs.deduction.mastermind.env:MastermindEnv"
 _WORDLE = "llm_gym.envs.deduction.wordle:WordleEnv"
 _HANGMAN = "llm_gym.envs.deduction.hangman:HangmanEnv"
 _LADDER = "llm_gym.envs.puzzles.word_ladder.env:WordLadderEnv"
-_LETTERS = "llm_gym.envs.answers.letter_counting:LetterCountingEnv"
-_SUM = "llm_gym.envs.answers.chain_sum:ChainSumEnv"
+_LETTERS = "llm_gym.envs.questions.letter_counting:LetterCountingEnv"
+_SUM = "llm_gym.envs.questions.chain_sum:ChainSumEnv"
 _MINES = "llm_gym.envs.deduction.minesweeper.env:MinesweeperEnv"
 _FIFTEEN = "llm_gym.envs.puzzles.fifteen_puzzle.env:FifteenPuzzleEnv"
 _2048 = "llm_gym.envs.puzzles.game_2048.env:Game2048Env"
 _SUDOKU = "llm_gym.envs.puzzles.sudoku.env:SudokuEnv"
 _HANOI = "llm_gym.envs.puzzles.tower_of_hanoi:TowerOfHanoiEnv"
-_COIN = "llm_gym.envs.journeys.coin_collector:CoinCollectorEnv"
-_COOKING = "llm_gym.envs.journeys.cooking_world.env:CookingWorldEnv"
-_CONNECT_FOUR = "llm_gym.envs.duels.connect_four.env:ConnectFourEnv"
-_TIC_TAC_TOE = "llm_gym.envs.duels.tic_tac_toe:TicTacToeEnv"
-_MATH = "llm_gym.envs.tool_games.math_python.env:MathPythonEnv"
-_SEARCH = "llm_gym.envs.tool_games.search_qa:SearchQAEnv"
-_SQL = "llm_gym.envs.tool_games.text_to_sql.env:TextToSQLEnv"
+_COIN = "llm_gym.envs.navigation.coin_collector:CoinCollectorEnv"
+_COOKING = "llm_gym.envs.navigation.cooking_world.env:CookingWorldEnv"
+_CONNECT_FOUR = "llm_gym.envs.board_games.connect_four.env:ConnectFourEnv"
+_TIC_TAC_TOE = "llm_gym.envs.board_games.tic_tac_toe:TicTacToeEnv"
+_MATH = "llm_gym.envs.tool_use.math_python.env:MathPythonEnv"
+_SEARCH = "llm_gym.envs.tool_use.search_qa:SearchQAEnv"
+_SQL = "llm_gym.envs.tool_use.text_to_sql.env:TextToSQLEnv"
 
 ENVS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/TextGame-v0", _GAME),
@@ -260,7 +260,7 @@ ENVS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/Echo-v0", "llm_gym.envs.micro.echo:EchoEnv"),
     EnvRow("llm_gym/Count-v0", "llm_gym.envs.micro.count:CountEnv"),
     EnvRow("llm_gym/Memory-v0", "llm_gym.envs.micro.memory:MemoryEnv"),
-    EnvRow("llm_gym/Dataset-v0", "llm_gym.envs.answers.dataset:DatasetEnv"),
+    EnvRow("llm_gym/Dataset-v0", "llm_gym.envs.questions.dataset:DatasetEnv"),
 )
 
 # No part of the suite: what these play is somebody else's, so they have no score. A row that

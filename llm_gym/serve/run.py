@@ -26,7 +26,7 @@ from llm_gym.serve.work import Work
 
 THREADS = 32
 _KEEP_ALIVE_S, _GRACE_S, _BACKLOG = 120, 5, 1024
-_LIGHT, _HEAVY = "llm_gym.envs.", ("llm_gym.envs.tool_games.", "llm_gym.envs.answers.dataset")
+_LIGHT, _HEAVY = "llm_gym.envs.", ("llm_gym.envs.tool_use.", "llm_gym.envs.questions.dataset")
 
 
 class EnvServer:

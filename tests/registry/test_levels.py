@@ -4,8 +4,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from llm_gym.envs.journeys.text_game.solver import _goal
-from llm_gym.envs.journeys.text_game.view import parse
+from llm_gym.envs.navigation.text_game.solver import _goal
+from llm_gym.envs.navigation.text_game.view import parse
 from llm_gym.evaluate.scores import measure, published
 from llm_gym.registry.suite import ENVS
 

@@ -11,7 +11,7 @@ import pytest
 
 from llm_gym import cli
 from llm_gym.core.splits import split_of
-from llm_gym.envs.answers.dataset import DatasetEnv
+from llm_gym.envs.questions.dataset import DatasetEnv
 from llm_gym.episodes import read_episodes
 from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.sft_data import main
@@ -75,7 +75,7 @@ def test_what_it_writes_is_a_data_set_of_ours(tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"prompt": f"{n}?", "answer": n}) + "\n" for n in range(9)))
     export(
-        tmp_path, "llm_gym.envs.answers.dataset:DatasetEnv", "--set", f"dataset={rows}",
+        tmp_path, "llm_gym.envs.questions.dataset:DatasetEnv", "--set", f"dataset={rows}",
         "--player", "oracle", "--split", "all", "--episodes", "9", "--set", "rules=system",
     )  # fmt: skip
     env = DatasetEnv(dataset=tmp_path / "data" / "sft.jsonl", prompt="messages")
@@ -88,7 +88,7 @@ def test_an_environment_without_that_player_says_so_and_leaves_no_file(tmp_path)
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "?", "answer": 1}\n')
     command = [
-        "llm_gym.envs.answers.dataset:DatasetEnv",
+        "llm_gym.envs.questions.dataset:DatasetEnv",
         "--set",
         f"dataset={rows}",
         "--split",

@@ -3,7 +3,7 @@
 import re
 from collections import deque
 
-from llm_gym.envs.journeys.frozen_lake.planner import best_move
+from llm_gym.envs.navigation.frozen_lake.planner import best_move
 
 NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)"
 

@@ -9,7 +9,7 @@ from llm_gym.core.reading import reader
 from llm_gym.core.reading.prose import WINDOW, judge
 from llm_gym.core.reading.spoken import spoken
 from llm_gym.envs.shared.directions import find_directions
-from llm_gym.envs.tool_games import tool_env
+from llm_gym.envs.tool_use import tool_env
 
 
 def read(name, reply, seed=0, **settings):

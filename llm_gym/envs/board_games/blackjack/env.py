@@ -1,0 +1,224 @@
+"""Come closer to 21 than the dealer, without going over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+
+from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.board_games.blackjack.odds import dealer_stops, should_hit, total
+from llm_gym.errors import ConfigError
+
+RANKS = ("A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K")
+VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10)
+_MOVES = ("hit", "stand")
+_WORDS = {"hit": True, "stand": False, "stick": False}
+_HANDS = re.compile(r"You have ([\w, ]+): .*?\. The dealer shows (\w+)\.")
+_SOFT = "also on a 17 with an ace as 11"
+_DEALERS_MOST = 16  # cards, were they all aces, that a dealer may still draw
+
+
+def parse_call(move: str) -> bool | None:
+    """Return True for a hit, False for a stand, and None for anything else.
+
+    >>> parse_call("Hit"), parse_call("[stand]"), parse_call("stick"), parse_call("double")
+    (True, False, False, None)
+    """
+    return _WORDS.get(move.strip("[].! ").lower())
+
+
+_READ = Memo(parse_call)
+
+
+def count(ranks: Sequence[int]) -> tuple[int, bool]:
+    """Return the sum of a hand with aces as 1, and whether it has an ace.
+
+    >>> count([0, 12])  # an ace and a king
+    (11, True)
+    """
+    return sum([VALUES[rank] for rank in ranks]), 0 in ranks
+
+
+class BlackjackEnv(TextEnv):
+    """Come closer to 21 than the dealer, without going over.
+
+    Description:
+        One hand of blackjack by the rules of Gymnasium's: two cards each, one of the dealer's
+        face down. The player hits or stands; then the dealer turns the hidden card and draws up
+        to 17. There is no doubling, no splitting, and an ace with a ten is a plain 21. All cards
+        lie in order from the start, so one seed is one hand.
+
+    Actions:
+        ``hit`` (take a card) or ``stand``, also ``stick``.
+
+    Observations:
+        The player's cards and what they count, the dealer's open card and the turns left.
+
+    Rewards:
+        1 for a win, 0.5 for a draw, 0 for a loss: half of Gymnasium's reward, plus a half. Only
+        a win is a success.
+
+    Episode end:
+        Terminates when the player goes over 21 (lost), stands (won, drawn or lost), and after
+        ``max_turns`` turns (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        decks: Decks of 52 cards shuffled together for the hand, 1 to 8; None draws every card
+            from a full deck.
+        hits_soft_17: Whether the dealer also draws at a 17 with an ace as 11.
+        max_turns: Turns allowed, 4 to 20.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    observation_says_all = True
+    has_splits = False
+    no_difficulty = "the rules of blackjack and the cards decide how hard it is"
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        decks: int | None = None,
+        hits_soft_17: bool = False,
+        max_turns: int = 12,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.decks, self.hits_soft_17, self.max_turns = decks, hits_soft_17, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if self.decks is not None and not 1 <= self.decks <= 8:
+            raise ConfigError(f"decks must be None or from 1 to 8, got {self.decks}")
+        if not 4 <= self.max_turns <= 20:
+            raise ConfigError(f"max_turns must be from 4 to 20, got {self.max_turns}")
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        cards = 4 + self.max_turns + _DEALERS_MOST
+        if self.decks is None:
+            self._cards: list[int] = (rng.random(cards) * 13).astype(np.int8).tolist()
+        else:
+            shoe = rng.permutation(52 * self.decks)[:cards]
+            self._cards = (shoe % 13).tolist()
+        self._hits = 0
+        self._read_hand()
+
+    def _read_hand(self) -> None:
+        # The player's first two cards, the dealer's two, then the cards as they are drawn.
+        self._hand = self._cards[:2] + self._cards[4 : 4 + self._hits]
+        self._hard, self._ace = count(self._hand)
+
+    def rules_text(self) -> str:
+        deck = (
+            "Every card is drawn from a full deck"
+            if self.decks is None
+            else f"The cards are {self.decks} deck{'s' * (self.decks > 1)} of 52, shuffled"
+        )
+        return (
+            "Play a hand of blackjack: come closer to 21 than the dealer, without going over. J, "
+            "Q and K count 10; an ace counts 11, or 1 where 11 would be too much. Your move is hit "
+            "or stand. Hit to take a card; over 21 you lose. Stand to take no more: the dealer "
+            "turns the hidden card, "
+            f"draws until 17 or more{f', {_SOFT}' if self.hits_soft_17 else ''}, and loses over "
+            f"21. {deck}. A win counts 1, a draw one half."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return _MOVES
+
+    def describe(self) -> str:
+        cards = ", ".join([RANKS[rank] for rank in self._hand])
+        soft = " with an ace as 11" if self._ace and self._hard <= 11 else ""
+        return (
+            f"You have {cards}: {total(self._hard, self._ace)}{soft}. "
+            f"The dealer shows {RANKS[self._cards[2]]}. "
+            f"{TURNS_LEFT[self.max_turns - self._base_turn]}"
+        )
+
+    def apply(self, move: str) -> Outcome:
+        hit = _READ[move]
+        if hit is None:
+            return reject("Your move must be hit or stand.")
+        if not hit:
+            return self._showdown()
+        card = self._cards[4 + self._hits]
+        self._hits += 1
+        self._read_hand()
+        text = f"You draw {RANKS[card]}."
+        if self._hard > 21:
+            return lose(f"{text} That makes {self._hard}, which is over 21: you lose.")
+        return go_on(text)
+
+    def _showdown(self) -> Outcome:
+        mine = total(self._hard, self._ace)
+        dealer = self._dealer_hand(self._hits)
+        theirs = total(*count(dealer))
+        text = f"The dealer has {', '.join([RANKS[rank] for rank in dealer])}: {theirs}."
+        if theirs > 21 or mine > theirs:
+            return win(f"{text} You have {mine} and win.")
+        if mine < theirs:
+            return lose(f"{text} You have {mine} and lose.")
+        return end(f"{text} You have {mine} too: a draw.", StopReason.DRAWN, 0.5)
+
+    def _dealer_hand(self, hits: int) -> list[int]:
+        """Return the dealer's cards at the end, had the player taken ``hits`` cards."""
+        hand, at = self._cards[2:4], 4 + hits
+        while not dealer_stops(*count(hand), self.hits_soft_17):
+            hand.append(self._cards[at])
+            at += 1
+        return hand
+
+    def instance(self) -> object:
+        return self._cards
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        hidden = [3, *range(4 + self._hits, len(self._cards))]
+        order = rng.permutation(hidden).tolist()
+        swapped = self._cards.copy()
+        for place, other in zip(hidden, order, strict=True):
+            swapped[place] = self._cards[other]
+        changed = swapped != self._cards
+        self._cards = swapped
+        return changed
+
+    def legal_moves(self) -> Sequence[str]:
+        return _MOVES
+
+    def _best_end(self) -> tuple[float, int]:
+        """Return the best reward that the cards allow from here, and the hits that it takes."""
+        best = (-1.0, 0)
+        for more in range(self.turns_left):
+            hits = self._hits + more
+            hard, ace = count(self._cards[:2] + self._cards[4 : 4 + hits])
+            if hard > 21:
+                break
+            mine, theirs = total(hard, ace), total(*count(self._dealer_hand(hits)))
+            reward = 1.0 if theirs > 21 or mine > theirs else 0.5 if mine == theirs else 0.0
+            best = max(best, (reward, -more))
+        return best[0], -best[1]
+
+    def oracle_move(self) -> str:
+        return "hit" if self._best_end()[1] else "stand"
+
+    def oracle_value(self) -> float:
+        return float(self._best_end()[0] == 1.0)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Play the best strategy against an endless deck; nobody counts cards for one hand."""
+        found = _HANDS.search(observations[-1])
+        assert found is not None, "every observation shows both hands"
+        hard, ace = count([RANKS.index(card) for card in found[1].split(", ")])
+        shown = VALUES[RANKS.index(found[2])]
+        return "hit" if should_hit(hard, ace, shown, _SOFT in observations[0]) else "stand"

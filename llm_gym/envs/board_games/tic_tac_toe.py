@@ -1,0 +1,194 @@
+"""Tic-tac-toe against an opponent that plays a best move now and then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, Unpack
+
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.board_games.two_player import Beginner, TwoPlayerEnv, read_position
+
+LINES = (0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100)
+FULL = 0b111111111
+WON = tuple(any(line & bits == line for line in LINES) for bits in range(FULL + 1))
+"""Whether a set of squares holds a line."""
+_ROW = re.compile(r"^[XO1-9] [XO1-9] [XO1-9]$", re.MULTILINE)
+
+
+class TicTacToeEnv(TwoPlayerEnv):
+    """Win at tic-tac-toe against an opponent of adjustable strength.
+
+    Description:
+        Two players put their mark on a board of nine squares in turn; three marks in a row,
+        column or diagonal win. The opponent plays a best move (by full search, the soonest win
+        and the latest loss) with probability ``opponent`` and a random one otherwise. X moves
+        first.
+
+    Actions:
+        The number of a free square, 1 to 9, such as ``5``, ``[5]`` or ``play 5``. Anything else,
+        and a square that is taken, is unusable.
+
+    Observations:
+        What both played, the board (X, O, and the number of each free square), the player's
+        mark and the turns left.
+
+    Rewards:
+        1 for a line of one's own, otherwise 0: a draw is no win. With ``shaping``, the potential
+        is the chance that best play wins from here.
+
+    Episode end:
+        Terminates with a line of the player's (won) or the opponent's (lost), on a full board
+        (drawn) and after ``max_turns`` turns (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        opponent: Probability, in [0, 1], that the opponent plays a best move. At 1 nobody wins.
+        begins: Who moves first: ``player``, ``opponent`` or ``random``.
+        max_turns: Turns allowed, at least the 5 that fill the board.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release; shaping by the chance itself.
+    """
+
+    place, places, full, line = "square", 9, FULL, "three in a row"
+    blank = "1 2 3\n4 5 6\n7 8 9"
+    full_answer = "Square {} is taken."
+
+    def __init__(
+        self,
+        *,
+        opponent: float = 0.5,
+        begins: Beginner = "random",
+        max_turns: int = 9,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        super().__init__(opponent=opponent, begins=begins, max_turns=max_turns, **common)
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        # Never 1: a perfect opponent cannot be beaten.
+        return {"opponent": round(0.9 * difficulty, 3)}
+
+    def rules_text(self) -> str:
+        return (
+            "We play tic-tac-toe. On the board, X and O are our marks and a number is a free "
+            "square; your move is the number of the square to mark. X moves first. Three of your "
+            "marks in a row, column or diagonal win; a full board without a line is a draw, "
+            f"which is no win. With probability {self.opponent:g} I play a best move, otherwise "
+            "a random one."
+        )
+
+    def landing(self, place: int) -> int:
+        return (1 << place) & ~(self._own | self._foe)
+
+    def free(self) -> Sequence[int]:
+        return _squares(FULL & ~(self._own | self._foe))
+
+    def offset(self, bit: int) -> int:
+        return 2 * bit.bit_length() - 2
+
+    def is_won(self, bits: int) -> bool:
+        return WON[bits]
+
+    def good_moves(self) -> Sequence[int]:
+        return good_moves(self._foe, self._own)
+
+    def oracle_move(self) -> str:
+        return best_move(self._own, self._foe, self.turns_left, self.opponent)
+
+    def oracle_value(self) -> float:
+        return win_chance(self._own, self._foe, self.turns_left, self.opponent)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Play the move with the best chance on the board that is shown."""
+        text, mark, left, strength = read_position(observations)
+        own = foe = 0
+        for at, square in enumerate("".join(_ROW.findall(text)).replace(" ", "")):
+            own |= (square == mark) << at
+            foe |= (square in "XO" and square != mark) << at
+        return best_move(own, foe, left, strength)
+
+    def potential(self) -> float:
+        return self.oracle_value()
+
+
+# --- best play -----------------------------------------------------------------------------
+
+
+@cache
+def score(own: int, foe: int) -> int:
+    """Return what best play of both gives the side to move: positive wins, and sooner is more.
+
+    >>> score(0, 0)  # a draw
+    0
+    >>> score(0b000011, 0b011000) > 0 > score(0, 0b000011 | 0b011000)
+    True
+    """
+    free = FULL & ~(own | foe)
+    if WON[foe]:
+        return -1 - free.bit_count()
+    return max((-score(foe, own | 1 << at) for at in _squares(free)), default=0)
+
+
+@cache
+def good_moves(own: int, foe: int) -> tuple[int, ...]:
+    """Return the best moves of the side to move: all that reach its score.
+
+    >>> good_moves(0b000011, 0b011000)  # complete the top row
+    (2,)
+    """
+    scores = {at: -score(foe, own | 1 << at) for at in _squares(FULL & ~(own | foe))}
+    best = max(scores.values())
+    return tuple(at for at, value in scores.items() if value == best)
+
+
+def win_chance(own: int, foe: int, left: int, strength: float) -> float:
+    """Return the chance of the player, who is to move, to win with ``left`` turns and best play.
+
+    >>> win_chance(0, 0, 9, 1.0), round(win_chance(0, 0, 9, 0.0), 3)
+    (0.0, 0.995)
+    """
+    return max(_chances(own, foe, left, strength).values(), default=0.0)
+
+
+def best_move(own: int, foe: int, left: int, strength: float) -> str:
+    """Return the move with the best chance to win; of equals, the one that loses least."""
+    chances = _chances(own, foe, left, strength)
+    merits = {at: (round(chances[at], 9), -score(foe, own | 1 << at)) for at in chances}
+    return str(1 + max(merits, key=lambda at: merits[at]))
+
+
+def _chances(own: int, foe: int, left: int, strength: float) -> dict[int, float]:
+    return {
+        at: _chance_after(own | 1 << at, foe, left - 1, strength)
+        for at in _squares(FULL & ~(own | foe))
+    }
+
+
+@lru_cache(maxsize=1 << 16)
+def _chance_after(own: int, foe: int, left: int, strength: float) -> float:
+    """Return the chance of the player who has just moved."""
+    if WON[own]:
+        return 1.0
+    free = _squares(FULL & ~(own | foe))
+    if not left or not free:
+        return 0.0
+    left = min(left, len(free) // 2)  # more turns than squares make no difference
+    after = {
+        at: 0.0 if WON[foe | 1 << at] else win_chance(own, foe | 1 << at, left, strength)
+        for at in free
+    }
+    good = [after[at] for at in good_moves(foe, own)]
+    return strength * sum(good) / len(good) + (1 - strength) * sum(after.values()) / len(free)
+
+
+@cache
+def _squares(bits: int) -> tuple[int, ...]:
+    return tuple(at for at in range(9) if bits >> at & 1)

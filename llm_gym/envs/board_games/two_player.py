@@ -1,0 +1,187 @@
+"""What board games against a scripted opponent have in common.
+
+A position is two sets of bits, the player's and the opponent's, one bit per square. A move is one
+``|``; a side has won when its bits hold a line. ``TwoPlayerEnv`` lets the two take turns. A game
+says where a move lands, what a line is and which moves are good.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+from llm_gym.core.reading.finders import find_numbers
+from llm_gym.core.reading.prose import Named
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.errors import ConfigError
+
+Beginner = Literal["player", "opponent", "random"]
+_NUMBER = re.compile(
+    r"(?:(?:i|play|take|choose|mark|drop|put|place|move|in|into|on|at|column|square|cell) ){0,4}"
+    r"\[?([0-9]{1,2})\]?\.?",
+    re.IGNORECASE,
+)
+_STRENGTH = re.compile(r"With probability ([0-9.e-]+) I play")
+_MARK = re.compile(r"You are ([XO])\. Turns left: (\d+)\.")
+
+
+def parse_number(move: str) -> int | None:
+    """Return the number of the square or column in ``move``, or None if it is anything else.
+
+    >>> parse_number("5"), parse_number("[5]"), parse_number("Drop in column 5.")
+    (5, 5, 5)
+    >>> parse_number("5 or 6"), parse_number("not 5"), parse_number("-5")
+    (None, None, None)
+    """
+    if len(move) == 1 and move in "123456789":  # what players mostly write
+        return int(move)
+    found = _NUMBER.fullmatch(move)
+    return int(found[1]) if found else None
+
+
+def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
+    """Return what a player has read: the last text, their mark, turns left, the strength."""
+    strength, mark = _STRENGTH.search(observations[0]), _MARK.search(observations[-1])
+    assert strength is not None, "the rules name the strength"
+    assert mark is not None, "every observation names the player's mark"
+    return observations[-1], mark[1], int(mark[2]), float(strength[1])
+
+
+class TwoPlayerEnv(TextEnv):
+    """A board game for two; the opponent plays a good move with a given probability.
+
+    Moves are numbers from 0 inside and from 1 in the text.
+    """
+
+    observation_says_all = True
+    has_splits = False
+    max_turns: int
+    place: ClassVar[str]
+    """What a move names: a square or a column."""
+    places: ClassVar[int]
+    """How many of them there are."""
+    full: ClassVar[int]
+    """The bits of the whole board."""
+    line: ClassVar[str]
+    """What wins, in words."""
+    blank: ClassVar[str]
+    """The text of the empty board."""
+    full_answer: ClassVar[str]
+    """Why a place cannot be used."""
+
+    def __init__(
+        self,
+        *,
+        opponent: float = 0.5,
+        begins: Beginner = "random",
+        max_turns: int,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.opponent, self.begins, self.max_turns = opponent, begins, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 0.0 <= self.opponent <= 1.0:
+            raise ConfigError(f"opponent must be in [0, 1], got {self.opponent}")
+        if self.begins not in ("player", "opponent", "random"):
+            raise ConfigError(
+                f"begins must be 'player', 'opponent' or 'random', got {self.begins!r}"
+            )
+        least = (self.full.bit_count() + 1) // 2
+        if self.max_turns < least:
+            raise ConfigError(
+                f"max_turns must be at least {least}, which fill the board, got {self.max_turns}"
+            )
+
+    # --- what a game says about itself -----------------------------------------------------
+
+    @abstractmethod
+    def landing(self, place: int) -> int:
+        """Return the bit that a move to ``place`` sets, 0 where there is no room."""
+
+    @abstractmethod
+    def free(self) -> Sequence[int]:
+        """Return the places that have room."""
+
+    @abstractmethod
+    def offset(self, bit: int) -> int:
+        """Return where in the text of the board the square ``bit`` is."""
+
+    @abstractmethod
+    def is_won(self, bits: int) -> bool:
+        """Return whether ``bits`` hold a line."""
+
+    @abstractmethod
+    def good_moves(self) -> Sequence[int]:
+        """Return the moves that a good opponent chooses from."""
+
+    # --- the game ------------------------------------------------------------------------
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._own = self._foe = 0
+        self._board = bytearray(self.blank, "ascii")
+        self._first = self.begins == "player" or (self.begins == "random" and rng.random() < 0.5)
+        # X moves first, as people play it.
+        self._mark, self._foe_mark = (88, 79) if self._first else (79, 88)
+        self._label = f"You are {chr(self._mark)}. Turns left: "
+        if not self._first:
+            self._answer(rng)
+        self._opening = self._foe
+
+    def example_moves(self) -> Sequence[str]:
+        middle = (self.places + 1) // 2
+        return [str(middle), "1", str(self.places)]
+
+    def describe(self) -> str:
+        return f"{self._board.decode()}\n{self._label}{self.max_turns - self._base_turn}."
+
+    def apply(self, move: str) -> Outcome:
+        number = parse_number(move)
+        if number is None or not 1 <= number <= self.places:
+            return reject(f"Your move must be the number of a {self.place}, 1 to {self.places}.")
+        bit = self.landing(number - 1)
+        if not bit:
+            return reject(self.full_answer.format(number))
+        self._own |= bit
+        self._board[self.offset(bit)] = self._mark
+        if self.is_won(self._own):
+            return win(self._final(f"You play {number} and have {self.line}: you win."))
+        if self._own | self._foe == self.full:
+            return self._draw_game(f"You play {number}.")
+        said = f"You play {number}. I play {self._answer(self.np_random)}"
+        if self.is_won(self._foe):
+            return lose(self._final(f"{said} and have {self.line}: you lose."))
+        if self._own | self._foe == self.full:
+            return self._draw_game(f"{said}.")
+        return go_on(f"{said}.")
+
+    def _answer(self, rng: np.random.Generator) -> int:
+        """Let the opponent move; return the number it played."""
+        good = rng.random() < self.opponent
+        moves = self.good_moves() if good else self.free()
+        place = moves[int(rng.random() * len(moves))]
+        bit = self.landing(place)
+        self._foe |= bit
+        self._board[self.offset(bit)] = self._foe_mark
+        return place + 1
+
+    def _draw_game(self, said: str) -> Outcome:
+        text = self._final(f"{said} The board is full: a draw.")
+        return end(text, StopReason.DRAWN)
+
+    def _final(self, said: str) -> str:
+        return f"{said}\n{self._board.decode()}"
+
+    def instance(self) -> object:
+        return (self._first, self._opening)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_numbers(text)
+
+    def legal_moves(self) -> Sequence[str]:
+        return [str(place + 1) for place in self.free()]

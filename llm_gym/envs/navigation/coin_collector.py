@@ -1,0 +1,168 @@
+"""Find the coin at the end of a chain of rooms, past its dead ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.navigation.text_game import words
+from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
+from llm_gym.envs.navigation.text_game.quest import Needs
+from llm_gym.envs.navigation.text_game.solver import explore, take_notes
+from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, OPPOSITE, World
+from llm_gym.errors import ConfigError
+
+Mode = Literal["simple", "random"]
+ROOMS = words.ROOMS + words.MORE_ROOMS
+COIN = "coin"
+
+
+class CoinCollectorEnv(WorldEnv):
+    """Find a coin in a house of rooms and take it.
+
+    Description:
+        The player starts at one end of a chain of rooms; the coin lies at the other. Along the
+        chain, rooms that lead nowhere are added. Directions can be walked back the way one came,
+        but the house need not fit on a plan: two rooms may lie where there is space for one. The
+        counterpart of TextWorld's challenge of this name.
+
+    Actions:
+        ``go north`` (``move``, ``walk``, ``n``), ``take coin``, ``look``, ``inventory``.
+
+    Observations:
+        What happened, then the room: exits, things, what one carries, the quest, the turns left.
+        ``style="terse"`` says the same in few words.
+
+    Rewards:
+        1 for taking the coin, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest way.
+
+    Episode end:
+        Terminates when the coin is taken (won) and after ``max_turns`` turns (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        level: Rooms of the chain, 2 to 20, and so the moves of the shortest solution.
+        dead_ends: Rooms added for each room of the chain, 0 to 2.
+        mode: Where they are added: ``simple`` is beside the chain, so that a wrong turn ends at
+            once; ``random`` is anywhere, so that one can go astray.
+        style: ``prose`` or ``terse``.
+        max_turns: Turns allowed, at least ``level``.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release; shaping by ``progress``.
+    """
+
+    def __init__(
+        self,
+        *,
+        level: int = 5,
+        dead_ends: int = 1,
+        mode: Mode = "simple",
+        style: Style = "prose",
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.level, self.dead_ends, self.mode = level, dead_ends, mode
+        self.style, self.max_turns = style, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.level <= 20:
+            raise ConfigError(f"level must be from 2 to 20, got {self.level}")
+        if not 0 <= self.dead_ends <= 2:
+            raise ConfigError(f"dead_ends must be from 0 to 2, got {self.dead_ends}")
+        if self.mode not in ("simple", "random"):
+            raise ConfigError(f"mode must be 'simple' or 'random', got {self.mode!r}")
+        self.check_style_and_turns(self.level)
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        level, dead_ends = round(3 + 12 * difficulty), round(2 * difficulty)
+        return {
+            "level": level,
+            "dead_ends": dead_ends,
+            "max_turns": level * (2 + 2 * dead_ends),  # who walks into every room has enough
+        }
+
+    def draw_world(self, rng: np.random.Generator) -> tuple[World, Find]:
+        return draw_house(self.level, self.dead_ends, self.mode, rng), Find(COIN)
+
+    def most_turns(self) -> int:
+        return self.level  # the way to the coin is as long as that in every house
+
+    def rules_text(self) -> str:
+        return (
+            "You are in a house of rooms. Somewhere lies a coin: find it and take it. Your move "
+            "is one command: go DIRECTION (north, east, south or west), take THING, look or "
+            "inventory."
+        )
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        unseen = [room for room in self._world.exits if room not in self._visited]
+        others = [room for room in unseen if room != self._world.place[COIN]]
+        if not others or len(others) == len(unseen):
+            return False
+        self._world.place[COIN] = others[int(rng.integers(len(others)))]
+        return True
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Walk to the nearest room that has not been seen until the coin is."""
+        notes, view = take_notes(observations, moves)
+        return f"take {COIN}" if COIN in view.items else explore(notes, view)
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Find ``item`` and take it."""
+
+    item: str
+
+    def is_done(self, world: World) -> bool:
+        """Return whether the player has it."""
+        return world.place[self.item] == CARRIED
+
+    def ask(self, needs: Needs) -> None:
+        """Add what it takes to hold it."""
+        needs.item(self.item)
+
+    def __str__(self) -> str:
+        return f"find the {self.item} and take it"
+
+
+def draw_house(level: int, dead_ends: int, mode: Mode, rng: np.random.Generator) -> World:
+    """Return a chain of ``level`` rooms with its dead ends, the player and the coin at its ends."""
+    count = level * (1 + dead_ends)
+    names = [ROOMS[at] for at in rng.permutation(len(ROOMS))[:count].tolist()]
+    exits: dict[str, dict[str, str]] = {name: {} for name in names}
+    for room, beyond in pairwise(names[:level]):
+        _join(exits, room, beyond, rng)
+    for at in range(level, count):
+        if mode == "simple":
+            room = names[at % level]
+        else:
+            free = [name for name in names[:at] if len(exits[name]) < len(DIRECTIONS)]
+            room = free[int(rng.random() * len(free))]
+        _join(exits, room, names[at], rng)
+    # The order in which exits were made would tell the way from the dead ends.
+    exits = {
+        room: {way: ways[way] for way in DIRECTIONS if way in ways} for room, ways in exits.items()
+    }
+    return World(exits, here=names[0], place={COIN: names[level - 1]})
+
+
+def _join(exits: dict[str, dict[str, str]], room: str, new: str, rng: np.random.Generator) -> None:
+    free = [way for way in DIRECTIONS if way not in exits[room]]
+    way = free[int(rng.random() * len(free))]
+    exits[room][way] = new
+    exits[new][OPPOSITE[way]] = room

@@ -1,0 +1,195 @@
+"""Read the recipe, collect what it asks for, cut and cook it as it says, and eat the meal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, lose
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.navigation.cooking_world import solver
+from llm_gym.envs.navigation.cooking_world.kitchen import (
+    FOODS,
+    KITCHEN_VERBS,
+    Kitchen,
+    food_in,
+    understand,
+)
+from llm_gym.envs.navigation.cooking_world.recipe import (
+    Cook,
+    KitchenSize,
+    draw_kitchen,
+    draw_recipe,
+)
+from llm_gym.envs.navigation.text_game import words
+from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
+from llm_gym.envs.navigation.text_game.view import View
+from llm_gym.envs.navigation.text_game.world import Command
+from llm_gym.errors import ConfigError
+
+
+class CookingWorldEnv(WorldEnv):
+    """Cook a meal by the cookbook and eat it.
+
+    Description:
+        A cookbook in the kitchen holds a recipe. Its ingredients lie about the house, in rooms
+        and closed containers, among other food; they are to be cut with the knife (sliced, diced
+        or chopped) and cooked (fried, roasted or grilled) as the recipe says. The counterpart of
+        the cooking challenge of TextWorld.
+
+    Actions:
+        TextGame's ``go``, ``take``, ``drop``, ``open``, ``put``, ``look`` and ``inventory``;
+        ``read cookbook``; ``slice``, ``dice`` or ``chop carrot``; ``fry``, ``roast`` or
+        ``grill carrot`` (also ``cook carrot with stove``, ``oven`` or ``grill``);
+        ``prepare meal``; ``eat meal``.
+
+    Observations:
+        What happened, then the room: exits, things, what one carries, the quest, the turns left.
+        Once it was read, the recipe is part of the quest. ``style="terse"`` says the same in few
+        words.
+
+    Rewards:
+        1 for eating the meal, otherwise 0. With ``shaping``, the potential is the ``progress``
+        along the planner's way.
+
+    Episode end:
+        Terminates when the meal is eaten (won), when an ingredient is cut or cooked in another
+        way than the recipe says (lost) and after ``max_turns`` turns (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        rooms: Rooms of the house, 1 to 24; one is the kitchen.
+        ingredients: Ingredients of the recipe, 1 to 5.
+        distractors: Other food, 0 to 10.
+        containers: Closed containers that food may be in, 0 to 6.
+        cut: Whether the recipe asks for cutting.
+        cook: Whether the recipe asks for cooking.
+        style: ``prose`` or ``terse``.
+        max_turns: Turns allowed, at least 3 more than ingredients. Houses that take longer are
+            drawn again, and settings that leave none are refused.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release; houses fit into ``max_turns``, shaping by ``progress``.
+    """
+
+    verbs = KITCHEN_VERBS
+    _world: Kitchen
+
+    def __init__(
+        self,
+        *,
+        rooms: int = 6,
+        ingredients: int = 3,
+        distractors: int = 4,
+        containers: int = 1,
+        cut: bool = True,
+        cook: bool = True,
+        style: Style = "prose",
+        max_turns: int = 60,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.rooms, self.ingredients, self.distractors = rooms, ingredients, distractors
+        self.containers, self.cut, self.cook = containers, cut, cook
+        self.style, self.max_turns = style, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        for name, least, most in (
+            ("rooms", 1, len(words.ROOMS)),
+            ("ingredients", 1, 5),
+            ("distractors", 0, 10),
+            ("containers", 0, len(words.CONTAINERS)),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(
+                    f"{name} must be from {least} to {most}, got {getattr(self, name)}"
+                )
+        self.check_style_and_turns(self.ingredients + 3)  # take each; read, prepare, eat
+        self.check_winnable()
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        rooms, ingredients = round(1 + 10 * difficulty), round(1 + 4 * difficulty)
+        containers = round(3 * difficulty)
+        return {
+            "rooms": rooms,
+            "ingredients": ingredients,
+            "distractors": round(10 * difficulty),
+            "containers": containers,
+            "cut": difficulty >= 0.25,
+            "cook": difficulty >= 0.125,
+            "max_turns": 10 + 6 * ingredients + 2 * containers + rooms * (ingredients + 1),
+        }
+
+    # --- the game ------------------------------------------------------------------------
+
+    def draw_world(self, rng: np.random.Generator) -> tuple[Kitchen, Cook]:
+        size = KitchenSize(
+            self.rooms, self.ingredients, self.distractors, self.containers, self.cut, self.cook
+        )
+        return draw_kitchen(size, rng), Cook()
+
+    def most_turns(self) -> int:
+        # Read, fetch the knife, prepare and eat; fetch, open, cut and cook; a walk for each.
+        deeds = 4 + self.ingredients * (1 + self.cut + self.cook) + self.containers
+        return deeds + self.rooms * (self.ingredients + 3)
+
+    def rules_text(self) -> str:
+        return (
+            "You are in a house and want to eat. In the kitchen are a cookbook, a stove, an oven "
+            "and a grill. Read the cookbook, carry every ingredient of the recipe, cut and cook "
+            "it as the recipe says, then prepare and eat the meal. Your move is one command: go "
+            "DIRECTION (north, east, south or west), take THING, drop THING, open CONTAINER, put "
+            "THING in CONTAINER, read cookbook, slice FOOD, dice FOOD, chop FOOD, fry FOOD, "
+            "roast FOOD, grill FOOD, prepare meal, eat meal, look "
+            "or inventory. To cut you need the knife; to cook and to prepare you must be in the "
+            "kitchen. What the recipe names plainly stays as it is: cutting or cooking an "
+            "ingredient in another way than the recipe says loses the game."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        food = FOODS[0]
+        return [
+            *super().example_moves(),
+            "read cookbook",
+            f"take {food}",
+            f"slice {food}",
+            f"fry {food}",
+            "prepare meal",
+            "eat meal",
+        ]
+
+    def view(self) -> View:
+        view = super().view()
+        if self._world.known:
+            view.quest = f"prepare and eat a meal of {', '.join(self._world.recipe)}"
+        return view
+
+    def understand(self, move: str) -> Command | str:
+        return understand(self._world, move)
+
+    def apply(self, move: str) -> Outcome:
+        outcome = super().apply(move)
+        if self._world.spoilt:
+            return lose(f"{self._world.spoilt.capitalize()} is not what the recipe says: you lose.")
+        return outcome
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        """Draw another recipe that nothing done so far has spoilt."""
+        world = self._world
+        if world.known:
+            return False
+        other = draw_recipe([food_in(name) for name in world.recipe], self.cut, self.cook, rng)
+        done = {food_in(name): set(name.split()) for name in world.place}
+        if other == world.recipe or any(done[food_in(name)] - set(name.split()) for name in other):
+            return False
+        world.recipe = other
+        return True
+
+    solve = staticmethod(solver.solve)

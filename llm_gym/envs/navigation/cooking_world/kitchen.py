@@ -1,0 +1,198 @@
+"""A world in which food can be cut, cooked, made into a meal and eaten.
+
+What was done to a food is part of its name: frying a "sliced carrot" makes it a "fried sliced
+carrot". So a recipe is a list of names, and everything that the engine knows about things (where
+they are, how they are called and found) holds for prepared food too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_gym.envs.navigation.text_game.commands import JOINTS, VERBS, Sentence, find, read, settle
+from llm_gym.envs.navigation.text_game.world import CARRIED, Command, World
+
+KITCHEN, KNIFE, MEAL, EATEN = "kitchen", "knife", "meal", "eaten"
+FOODS = (
+    "carrot", "potato", "onion", "pepper", "tomato", "mushroom", "cabbage", "leek", "zucchini",
+    "pumpkin", "celery", "fennel", "chicken", "salmon", "bacon", "sausage", "tofu", "cheese",
+    "eggplant", "radish",
+)  # fmt: skip
+CUTS = {"slice": "sliced", "dice": "diced", "chop": "chopped"}
+COOKS = {"fry": "fried", "roast": "roasted", "grill": "grilled"}
+_DONE = CUTS | COOKS
+_STATIONS = {"stove": "fry", "pan": "fry", "oven": "roast", "grill": "grill", "barbecue": "grill"}
+KITCHEN_VERBS = {
+    **VERBS, **{verb: verb for verb in _DONE}, "cook": "cook", "barbecue": "grill",
+    "cut": "cut", "read": "read", "examine": "read", "consult": "read",
+    "prepare": "prepare", "make": "prepare", "eat": "eat",
+}  # fmt: skip
+_JOINTS = {
+    **JOINTS, "cut": {"with"}, **{verb: {"with", "in", "on", "using"} for verb in (*_DONE, "cook")},
+}  # fmt: skip
+
+
+def food_in(name: str) -> str:
+    """Return the food that ``name`` is a form of, empty if it is none.
+
+    >>> food_in("fried sliced carrot"), food_in("knife")
+    ('carrot', '')
+    """
+    last = name.rpartition(" ")[2]
+    return last if last in FOODS else ""
+
+
+def prepared(name: str, adjective: str) -> str:
+    """Return the name of a food after cutting or cooking: how it was cooked comes first.
+
+    >>> prepared("sliced carrot", "fried"), prepared("fried carrot", "sliced")
+    ('fried sliced carrot', 'fried sliced carrot')
+    """
+    if adjective in COOKS.values():
+        return f"{adjective} {name}"
+    before, _, food = name.rpartition(" ")
+    return " ".join(filter(None, (before, adjective, food)))
+
+
+def was(name: str, how: dict[str, str]) -> bool:
+    """Return whether one of ``how`` (``CUTS`` or ``COOKS``) was done to the food."""
+    return any(adjective in name.split() for adjective in how.values())
+
+
+@dataclass(slots=True)
+class Kitchen(World):
+    """A world with a recipe."""
+
+    recipe: tuple[str, ...] = ()
+    """Names of what must be carried to prepare the meal."""
+    known: bool = False
+    """Whether the player has read the recipe."""
+    spoilt: str = ""
+    """An ingredient that was cut or cooked in another way than the recipe says."""
+
+    def clone(self) -> Kitchen:
+        """Return a copy that can be played on; what never changes is shared."""
+        return Kitchen(
+            self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
+            came_from=self.came_from, recipe=self.recipe, known=self.known, spoilt=self.spoilt,
+        )  # fmt: skip
+
+    def form_of(self, target: str) -> str:
+        """Return what the ingredient that is to become ``target`` is called by now."""
+        food = food_in(target)
+        return next(name for name in self.place if food_in(name) == food)
+
+    def is_ready(self) -> bool:
+        """Return whether the player carries all that the recipe says."""
+        return all(self.place.get(name) == CARRIED for name in self.recipe)
+
+    def usable(self) -> list[Command]:
+        """Return every command that changes something here and now."""
+        commands = World.usable(self)  # ``super()`` does not work in a class with slots
+        carried = self.items_in(CARRIED)
+        foods = [name for name in carried if food_in(name)]
+        if KNIFE in carried:
+            whole = [name for name in foods if not was(name, CUTS)]
+            commands += [Command(verb, name) for name in whole for verb in CUTS]
+        if self.here == KITCHEN:
+            raw = [name for name in foods if not was(name, COOKS)]
+            commands += [Command(verb, name) for name in raw for verb in COOKS]
+            if not self.known:
+                commands.append(Command("read", "cookbook"))
+            elif self.is_ready():
+                commands.append(Command("prepare", MEAL))
+        if MEAL in carried:
+            commands.append(Command("eat", MEAL))
+        return commands
+
+    def do(self, command: Command) -> None:
+        """Carry out a command that ``usable`` lists."""
+        verb, noun, _ = command
+        if verb in _DONE:
+            name = prepared(noun, _DONE[verb])
+            self.place[name] = self.place.pop(noun)
+            wanted = next((end for end in self.recipe if food_in(end) == food_in(name)), name)
+            if not set(name.split()) <= set(wanted.split()):
+                self.spoilt = name
+        elif verb == "read":
+            self.known = True
+        elif verb == "prepare":
+            for name in self.recipe:
+                del self.place[name]
+            self.place[MEAL] = CARRIED
+        elif verb == "eat":
+            self.place[MEAL] = EATEN
+        else:
+            World.do(self, command)
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+
+def understand(kitchen: Kitchen, text: str) -> Command | str:
+    """Return the usable command that ``text`` means, or the reason why there is none."""
+    said = read(text, KITCHEN_VERBS, _JOINTS)
+    if said is None:
+        return "I do not know that command."
+    verb, noun, other = said
+    if verb == "cook":
+        verb = _STATIONS.get(other, "")
+        if not verb:
+            return "Say how to cook it: fry, roast or grill."
+    if verb in CUTS:
+        return _cut(kitchen, verb, noun)
+    if verb in COOKS:
+        return _cook(kitchen, verb, noun)
+    if verb in ("cut", "read", "prepare", "eat"):
+        return {"cut": _how, "read": _read, "prepare": _prepare, "eat": _eat}[verb](kitchen, noun)
+    return settle(kitchen, Sentence(verb, noun, other))
+
+
+def _cut(kitchen: Kitchen, verb: str, noun: str) -> Command | str:
+    name = find(noun, kitchen.items_in(CARRIED))
+    if name is None:
+        return "You do not carry that."
+    if not food_in(name):
+        return f"The {name} cannot be cut."
+    if kitchen.place[KNIFE] != CARRIED:
+        return "You need the knife."
+    return f"The {name} is already cut." if was(name, CUTS) else Command(verb, name)
+
+
+def _cook(kitchen: Kitchen, verb: str, noun: str) -> Command | str:
+    name = find(noun, kitchen.items_in(CARRIED))
+    if name is None:
+        return "You do not carry that."
+    if not food_in(name):
+        return f"The {name} cannot be cooked."
+    if kitchen.here != KITCHEN:
+        return "You can cook only in the kitchen."
+    return f"The {name} is already cooked." if was(name, COOKS) else Command(verb, name)
+
+
+def _how(kitchen: Kitchen, noun: str) -> str:
+    return "Say how to cut it: slice, dice or chop."
+
+
+def _read(kitchen: Kitchen, noun: str) -> Command | str:
+    if kitchen.here != KITCHEN or noun not in ("cookbook", "recipe", "book", ""):
+        return "There is nothing like that to read here."
+    return Command("read", "cookbook")
+
+
+def _prepare(kitchen: Kitchen, noun: str) -> Command | str:
+    if noun not in (MEAL, ""):
+        return "You can prepare only the meal."
+    if kitchen.here != KITCHEN:
+        return "You can prepare the meal only in the kitchen."
+    if not kitchen.known:
+        return "You do not know the recipe: read the cookbook."
+    if not kitchen.is_ready():
+        return "You do not carry all that the recipe asks for, cut and cooked as it says."
+    return Command("prepare", MEAL)
+
+
+def _eat(kitchen: Kitchen, noun: str) -> Command | str:
+    if find(noun, kitchen.items_in(CARRIED)) != MEAL:
+        return "You can eat only the meal, once it is prepared."
+    return Command("eat", MEAL)

@@ -1,0 +1,223 @@
+"""Cross a frozen lake without falling into a hole; the ice may be slippery."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.game import progress
+from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.prose import Named
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.navigation.frozen_lake.planner import (
+    DIRECTIONS,
+    FAR,
+    best_move,
+    distances,
+    neighbours,
+    win_chances,
+)
+from llm_gym.envs.shared.directions import find_directions, ways_to_say
+from llm_gym.errors import ConfigError
+
+_WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "walk"))
+_ROW = re.compile(r"^(?:[P.HG] )+[P.HG]$", re.MULTILINE)
+_SLIP = re.compile(r"With probability ([0-9.e-]+) the ice")
+_TURNS = re.compile(r"Turns left: (\d+)")
+_DRAWS = 20  # lakes drawn before a way is kept free on purpose
+
+
+def parse_direction(move: str) -> int | None:
+    """Return the direction in ``move`` (0 up, 1 right, 2 down, 3 left), or None.
+
+    >>> parse_direction("Up"), parse_direction("[go west]"), parse_direction("jump up")
+    (0, 3, None)
+    """
+    return _WAYS.get(move.lower())
+
+
+def draw_map(lake: str, size: int) -> str:
+    r"""Return the lake as the player sees it, without the player.
+
+    >>> draw_map("..HG", 2)
+    '. .\nH G'
+    """
+    cells, width = " ".join(lake), 2 * size
+    return "\n".join([cells[at : at + width - 1] for at in range(0, len(cells), width)])
+
+
+class FrozenLakeEnv(TextEnv):
+    """Cross a frozen lake to the goal without falling into a hole.
+
+    Description:
+        A square lake with holes is drawn; there is always a way from the top left corner to
+        the goal in the bottom right one that the turns suffice for. With ``slip``, a move may
+        carry the player to one of the two sides of the direction chosen.
+
+    Actions:
+        ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
+        do too, also after ``go``, ``move`` or ``walk`` and in square brackets. A move against
+        the edge is usable, costs a turn and leaves the player in place.
+
+    Observations:
+        What the last move did, the map and the turns left. P is the player, a dot is ice, H is
+        a hole and G is the goal.
+
+    Rewards:
+        1 for reaching the goal, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest way over ice.
+
+    Episode end:
+        Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        size: Rows and columns of the lake, 2 to 30.
+        hole_probability: Chance of each cell other than the corners of start and goal to be a
+            hole. Lakes without a way are drawn again.
+        holes: Exact number of holes, at most (size - 1) squared; replaces
+            ``hole_probability``.
+        slip: Probability, in [0, 1], that a move ends to one side of the direction chosen, half
+            of it for each side. 0 is deterministic; 2/3 is the slippery lake of Gymnasium.
+        max_turns: Moves allowed, enough at least for an empty lake.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release; shaping by ``progress``.
+    """
+
+    observation_says_all = True
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        size: int = 4,
+        hole_probability: float = 0.2,
+        holes: int | None = None,
+        slip: float = 0.0,
+        max_turns: int = 20,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.size, self.hole_probability, self.holes = size, hole_probability, holes
+        self.slip, self.max_turns = slip, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.size <= 30:
+            raise ConfigError(f"size must be from 2 to 30, got {self.size}")
+        if not 0.0 <= self.hole_probability < 1.0:
+            raise ConfigError(f"hole_probability must be in [0, 1), got {self.hole_probability}")
+        if self.holes is not None and not 0 <= self.holes <= (self.size - 1) ** 2:
+            most = (self.size - 1) ** 2
+            raise ConfigError(f"holes must be from 0 to {most} for this size, got {self.holes}")
+        if not 0.0 <= self.slip <= 1.0:
+            raise ConfigError(f"slip must be in [0, 1], got {self.slip}")
+        least = 2 * (self.size - 1)
+        if self.max_turns < least:
+            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        size = round(4 + 6 * difficulty)
+        return {
+            "size": size,
+            "hole_probability": 0.1 + 0.2 * difficulty,
+            "holes": None,
+            "max_turns": 4 * size,
+        }
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._at = 0
+        inner = list(range(1, self.size**2 - 1))
+        for _ in range(_DRAWS):
+            self._lake = self._dig(inner, rng)
+            if distances(self._lake).get(0, FAR) <= self.max_turns:
+                break
+        else:
+            # Holes this dense hardly ever leave a way: keep a random shortest one free.
+            steps = rng.permutation([1, self.size] * (self.size - 1))
+            inner = sorted(set(inner) - set(np.cumsum(steps).tolist()))
+            self._lake = self._dig(inner, rng)
+        self._map = draw_map(self._lake, self.size)
+
+    def _dig(self, places: list[int], rng: np.random.Generator) -> str:
+        holes = self.holes
+        if holes is None:
+            holes = int(rng.binomial(len(places), self.hole_probability))
+        cells = ["."] * (self.size**2 - 1) + ["G"]
+        for index in rng.permutation(len(places))[:holes].tolist():
+            cells[places[index]] = "H"
+        return "".join(cells)
+
+    def rules_text(self) -> str:
+        slippery = (
+            f"With probability {self.slip:g} the ice carries you to one of the two sides of your "
+            "direction instead. "
+            if self.slip
+            else ""
+        )
+        return (
+            "Cross the frozen lake to the goal. On the map, P is you, a dot is ice, H is a hole "
+            "and G is the goal. Your move is up, down, left or right; at the edge you stay where "
+            f"you are. {slippery}If you fall into a hole, you lose."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["right", "down", "left", "up"]
+
+    def describe(self) -> str:
+        # A cell and the space or newline after it are two characters.
+        ahead, behind = self._map[: 2 * self._at], self._map[2 * self._at + 1 :]
+        return f"{ahead}P{behind}\nTurns left: {self.turns_left}."
+
+    def apply(self, move: str) -> Outcome:
+        way = parse_direction(move)
+        if way is None:
+            return reject("Your move must be up, down, left or right.")
+        verb = "move"
+        if self.slip and (roll := self.np_random.random()) < self.slip:
+            way, verb = (way + (1 if roll < self.slip / 2 else 3)) % 4, "slip"
+        at = neighbours(self.size)[way][self._at]
+        if at == self._at:
+            return go_on(f"You {verb} {DIRECTIONS[way]}, but the edge stops you.")
+        self._at = at
+        if self._lake[at] == ".":
+            return go_on(f"You {verb} {DIRECTIONS[way]}.")
+        if self._lake[at] == "G":
+            return win(f"You {verb} {DIRECTIONS[way]} and reach the goal.")
+        return lose(f"You {verb} {DIRECTIONS[way]} and fall into a hole.")
+
+    def instance(self) -> object:
+        return self._lake
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
+
+    def legal_moves(self) -> Sequence[str]:
+        return DIRECTIONS
+
+    def oracle_move(self) -> str:
+        return best_move(self._lake, self._at, self.slip, self.turns_left, self.max_turns)
+
+    def oracle_value(self) -> float:
+        return float(win_chances(self._lake, self.slip, self.max_turns)[self.turns_left, self._at])
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Plan on the map that is shown."""
+        rules, seen = observations[0], observations[-1]
+        slip, shown = _SLIP.search(rules), "".join(_ROW.findall(seen)).replace(" ", "")
+        turns, left = (int(_TURNS.findall(text)[0]) for text in (rules, seen))
+        lake = shown.replace("P", ".")
+        return best_move(lake, shown.index("P"), float(slip[1]) if slip else 0.0, left, turns)
+
+    def potential(self) -> float:
+        away = distances(self._lake)
+        return progress(away[self._at], away[0])  # every lake begins in the first place

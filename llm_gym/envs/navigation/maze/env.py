@@ -1,0 +1,244 @@
+"""Find the exit of a maze, with a map or with a view of the nearest cells only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.game import progress
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.navigation.frozen_lake.env import parse_direction
+from llm_gym.envs.navigation.maze.map import Cell, carve, distances, doors, next_step
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
+from llm_gym.envs.shared.directions import find_directions
+from llm_gym.errors import ConfigError
+
+_MOVED = [f"You move {name}." for name in DIRECTIONS]
+_WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
+_ROW = re.compile(r"^(?:[#.EP] )+[#.EP]$", re.MULTILINE)
+_VIEW = "You see the cells up to"
+_BITS = str.maketrans("#.EP", "0111")
+_STEP = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
+
+
+def towards(to: int, at: int, floor: int, side: int) -> str:
+    """Return the first move of a shortest way from ``at`` to ``to``."""
+    away = distances(floor, to, side)
+    ahead = [away.get(at + step, len(away)) for step in steps(side)]
+    return DIRECTIONS[ahead.index(min(ahead))]
+
+
+def recall(observations: Sequence[str]) -> tuple[dict[Cell, str], Cell]:
+    r"""Return what partial views have shown so far, and where the player is on that map.
+
+    >>> recall(["# # #\n. P #\n# # #", "You move left.\n# # #\n. P .\n# # #"])[1]
+    (0, -1)
+    """
+    known: dict[Cell, str] = {}
+    row = col = 0
+    for text in observations:
+        if text.startswith("You move "):
+            down, right = _STEP[text[9 : text.index(".")]]
+            row, col = row + down, col + right
+        lines = _ROW.findall(text)
+        view = len(lines) // 2
+        for up, line in enumerate(lines, row - view):
+            known |= {(up, left): cell for left, cell in enumerate(line[::2], col - view)}
+    return known, (row, col)
+
+
+class MazeEnv(TextEnv):
+    """Find the exit of a maze.
+
+    Description:
+        A square maze of rooms, drawn for the episode. The player begins in a random room and the
+        exit is in the room farthest from there, as far as the turns reach. With ``view``, only
+        the cells around the player are shown, and the player has to explore and to remember.
+
+    Actions:
+        ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
+        do too, also after ``go``, ``move`` or ``walk`` and in square brackets. A move against a
+        wall is usable, costs a turn and leaves the player in place.
+
+    Observations:
+        What the last move did, the map or the part of it in view, and the turns left. P is the
+        player, # a wall, a dot a free cell and E the exit. A part of the map has the player in
+        its middle; what is outside of the maze is shown as wall.
+
+    Rewards:
+        1 for reaching the exit, otherwise 0. With ``shaping``, the potential is the
+        ``progress`` along the shortest way.
+
+    Episode end:
+        Terminates at the exit (won) and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        size: Rooms a side, 2 to 15. The map has 2 * size + 1 cells a side, as walls take cells
+            too, and a move goes one cell.
+        loops: Share, in [0, 1], of the walls between rooms that are opened though the maze
+            is connected without. 0 leaves exactly one way from room to room.
+        view: How many cells the player sees in each direction, walls being no hindrance, 1 to
+            15; None shows the whole map.
+        max_turns: Moves allowed, at least 2 * size.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release; shaping by ``progress``.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        size: int = 5,
+        loops: float = 0.0,
+        view: int | None = None,
+        max_turns: int = 50,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.size, self.loops, self.view, self.max_turns = size, loops, view, max_turns
+        super().__init__(**common)
+
+    @property
+    def observation_says_all(self) -> bool:
+        return self.view is None
+
+    def check_settings(self) -> None:
+        if not 2 <= self.size <= 15:
+            raise ConfigError(f"size must be from 2 to 15, got {self.size}")
+        if not 0.0 <= self.loops <= 1.0:
+            raise ConfigError(f"loops must be in [0, 1], got {self.loops}")
+        if self.view is not None and not 1 <= self.view <= 15:
+            raise ConfigError(f"view must be None or from 1 to 15, got {self.view}")
+        if self.max_turns < 2 * self.size:
+            raise ConfigError(f"max_turns must be at least {2 * self.size}, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        size = round(3 + 7 * difficulty)
+        return {"size": size, "max_turns": 2 * size * size}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self._side = side = 2 * self.size + 1
+        self._floor = floor = carve(side, self.loops, rng)
+        rooms = list(doors(side))
+        self._at = self._start = rooms[int(rng.random() * len(rooms))]
+        away = distances(floor, self._start, side)
+        # Rooms are an even number of moves apart.
+        reach = min(max(away.values()), self.max_turns) // 2 * 2
+        farthest = [room for room in rooms if away[room] == reach]
+        self._exit = farthest[int(rng.random() * len(farthest))]
+        self._steps = steps(side)
+        self._draw_map()
+        self._been = {self._start}
+
+    def _draw_map(self) -> None:
+        """Write the map down, in a frame of walls that is as wide as the view."""
+        view, side = self.view or 0, self._side
+        cells = [
+            "E" if cell == self._exit else "." if self._floor >> cell & 1 else "#"
+            for cell in range(side * side)
+        ]
+        frame, edge = ["#" * (side + 2 * view)] * view, "#" * view
+        lines = [edge + "".join(cells[at : at + side]) + edge for at in range(0, side**2, side)]
+        self._lines = [" ".join(line) for line in [*frame, *lines, *frame]]
+        self._map = "\n".join(self._lines)
+
+    def rules_text(self) -> str:
+        shown = (
+            "On the map, "
+            if self.view is None
+            else f"{_VIEW} {self.view} step{'s' * (self.view > 1)} away from you in every "
+            "direction, with you in the middle; what is outside of the maze looks like a wall. "
+            "In the picture, "
+        )
+        return (
+            f"Find the exit of a maze of {2 * self.size + 1} by {2 * self.size + 1} cells. {shown}"
+            "P is you, # is a wall, a dot is a free cell and E is the exit. Your move is up, "
+            "down, left or right, one cell at a time; a wall stops you and costs a turn."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        return ["right", "down", "left", "up"]
+
+    def describe(self) -> str:
+        if self.view is None:
+            # A cell and the space or newline after it are two characters.
+            ahead, behind = self._map[: 2 * self._at], self._map[2 * self._at + 1 :]
+            return f"{ahead}P{behind}\nTurns left: {self.turns_left}."
+        view = self.view
+        row, col = divmod(self._at, self._side)
+        lines = [
+            line[2 * col : 2 * col + 4 * view + 1] for line in self._lines[row : row + 2 * view + 1]
+        ]
+        middle = lines[view]
+        lines[view] = f"{middle[: 2 * view]}P{middle[2 * view + 1 :]}"
+        return "\n".join(lines) + f"\nTurns left: {self.turns_left}."
+
+    def apply(self, move: str) -> Outcome:
+        way = parse_direction(move)
+        if way is None:
+            return reject("Your move must be up, down, left or right.")
+        to = self._at + self._steps[way]
+        if not self._floor >> to & 1:
+            return go_on(_WALLED[way])
+        self._at = to
+        if to == self._exit:
+            return win(f"{_MOVED[way]} You are at the exit.")
+        self._been.add(to)
+        return go_on(_MOVED[way])
+
+    def instance(self) -> object:
+        return (self._floor, self._start, self._exit)
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        if self.view is None:
+            return False
+        unseen = [room for room in doors(self._side) if not self._has_seen(room)]
+        if self._exit not in unseen or len(unseen) < 2:
+            return False
+        unseen.remove(self._exit)
+        self._exit = unseen[int(rng.integers(len(unseen)))]
+        self._draw_map()
+        return True
+
+    def _has_seen(self, room: int) -> bool:
+        row, col = divmod(room, self._side)
+        view = self.view or self._side
+        return any(
+            abs(row - at // self._side) <= view and abs(col - at % self._side) <= view
+            for at in self._been
+        )
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_directions(text)
+
+    def legal_moves(self) -> Sequence[str]:
+        return DIRECTIONS
+
+    def oracle_move(self) -> str:
+        return towards(self._exit, self._at, self._floor, self._side)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Walk to the exit where it is in sight, else to the nearest cell not seen yet."""
+        if _VIEW in observations[0]:
+            return DIRECTIONS[next_step(*recall(observations))]
+        lines = _ROW.findall(observations[-1])
+        cells = "".join(lines).replace(" ", "")
+        floor = int(cells[::-1].translate(_BITS), 2)
+        return towards(cells.index("E"), cells.index("P"), floor, len(lines))
+
+    def potential(self) -> float:
+        away = distances(self._floor, self._exit, self._side)
+        return progress(away[self._at], away[self._start])

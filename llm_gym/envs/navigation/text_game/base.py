@@ -1,0 +1,151 @@
+"""What the games in a generated world have in common: seeing, acting, planning.
+
+A game draws a ``World`` and a ``Goal`` in ``draw_world``; those that cannot be won are drawn again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from llm_gym.core.game import progress
+from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.reading.prose import Named
+from llm_gym.core.splits import DRAWS
+from llm_gym.core.text_env import TextEnv
+from llm_gym.envs.navigation.text_game.commands import VERBS, read, settle
+from llm_gym.envs.navigation.text_game.naming import find_commands
+from llm_gym.envs.navigation.text_game.quest import Goal, distance, next_command
+from llm_gym.envs.navigation.text_game.view import View, look, prose, terse
+from llm_gym.envs.navigation.text_game.world import Command, World
+from llm_gym.errors import ConfigError
+
+Style = Literal["prose", "terse"]
+_TRIALS = 50  # worlds drawn to see whether settings can be won
+
+
+class WorldEnv(TextEnv):
+    """A goal in a world of rooms and things."""
+
+    max_observation_chars = 8192
+    max_turns: int
+    hints: int = 0
+    verbs: Mapping[str, str] = VERBS
+    style: Style
+    _world: World
+    _quest: Goal
+
+    @property
+    def observation_says_all(self) -> bool:
+        """Hints say where to go; without them a player must remember where it was."""
+        return self.hints > 0
+
+    def check_style_and_turns(self, least: int) -> None:
+        """Raise ``ConfigError`` for a style that is none or fewer turns than ``least``."""
+        if self.style not in ("prose", "terse"):
+            raise ConfigError(f"style must be 'prose' or 'terse', got {self.style!r}")
+        if self.max_turns < least:
+            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+
+    # --- worlds that can be won ----------------------------------------------------------
+
+    @abstractmethod
+    def draw_world(self, rng: np.random.Generator) -> tuple[World, Goal]:
+        """Return a world and a goal."""
+
+    @abstractmethod
+    def most_turns(self) -> int:
+        """Return turns that are enough in every world of these settings."""
+
+    def check_winnable(self) -> None:
+        """Raise ``ConfigError`` where hardly a world can be won in ``max_turns``."""
+        if self.max_turns < self.most_turns():
+            rng = np.random.default_rng(0)
+            if not any(self._fits(*self.draw_world(rng)) for _ in range(_TRIALS)):
+                raise ConfigError(
+                    f"max_turns must leave time for the goal, got {self.max_turns}: none of "
+                    f"{_TRIALS} worlds of these settings can be won in so few; "
+                    f"{self.most_turns()} are always enough"
+                )
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        for _ in range(DRAWS):
+            world, quest = self.draw_world(rng)
+            # Planning costs more than drawing, and most settings leave time enough.
+            if self.max_turns >= self.most_turns() or self._fits(world, quest):
+                return self.begin(world, quest)
+        raise ConfigError(f"no world among {DRAWS} can be won in max_turns={self.max_turns}")
+
+    def _fits(self, world: World, quest: Goal) -> bool:
+        return distance(world, quest) <= self.max_turns
+
+    # --- the game ------------------------------------------------------------------------
+
+    def begin(self, world: World, quest: Goal) -> None:
+        """Start an episode in ``world``."""
+        self._world, self._quest = world, quest
+        self._start, self._way = world.clone(), 0
+        self._visited = {world.here}
+
+    def example_moves(self) -> Sequence[str]:
+        return ["go north", "go east", "go south", "go west", "look", "inventory"]
+
+    def view(self) -> View:
+        """Return what the player sees."""
+        return look(self._world, self._quest, self.hints, self.turns_left)
+
+    def describe(self) -> str:
+        return prose(self.view()) if self.style == "prose" else terse(self.view())
+
+    def understand(self, move: str) -> Command | str:
+        """Return the usable command that ``move`` means, or the reason why there is none."""
+        said = read(move)
+        return "I do not know that command." if said is None else settle(self._world, said)
+
+    def apply(self, move: str) -> Outcome:
+        command = self.understand(move)
+        if isinstance(command, str):
+            return reject(command)
+        self._world.do(command)
+        self._visited.add(self._world.here)
+        if self._quest.is_done(self._world):
+            return win("Your quest is done.")
+        return go_on(feedback(command) if self.style == "prose" else "")
+
+    def instance(self) -> object:
+        return (self._start, self._quest)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_commands(text, self.verbs, self.understand)
+
+    def legal_moves(self) -> Sequence[str]:
+        return [str(command) for command in self._world.usable()]
+
+    def oracle_move(self) -> str:
+        return str(next_command(self._world, self._quest))
+
+    def potential(self) -> float:
+        if not self._way:  # only shaping asks, and only once per episode for the whole way
+            self._way = distance(self._start, self._quest)
+        return progress(distance(self._world, self._quest), self._way)
+
+
+def feedback(command: Command) -> str:
+    """Return what a command did, in a sentence.
+
+    >>> feedback(Command("put", "lamp", "box"))
+    'You put the lamp in the box.'
+    """
+    verb, noun, other = command
+    if verb == "go":
+        return f"You go {noun}."
+    if verb == "put":
+        return f"You put the {noun} in the {other}."
+    if verb == "look":
+        return "You look around."
+    if verb == "inventory":
+        return "You check what you carry."
+    return f"You {'defeat' if verb == 'attack' else verb} the {noun}."

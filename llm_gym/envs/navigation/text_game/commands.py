@@ -1,0 +1,190 @@
+"""From what a player types to a command about things that are here.
+
+``read`` splits a text into verb and nouns and knows nothing of the world; ``settle`` finds the
+things that the nouns mean and says in one sentence why a command cannot be used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, Command, World
+
+_MAX_WORDS = 12
+_WORD = re.compile(r"[^\W\d_]+")
+_SKIP = frozenset({"the", "a", "an", "my", "to", "at", "please", "i", "now"})
+_UNCLEAR = frozenset({"or", "not", "never", "don", "dont"})
+_SHORT = {"n": "north", "e": "east", "s": "south", "w": "west", "l": "look"}
+VERBS = {
+    "go": "go", "move": "go", "walk": "go", "run": "go", "head": "go", "travel": "go",
+    "take": "take", "get": "take", "grab": "take", "pick": "take", "collect": "take",
+    "drop": "drop", "leave": "drop", "put": "put", "place": "put", "insert": "put",
+    "open": "open", "unlock": "unlock",
+    "attack": "attack", "fight": "attack", "kill": "attack", "hit": "attack", "defeat": "attack",
+    "look": "look", "inventory": "inventory", "inv": "inventory",
+}  # fmt: skip
+JOINTS = {
+    "put": {"in", "into", "inside", "on"}, "take": {"from"}, "unlock": {"with"},
+    "attack": {"with"}, "open": {"with"},
+}  # fmt: skip
+
+
+class Sentence(NamedTuple):
+    """Verb and nouns as typed."""
+
+    verb: str
+    noun: str = ""
+    other: str = ""
+
+
+def read(
+    text: str,
+    verbs: Mapping[str, str] = VERBS,
+    joints: Mapping[str, AbstractSet[str]] = JOINTS,
+) -> Sentence | None:
+    """Return verb and nouns, or None if this is no command.
+
+    Args:
+        text: What the player typed.
+        verbs: Each word that begins a command, and the verb it stands for.
+        joints: By verb, the words that part its first noun from its second.
+
+    >>> read("Pick up the brass key!")
+    Sentence(verb='take', noun='brass key', other='')
+    >>> read("unlock the brass door with the brass key")
+    Sentence(verb='unlock', noun='brass door', other='brass key')
+    >>> read("n") == read("walk north") == Sentence("go", "north")
+    True
+    >>> read("put down the lamp").verb
+    'drop'
+    >>> read("take the lamp or the rope"), read("I")
+    (None, None)
+    """
+    if text.strip() == "i":  # a capital one is the first word of a sentence that was cut off
+        return Sentence("inventory")
+    text = text.lower()
+    words = [_SHORT.get(word, word) for word in _WORD.findall(text) if word not in _SKIP]
+    if not words or len(words) > _MAX_WORDS or not _UNCLEAR.isdisjoint(words):
+        return None
+    if words[0] in DIRECTIONS and len(words) == 1:
+        return Sentence("go", words[0])
+    verb = verbs.get(words[0])
+    if verb is None:
+        return None
+    rest = words[1:]
+    if verb == "put" and rest[:1] == ["down"]:
+        verb = "drop"
+    if verb == "take":
+        rest = [word for word in rest if word != "up"]
+    rest = [word for word in rest if word not in ("down", "around")]
+    for at, word in enumerate(rest):
+        if word in joints.get(verb, ()):
+            return Sentence(verb, " ".join(rest[:at]), " ".join(rest[at + 1 :]))
+    return Sentence(verb, " ".join(rest))
+
+
+def find(noun: str, names: list[str]) -> str | None:
+    """Return the one name that ``noun`` means, by its full name or by one of its words.
+
+    >>> find("key", ["brass key", "lamp"]), find("key", ["brass key", "iron key"])
+    ('brass key', None)
+    """
+    if noun in names:
+        return noun
+    fits = [name for name in names if noun and set(noun.split()) <= set(name.split())]
+    return fits[0] if len(fits) == 1 else None
+
+
+def settle(world: World, said: Sentence) -> Command | str:
+    """Return the usable command that ``said`` means, or the reason why there is none."""
+    verb, noun, other = said
+    if verb in ("look", "inventory"):
+        return Command(verb)
+    return {
+        "go": _go, "take": _take, "drop": _drop, "put": _put,
+        "open": _open, "unlock": _unlock, "attack": _attack,
+    }[verb](world, noun, other)  # fmt: skip
+
+
+def _go(world: World, noun: str, other: str) -> Command | str:
+    if noun not in world.exits[world.here]:
+        return "There is no exit that way." if noun in DIRECTIONS else "Say which way to go."
+    door = world.door_between(world.here, world.exits[world.here][noun])
+    if door and world.locked[door]:
+        return f"The {door} is locked."
+    return Command("go", noun)
+
+
+def _take(world: World, noun: str, other: str) -> Command | str:
+    item = find(noun, world.visible_items())
+    if item is None:
+        return "You already carry that." if find(noun, world.items_in(CARRIED)) else _UNSEEN
+    if monster := world.guard(world.here):
+        return f"The {monster} will not let you take anything."
+    if other and find(other, [world.place[item]]) is None:
+        return f"The {item} is not in there."
+    return Command("take", item)
+
+
+def _drop(world: World, noun: str, other: str) -> Command | str:
+    item = find(noun, world.items_in(CARRIED))
+    if item is None:
+        return _NOT_CARRIED
+    return _kept(world) or Command("drop", item)
+
+
+def _put(world: World, noun: str, other: str) -> Command | str:
+    item = find(noun, world.items_in(CARRIED))
+    box = find(other, world.containers_here())
+    if item is None:
+        return _NOT_CARRIED
+    if box is None:
+        return "Say which container here to put it in."
+    if world.closed[box]:
+        return f"The {box} is closed."
+    return _kept(world) or Command("put", item, box)
+
+
+def _open(world: World, noun: str, other: str) -> Command | str:
+    box = find(noun, world.containers_here())
+    if box is None:
+        # People say "open the door" for what the rules call unlocking.
+        return _unlock(world, noun, other)
+    return Command("open", box) if world.closed[box] else f"The {box} is already open."
+
+
+def _unlock(world: World, noun: str, other: str) -> Command | str:
+    doors = [name for name, ends in world.doors.items() if world.here in ends]
+    door = find(noun, doors)
+    if door is None:
+        return _UNSEEN
+    if not world.locked[door]:
+        return f"The {door} is not locked."
+    key = world.keys[door]
+    if other and find(other, world.items_in(CARRIED)) not in (None, key):
+        return f"That does not fit the {door}."
+    return Command("unlock", door, key) if world.place[key] == CARRIED else f"You need the {key}."
+
+
+def _attack(world: World, noun: str, other: str) -> Command | str:
+    monster = world.guard(world.here)
+    if monster is None or find(noun, [monster]) is None:
+        return "There is nothing like that to attack here."
+    weapon = world.banes[monster]
+    if other and find(other, world.items_in(CARRIED)) not in (None, weapon):
+        return f"The {monster} does not fear that."
+    if world.place[weapon] != CARRIED:
+        return f"You need the {weapon} to defeat the {monster}."
+    return Command("attack", monster)
+
+
+def _kept(world: World) -> str | None:
+    monster = world.guard(world.here)
+    return f"The {monster} would keep it." if monster else None
+
+
+_UNSEEN = "You see nothing like that here."
+_NOT_CARRIED = "You do not carry that."

@@ -1,0 +1,169 @@
+"""A quest in a generated world of rooms, doors, containers and monsters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.navigation.text_game import solver, words
+from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
+from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
+from llm_gym.envs.navigation.text_game.quest import Quest
+from llm_gym.envs.navigation.text_game.view import MARK
+from llm_gym.envs.navigation.text_game.world import World
+from llm_gym.errors import ConfigError
+
+
+class TextGameEnv(WorldEnv):
+    """Explore a house, find what is needed, and bring a thing where it belongs.
+
+    Description:
+        Every episode is a new map with a quest of ``quest_length`` dependent steps: things to
+        fetch, doors to unlock, monsters to defeat, containers to open, and a delivery at the
+        end. Distractors lie about. Every instance can be solved in ``max_turns``, and no move
+        can spoil it.
+
+        How much of that is left to the player depends on ``hints``. TextGameEasy has them all:
+        each observation names the next task and marks the way to it, so that a reflex without
+        memory wins. It is a first lesson in answering, no test of exploring. TextGameMedium has
+        none: who does not remember where they have been walks in circles.
+
+    Actions:
+        ``go north`` (``move``, ``walk``, ``n``), ``take lamp`` (``pick up``, ``get``),
+        ``drop lamp``, ``open chest``, ``put lamp in chest``, ``unlock brass door with brass key``,
+        ``attack troll``, ``look``, ``inventory``. Articles are ignored, and one word of a name
+        is enough where it is clear.
+
+    Observations:
+        What happened, then the room: exits, things, guards, what one carries, the quest, the
+        turns left. ``hints`` adds, level by level: 1 the next task and its room, 2 where one
+        came from, 3 the names of neighbouring rooms, 4 a mark (``*``) on the task's room when
+        it is here or next door. ``style="terse"`` says the same in few words.
+
+    Rewards:
+        1 when the quest is done, otherwise 0. With ``shaping``, the potential is the ``progress``
+        along the planner's way.
+
+    Episode end:
+        Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        rooms: Rooms of the map.
+        items: Things that are of no use.
+        quest_length: Steps of the quest, at least 2: fetch and deliver. A lock takes two more
+            (key, door), a monster two (weapon, fight), a closed container one.
+        locks: Locked doors, each of which must be opened.
+        hints: How much the observation tells, 0 to 4.
+        names: How many names of rooms and of things are in use; few make a small vocabulary.
+        style: ``prose`` or ``terse``.
+        max_turns: Turns allowed; rooms times ``quest_length`` are always enough. With fewer, worlds
+            that take longer are drawn again, and settings that leave none are refused.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release; worlds fit into ``max_turns``, shaping by ``progress``.
+    """
+
+    _quest: Quest
+
+    def __init__(
+        self,
+        *,
+        rooms: int = 6,
+        items: int = 4,
+        quest_length: int = 5,
+        locks: int = 1,
+        hints: int = 0,
+        names: int = 24,
+        style: Style = "prose",
+        max_turns: int = 50,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.rooms, self.items, self.quest_length, self.locks = rooms, items, quest_length, locks
+        self.hints, self.names, self.style, self.max_turns = hints, names, style, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        most = min(self.names, len(words.ROOMS), len(words.ITEMS))
+        if not 2 <= self.names <= len(words.ROOMS):
+            raise ConfigError(f"names must be from 2 to {len(words.ROOMS)}, got {self.names}")
+        if not 2 <= self.rooms <= most:
+            raise ConfigError(f"rooms must be from 2 to names={most}, got {self.rooms}")
+        if not 0 <= self.items < most:
+            raise ConfigError(f"items must be from 0 to {most - 1}, got {self.items}")
+        if not 0 <= self.locks <= min(len(words.METALS), self.rooms - 1):
+            raise ConfigError(
+                f"locks must be from 0 to {min(len(words.METALS), self.rooms - 1)} "
+                f"for rooms={self.rooms}, got {self.locks}"
+            )
+        least, longest = 2 + 2 * self.locks, longest_quest(self.locks)
+        if not least <= self.quest_length <= longest:
+            raise ConfigError(
+                f"quest_length must be from {least} to {longest} for locks={self.locks}, "
+                f"got {self.quest_length}"
+            )
+        if not 0 <= self.hints <= MARK:
+            raise ConfigError(f"hints must be from 0 to {MARK}, got {self.hints}")
+        self.check_style_and_turns(2)
+        self.check_winnable()
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        rooms, locks = round(4 + 12 * difficulty), round(3 * difficulty)
+        quest_length = 2 + 2 * locks + round(3 * difficulty)
+        return {
+            "rooms": rooms,
+            "items": round(2 + 8 * difficulty),
+            "quest_length": quest_length,
+            "locks": locks,
+            "hints": round(MARK * (1 - difficulty)),
+            "names": round(8 + 16 * difficulty),
+            "max_turns": rooms * (quest_length + 2),
+        }
+
+    # --- the game ------------------------------------------------------------------------
+
+    def draw_world(self, rng: np.random.Generator) -> tuple[World, Quest]:
+        size = WorldSize(self.rooms, self.items, self.quest_length, self.locks, self.names)
+        return generate(size, rng)
+
+    def most_turns(self) -> int:
+        return self.rooms * self.quest_length  # each step of the quest after a walk through all
+
+    def rules_text(self) -> str:
+        return (
+            "You are in a house of rooms and have a quest. Your move is one command: go DIRECTION "
+            "(north, east, south or west), take THING, drop THING, open CONTAINER, put THING in "
+            "CONTAINER, unlock DOOR with KEY, attack MONSTER, look or inventory. A key opens the "
+            "door of its own metal. While a monster is "
+            "in a room, nothing there can be taken or left; attack it with the weapon it fears."
+            + (" A * marks the room of your next task." if self.hints >= MARK else "")
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        things = [f"take {words.ITEMS[0]}", f"drop {words.ITEMS[0]}"]
+        return ["go north", "go east", "go south", "go west", *things, "look", "inventory"]
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        world = self._world
+        unseen = [room for room in world.exits if room not in self._visited]
+        useless = [
+            item
+            for item in words.ITEMS
+            if item != self._quest.item and world.place.get(item) in unseen
+        ]
+        if len(unseen) < 2 or not useless:
+            return False
+        item = useless[int(rng.integers(len(useless)))]
+        rooms = [room for room in unseen if room != world.place[item]]
+        world.place[item] = rooms[int(rng.integers(len(rooms)))]
+        return True
+
+    solve = staticmethod(solver.solve)

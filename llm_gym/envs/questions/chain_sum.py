@@ -1,0 +1,132 @@
+"""Add and subtract a few numbers: one question, one answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.text_env import CommonArgs
+from llm_gym.envs.questions.number_question import NumberQuestion
+from llm_gym.errors import ConfigError
+
+_QUESTION = re.compile(r"What is (\d+(?: [+-] \d+)+)\?")
+
+
+def chain_value(chain: str) -> int:
+    """Return the value of numbers with plus and minus signs between them.
+
+    >>> chain_value("12 + 5 - 30"), chain_value("0 - 7")
+    (-13, -7)
+    """
+    first, *rest = chain.split()
+    signed = zip(rest[::2], rest[1::2], strict=True)
+    return int(first) + sum(int(term) if sign == "+" else -int(term) for sign, term in signed)
+
+
+class ChainSumEnv(NumberQuestion):
+    """Work out a chain of sums and differences.
+
+    Description:
+        A few whole numbers with plus and minus signs between them are drawn. The answer is the
+        value of the chain, which may be negative.
+
+    Actions:
+        A number, such as ``-13`` or ``The answer is -13.`` A reply without a number, or with two
+        and no equals sign before the last, is unusable.
+
+    Observations:
+        The question.
+
+    Rewards:
+        1 for the right number, otherwise 0.
+
+    Episode end:
+        Terminates with the answer: won if it is right, otherwise lost.
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        min_terms: Fewest numbers in a chain, at least 2.
+        max_terms: Most numbers in a chain, at most 100.
+        min_digits: Fewest digits of a number, at least 1.
+        max_digits: Most digits of a number, at most 9.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    def __init__(
+        self,
+        *,
+        min_terms: int = 2,
+        max_terms: int = 6,
+        min_digits: int = 1,
+        max_digits: int = 4,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.min_terms, self.max_terms = min_terms, max_terms
+        self.min_digits, self.max_digits = min_digits, max_digits
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.min_terms <= self.max_terms <= 100:
+            raise ConfigError(
+                "min_terms and max_terms must be in order and from 2 to 100, "
+                f"got {self.min_terms} and {self.max_terms}"
+            )
+        if not 1 <= self.min_digits <= self.max_digits <= 9:
+            raise ConfigError(
+                "min_digits and max_digits must be in order and from 1 to 9, "
+                f"got {self.min_digits} and {self.max_digits}"
+            )
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        terms, digits = round(2 + 10 * difficulty), round(1 + 5 * difficulty)
+        return {"min_terms": terms, "max_terms": terms, "min_digits": digits, "max_digits": digits}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        count = self.min_terms + int(rng.random() * (self.max_terms - self.min_terms + 1))
+        terms = [str(self._number(*pair)) for pair in rng.random((count, 2)).tolist()]
+        signs = [" + " if draw < 0.5 else " - " for draw in rng.random(count - 1).tolist()]
+        signed = zip(signs, terms[1:], strict=True)
+        self._chain = terms[0] + "".join(sign + term for sign, term in signed)
+
+    def _number(self, length: float, value: float) -> int:
+        """Return a number of random length: as many of one digit as of four."""
+        digits = self.min_digits + int(length * (self.max_digits - self.min_digits + 1))
+        low = 10 ** (digits - 1) if digits > 1 else 0
+        return low + int(value * (10**digits - low))
+
+    def rules_text(self) -> str:
+        return "Work out the value. Your answer is one number; a wrong one loses."
+
+    def example_moves(self) -> Sequence[str]:
+        return ["-13", "0", "42"]
+
+    def describe(self) -> str:
+        return f"What is {self._chain}?"
+
+    def right_answer(self) -> int:
+        return chain_value(self._chain)
+
+    def instance(self) -> object:
+        return self._chain
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        most = 10**self.max_digits
+        return str(int((2 * rng.random() - 1) * most))
+
+    def move_pattern(self) -> str | None:
+        return r"-?[0-9]{1,12}"
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Work it out."""
+        return str(chain_value(_QUESTION.findall(observations[0])[0]))

@@ -1,0 +1,282 @@
+"""Make a target number from given ones with plain arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.reading.prose import Named
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.questions.countdown.arithmetic import (
+    Tree,
+    combine,
+    evaluate,
+    find_expressions,
+    first_step,
+    parse_expression,
+    search,
+    write,
+)
+from llm_gym.errors import ConfigError
+
+LARGE = (25, 50, 75, 100)
+_DRAWS = 2000
+_STATE = re.compile(r"Numbers: ([\d, ]+)\. Target: (\d+)\.")
+_STEPS = "Each move combines two of the numbers"
+_ALL = "Use every number exactly once"
+
+
+def draw_tree(numbers: Sequence[int], most: int, draws: list[float]) -> tuple[int, Tree]:
+    """Combine all ``numbers`` at random, to positive whole numbers up to ``most`` on the way.
+
+    Returns the value and the expression. Takes three draws from [0, 1) for each operation.
+    """
+    table: list[tuple[int, Tree]] = [(number, number) for number in numbers]
+    while len(table) > 1:
+        a, left = table.pop(int(draws.pop() * len(table)))
+        b, right = table.pop(int(draws.pop() * len(table)))
+        options = combine(a, b)
+        if a * b > most or a + b > most:
+            options = [option for option in options if option[0] <= most] or options[:1]
+        value, sign, swap = options[int(draws.pop() * len(options))]
+        table.append((value, (sign, right, left) if swap else (sign, left, right)))
+    return table[0]
+
+
+class CountdownEnv(TextEnv):
+    """Make a target number from given ones with plain arithmetic.
+
+    Description:
+        The numbers are drawn at random and the target is what a random expression of them
+        makes, so it can always be reached. A move is a whole expression, and there are several
+        attempts; with ``stepwise``, a move is one operation, whose result takes the place of
+        its two numbers.
+
+    Actions:
+        An expression of the numbers with ``+``, ``-``, ``*``, ``/`` and brackets, such as
+        ``(75 - 4) * 3``. An equals sign and what follows it are not read. Arithmetic is exact,
+        and fractions may appear on the way. An expression with other numbers, with one used
+        twice, or (with ``use_all``) with one left out is unusable. With ``stepwise``, one
+        operation on two numbers that makes a positive whole number; everything else is unusable.
+
+    Observations:
+        What the last expression makes, the numbers, the target and the turns left.
+
+    Rewards:
+        1 for making the target exactly, otherwise 0.
+
+    Episode end:
+        Terminates when the target is made (won) and after ``max_turns`` moves (lost). With
+        ``stepwise``, also when one number is left and it is not the target (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        numbers: How many numbers are given, 2 to 6.
+        max_number: Largest number that may be given; they are drawn from 1 to it.
+        large: How many of the numbers are different ones of 25, 50, 75 and 100 instead, 0 to 4.
+        min_target: Smallest target.
+        max_target: Largest target.
+        use_all: Whether every number must be used; otherwise some may be left over.
+        stepwise: Whether a move is one operation instead of a whole expression.
+        max_turns: Moves allowed; with ``stepwise``, one fewer than numbers at least.
+        **common: See ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    observation_says_all = True
+    max_turns: int
+    max_move_chars = 200
+
+    def __init__(
+        self,
+        *,
+        numbers: int = 4,
+        max_number: int = 99,
+        large: int = 0,
+        min_target: int = 10,
+        max_target: int = 99,
+        use_all: bool = True,
+        stepwise: bool = False,
+        max_turns: int = 3,
+        **common: Unpack[CommonArgs],
+    ) -> None:
+        self.numbers, self.max_number, self.large = numbers, max_number, large
+        self.min_target, self.max_target = min_target, max_target
+        self.use_all, self.stepwise, self.max_turns = use_all, stepwise, max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 2 <= self.numbers <= 6:
+            raise ConfigError(f"numbers must be from 2 to 6, got {self.numbers}")
+        if not 1 <= self.max_number <= 1000:
+            raise ConfigError(f"max_number must be from 1 to 1000, got {self.max_number}")
+        if not 0 <= self.large <= min(self.numbers, len(LARGE)):
+            most = min(self.numbers, len(LARGE))
+            raise ConfigError(f"large must be from 0 to {most}, got {self.large}")
+        if not 1 <= self.min_target <= self.max_target:
+            raise ConfigError(
+                "targets must be positive and min_target at most max_target, got "
+                f"min_target={self.min_target} and max_target={self.max_target}"
+            )
+        least = self.numbers - 1 if self.stepwise else 1
+        if self.max_turns < least:
+            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        return {
+            "numbers": round(3 + 3 * difficulty),
+            "max_number": round(10 + 90 * difficulty),
+            "min_target": round(10 + 90 * difficulty),
+            "max_target": round(30 + 970 * difficulty),
+        }
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        for _ in range(_DRAWS):
+            draws = rng.random(4 * self.numbers + 3).tolist()
+            kinds = list(LARGE)
+            given = [kinds.pop(int(draws.pop() * len(kinds))) for _ in range(self.large)]
+            while len(given) < self.numbers:
+                given.append(1 + int(draws.pop() * self.max_number))
+            target, tree = draw_tree(given, 10 * self.max_target, draws)
+            # A number that is the target already would be no puzzle.
+            if self.min_target <= target <= self.max_target and target not in given:
+                break
+        else:
+            raise ConfigError(
+                f"no target from {self.min_target} to {self.max_target} was made of "
+                f"{self.numbers} numbers up to {self.max_number} in {_DRAWS} draws; widen them"
+            )
+        self._given, self._target, self._way = tuple(given), target, tree
+        self._table = given
+        self._write_table()
+
+    def _write_table(self) -> None:
+        listed = ", ".join([str(number) for number in self._table])
+        self._told = f"Numbers: {listed}. Target: {self._target}. Turns left: "
+
+    def rules_text(self) -> str:
+        how = _ALL if self.use_all else "Use each number at most once"
+        if not self.stepwise:
+            return (
+                "Make the target from the numbers, with +, -, *, / and brackets. "
+                f"{how}. Fractions are allowed on the way; the result must be exact."
+            )
+        end = f" {_ALL}: the target must be the last number left." if self.use_all else ""
+        return (
+            f"Make the target from the numbers. {_STEPS} with +, -, * or / to a positive whole "
+            f"number, which takes their place.{end} You lose when one number is left that is not "
+            "the target."
+        )
+
+    def example_moves(self) -> Sequence[str]:
+        # With numbers that are most likely not given, so that no example is a good move.
+        return ["12 + 34", "56 / 7"] if self.stepwise else ["(12 + 34) * 56 - 7", "12 * 3 / 4"]
+
+    def describe(self) -> str:
+        return f"{self._told}{self.max_turns - self._base_turn}."
+
+    def apply(self, move: str) -> Outcome:
+        postfix = parse_expression(move)
+        if postfix is None:
+            return reject("Your move must be an expression of numbers, +, -, *, / and brackets.")
+        left = self._table.copy()
+        for token in postfix:
+            if isinstance(token, int):
+                if token not in left:
+                    known = token in self._table
+                    why = f"You use {token} too often." if known else f"You have no {token}."
+                    return reject(why)
+                left.remove(token)
+        value = evaluate(postfix)
+        if value is None:
+            return reject("Your expression divides by zero.")
+        if self.stepwise:
+            return self._step_to(value, postfix, left)
+        if self.use_all and left:
+            return reject(f"Use every number: {left[0]} is missing.")
+        if value == self._target:
+            return win(f"Yes, that makes {value}.")
+        return go_on(f"That makes {value}, not {self._target}.")
+
+    def _step_to(self, value: object, postfix: Sequence[int | str], left: list[int]) -> Outcome:
+        if len(postfix) != 3:
+            return reject("Your move must be one operation on two numbers.")
+        if not isinstance(value, int) or value < 1:
+            return reject(f"That makes {value}; it must be a positive whole number.")
+        self._table = [*left, value]
+        self._write_table()
+        text = f"{postfix[0]} {postfix[2]} {postfix[1]} makes {value}."
+        if value == self._target and not (left and self.use_all):
+            return win(text)
+        if not left:
+            return lose(f"{text} That is not {self._target}. {self.reveal()}")
+        return go_on(text)
+
+    def reveal(self) -> str:
+        return f"One way is {write(self._way)} = {self._target}."
+
+    def instance(self) -> object:
+        return (sorted(self._given), self._target)
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        return find_expressions(text)
+
+    def legal_moves(self) -> Sequence[str] | None:
+        if not self.stepwise:
+            return None
+        table = sorted(self._table, reverse=True)
+        pairs = {(a, b) for at, a in enumerate(table) for b in table[at + 1 :]}
+        return [
+            f"{b} {sign} {a}" if swap else f"{a} {sign} {b}"
+            for a, b in sorted(pairs)
+            for _, sign, swap in combine(a, b)
+        ]
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        if self.stepwise:
+            return super().random_move(rng)
+        draws = rng.random(3 * self.numbers).tolist()
+        return write(draw_tree(self._table, 10 * self.max_target, draws)[1])
+
+    def move_pattern(self) -> str | None:
+        return r"[0-9()+*/ -]{1,200}"
+
+    def oracle_move(self) -> str:
+        if not self.stepwise:
+            return write(self._way)
+        return _best_move(tuple(self._table), self._target, self.use_all, True)
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Search all expressions, and write the first that makes the target, or its next step."""
+        rules, found = observations[0], _STATE.search(observations[-1])
+        assert found is not None, "every observation shows the numbers and the target"
+        numbers = tuple([int(number) for number in found[1].split(", ")])
+        return _best_move(numbers, int(found[2]), _ALL in rules, _STEPS in rules)
+
+
+def _best_move(numbers: tuple[int, ...], target: int, use_all: bool, stepwise: bool) -> str:
+    tree = search(numbers, target, use_all)
+    if tree is None:  # out of reach by an earlier step
+        return _as_listed(f"{numbers[0]} + {numbers[1]}")
+    return _as_listed(write(first_step(tree))) if stepwise else write(tree)
+
+
+def _as_listed(step: str) -> str:
+    """Return a step as ``legal_moves`` lists it: the larger number first where both ways do.
+
+    >>> _as_listed("4 * 9"), _as_listed("4 - 9")
+    ('9 * 4', '4 - 9')
+    """
+    first, sign, second = step.split(" ")
+    return f"{second} {sign} {first}" if sign in "+*" and int(first) < int(second) else step

@@ -1,0 +1,209 @@
+"""Answer a question by searching a collection of documents, hop by hop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.core.outcome import Outcome, lose, win
+from llm_gym.envs.tool_use.fact_world import (
+    ask,
+    document,
+    draw_chain,
+    draw_world,
+    fact,
+    follow,
+    read_question,
+)
+from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv, parse_call
+from llm_gym.errors import ConfigError
+from llm_gym.tools.builtin.bm25 import words
+from llm_gym.tools.builtin.search import SearchTool
+from llm_gym.tools.definition import Tool
+
+_RESULT = re.compile(r"^\[\d+\] ([^:\n]+): (.*)$", re.MULTILINE)
+_ARTICLES = frozenset(("a", "an", "the"))
+
+
+def same_answer(first: str, second: str) -> bool:
+    """Return whether two answers are the same but for case, articles and punctuation.
+
+    >>> same_answer("the Silent Bridge.", "Silent bridge"), same_answer("Norvik", "Torvik")
+    (True, False)
+    """
+    sides = ([word for word in words(text) if word not in _ARTICLES] for text in (first, second))
+    return next(sides) == next(sides)
+
+
+class SearchQAEnv(ToolEnv):
+    """Find an answer that no document gives alone.
+
+    Description:
+        A world of invented people, works, companies, cities and countries is drawn, with one
+        document about each. The question follows a chain of facts, such as the country of the
+        birthplace of the author of a work: each document leads to the next.
+
+    Actions:
+        ``search: words`` shows the documents that fit best, ``answer: text`` answers.
+
+    Observations:
+        The best documents for the last search, the question and the turns left.
+
+    Rewards:
+        1 for the right answer, otherwise 0. Case, articles and punctuation do not matter.
+
+    Episode end:
+        Terminates with the answer, won or lost, and after ``max_turns`` moves (lost).
+
+    Info:
+        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
+        ``reward_terms``, ``turn``, ``invalid_actions``.
+
+    Args:
+        hops: Facts in the chain, 1 to 6.
+        documents: Documents in the collection, about; 20 to 400. All but ``hops`` distract.
+        results: Documents shown per search.
+        max_turns: Moves allowed, answers included.
+        **common: See ``ToolEnv`` and ``TextEnv``.
+
+    Version history:
+        v0: First release.
+    """
+
+    max_turns: int
+
+    def __init__(
+        self,
+        *,
+        hops: int = 2,
+        documents: int = 40,
+        results: int = 3,
+        max_turns: int = 6,
+        **common: Unpack[ToolArgs],
+    ) -> None:
+        self.hops, self.documents, self.results = hops, documents, results
+        self.max_turns = max_turns
+        super().__init__(**common)
+
+    def check_settings(self) -> None:
+        if not 1 <= self.hops <= 6:
+            raise ConfigError(f"hops must be from 1 to 6, got {self.hops}")
+        if not 20 <= self.documents <= 400:
+            raise ConfigError(f"documents must be from 20 to 400, got {self.documents}")
+        if not 1 <= self.results <= 10:
+            raise ConfigError(f"results must be from 1 to 10, got {self.results}")
+        if self.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+
+    @classmethod
+    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
+        hops = round(1 + 4 * difficulty)
+        return {"hops": hops, "documents": round(20 + 180 * difficulty), "max_turns": hops + 4}
+
+    def new_game(self, rng: np.random.Generator) -> None:
+        self.forget()
+        chain = None
+        while chain is None:
+            self._world = draw_world(rng, self.documents)
+            chain = draw_chain(rng, self._world, self.hops)
+        self._start, self._chain = chain
+        self._shown: set[str] = set()  # titles of documents that the player has seen
+
+    @property
+    def _way(self) -> list[str]:
+        return follow(self._world, self._start, self._chain)
+
+    def tools(self) -> list[Tool]:
+        corpus = {subject: document(subject, facts) for subject, facts in self._world.items()}
+        return [SearchTool(corpus, results=self.results)]
+
+    def sample_tools(self) -> list[Tool]:
+        return [SearchTool({})]
+
+    def rules_text(self) -> str:
+        return (
+            "Answer the question. A move is either 'search: words', which shows the "
+            f"{self.results} documents of a collection that fit the words best, or 'answer: text', "
+            f"which ends the game.{self.tool_rules()}"
+        )
+
+    @property
+    def usage(self) -> str:
+        return "Your move must be 'search: words' or 'answer: text'."
+
+    def example_moves(self) -> Sequence[str]:
+        return ["search: Mila Farrow", "answer: Norvik"]
+
+    def question(self) -> str:
+        return ask(self._start, self._chain)
+
+    def apply(self, move: str) -> Outcome:
+        outcome = super().apply(move)
+        self._shown.update(title for title, _ in _RESULT.findall(outcome[0]))
+        return outcome
+
+    def answer(self, text: str) -> Outcome:
+        right = self._way[-1]
+        if same_answer(text, right):
+            return win(f"Yes, it is {right}.")
+        return lose(f"No, it is {right}.")
+
+    def reveal(self) -> str:
+        return f"The answer was {self._way[-1]}."
+
+    def instance(self) -> object:
+        return (self._start, self._chain, self._way, self.documents)
+
+    def swap_secret(self, rng: np.random.Generator) -> bool:
+        """Give the last subject of the chain another value, unless its document was shown."""
+        *_, last, value = self._way
+        if last in self._shown:
+            return False
+        relation = self._chain[-1]
+        others = sorted({facts.get(relation, value) for facts in self._world.values()} - {value})
+        if not others:
+            return False
+        self._world[last][relation] = others[int(rng.integers(len(others)))]
+        self.forget()
+        return True
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        said = self._base_observations[-1]
+        seen = re.findall(r"[A-Z][a-z]+(?: [A-Z][a-z]+)*", said)
+        word = seen[int(rng.random() * len(seen))]
+        return f"{'search' if rng.random() < 0.6 else 'answer'}: {word}"
+
+    def move_pattern(self) -> str | None:
+        return r"(?:search|answer): [^\n]{1,500}"
+
+    def oracle_move(self) -> str:
+        way, turn = self._way, self._base_turn
+        if turn < min(self.hops, self.max_turns - 1):
+            return f"search: {way[turn]}"
+        return f"answer: {way[-1]}"
+
+    @staticmethod
+    def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
+        """Follow the chain: search for each subject and read on from its document."""
+        question = read_question(observations[0])
+        assert question is not None, "the first observation holds the question"
+        here, chain = question
+        shown = {title: text for said in observations for title, text in _RESULT.findall(said)}
+        for relation in chain:
+            value = fact(shown.get(here, ""), here, relation)
+            if value is None:
+                break
+            here = value
+        else:
+            return f"answer: {here}"
+        tries = sum(parse_call(move) == ("search", here) for move in moves)
+        # Its own document says its name in every sentence; the words of sentences find it too.
+        return f"search: {' '.join([here] * (tries + 1))}"
+
+    def potential(self) -> float:
+        """Share of the documents of the chain that have been shown."""
+        way = self._way[:-1]
+        return sum(name in self._shown for name in way) / len(way)

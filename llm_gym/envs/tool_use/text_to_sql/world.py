@@ -1,0 +1,189 @@
+"""Invented databases.
+
+A domain has two tables of things and one that links them. An episode takes some of their columns;
+rows are drawn from a seed of their own, so that one question can be asked of many databases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from llm_gym.envs.tool_use.fact_world import (
+    ADJECTIVES,
+    FIRST_NAMES,
+    LAST_NAMES,
+    NOUNS,
+    draw_names,
+)
+
+Values = tuple[str, ...]
+Thing = tuple[str, str, int]
+"""A row of a table of things: name, text, number."""
+NAME_PARTS = ((FIRST_NAMES, LAST_NAMES), (ADJECTIVES, NOUNS))
+_CITIES = ("Arden", "Bexley", "Corvo", "Dalby", "Elmira")
+_COLOURS = ("black", "blue", "green", "red", "white")
+
+
+class Things(NamedTuple):
+    """A table of people or objects."""
+
+    table: str
+    one: str
+    words: dict[str, Values]
+    """Columns of text, with what may stand in them."""
+    numbers: dict[str, tuple[int, int]]
+    """Columns of whole numbers, with their range."""
+
+
+class Domain(NamedTuple):
+    """Two tables of things and the table that links them."""
+
+    people: Things
+    objects: Things
+    links: str
+    numbers: dict[str, tuple[int, int]]
+
+
+def _people(table: str, one: str, word: str, values: Values, **numbers: tuple[int, int]) -> Things:
+    return Things(table, one, {"city": _CITIES, word: values}, {"age": (6, 90), **numbers})
+
+
+DOMAINS = (
+    Domain(
+        _people("customers", "customer", "segment", ("firm", "private", "public"), points=(0, 500)),
+        Things(
+            "products",
+            "product",
+            {"category": ("books", "garden", "kitchen", "toys"), "colour": _COLOURS},
+            {"price": (1, 300), "stock": (0, 90)},
+        ),
+        "orders",
+        {"quantity": (1, 9), "discount": (0, 30)},
+    ),
+    Domain(
+        _people("members", "member", "plan", ("basic", "family", "student"), fee=(0, 120)),
+        Things(
+            "books",
+            "book",
+            {"genre": ("crime", "history", "poetry", "science"), "language": ("da", "en", "fr")},
+            {"pages": (40, 900), "copies": (1, 12)},
+        ),
+        "loans",
+        {"days": (1, 60), "fine": (0, 25)},
+    ),
+    Domain(
+        _people("patients", "patient", "ward", ("east", "north", "south"), weight=(20, 120)),
+        Things(
+            "doctors",
+            "doctor",
+            {"field": ("eyes", "heart", "lungs", "skin"), "grade": ("junior", "senior")},
+            {"salary": (40, 160), "room": (100, 399)},
+        ),
+        "visits",
+        {"minutes": (5, 90), "cost": (10, 400)},
+    ),
+    Domain(
+        _people(
+            "students", "student", "house", ("ash", "birch", "cedar", "elm"), height=(100, 200)
+        ),
+        Things(
+            "courses",
+            "course",
+            {"subject": ("art", "maths", "music", "physics"), "level": ("first", "second")},
+            {"credits": (1, 12), "seats": (5, 60)},
+        ),
+        "enrolments",
+        {"score": (0, 100), "absences": (0, 20)},
+    ),
+)
+
+
+class Schema(NamedTuple):
+    """The tables of one episode: a domain and the columns taken from it."""
+
+    domain: int
+    columns: tuple[str, str, str, str, str]
+    """Word and number of the people, word and number of the objects, number of the links."""
+    tables: int
+
+    def things(self, objects: bool) -> tuple[Things, str, str]:
+        """Return a table of things with its column of text and its column of numbers."""
+        domain = DOMAINS[self.domain]
+        at = 2 * objects
+        return (domain.people, domain.objects)[objects], self.columns[at], self.columns[at + 1]
+
+    def sql(self) -> str:
+        """Return the statements that create the tables."""
+        domain = DOMAINS[self.domain]
+        made = []
+        for objects in range(2 if self.tables == 3 else 1):
+            table, word, number = self.things(bool(objects))
+            made.append(
+                f"CREATE TABLE {table.table} (id INTEGER PRIMARY KEY, name TEXT, {word} TEXT, "
+                f"{number} INTEGER);"
+            )
+        if self.tables > 1:
+            keys = [domain.people, domain.objects][: self.tables - 1]
+            refer = "".join(f"{key.one}_id INTEGER REFERENCES {key.table}(id), " for key in keys)
+            made.append(
+                f"CREATE TABLE {domain.links} (id INTEGER PRIMARY KEY, {refer}"
+                f"{self.columns[4]} INTEGER);"
+            )
+        return "\n".join(made)
+
+
+def draw_schema(rng: np.random.Generator, tables: int) -> Schema:
+    """Return a domain with columns."""
+    at = int(rng.random() * len(DOMAINS))
+    domain = DOMAINS[at]
+    choices = (
+        domain.people.words, domain.people.numbers, domain.objects.words, domain.objects.numbers,
+        domain.numbers,
+    )  # fmt: skip
+    a, b, c, d, e = (list(names)[int(rng.random() * len(names))] for names in choices)
+    return Schema(at, (a, b, c, d, e), tables)
+
+
+def fill(schema: Schema, rows: int, seed: int) -> str:
+    """Return a script that makes the database of ``schema`` with rows drawn from ``seed``."""
+    rng = np.random.default_rng(seed)
+    things = []
+    for objects in range(2 if schema.tables == 3 else 1):
+        table, word, number = schema.things(bool(objects))
+        count = max(rows // (1 + objects), 3)
+        names = draw_names(rng, count, *NAME_PARTS[objects])
+        kinds = rng.choice(table.words[word], count).tolist()
+        numbers = rng.integers(*table.numbers[number], count, endpoint=True).tolist()
+        things.append(list(zip(names, kinds, numbers, strict=True)))
+    links: list[list[int]] = []
+    if schema.tables > 1:
+        count = 2 * rows
+        # Squared, so that some have many links and some none.
+        keys = [1 + (rng.random(count) ** 2 * len(of)).astype(int) for of in things]
+        low, high = DOMAINS[schema.domain].numbers[schema.columns[4]]
+        links = np.stack([*keys, rng.integers(low, high, count, endpoint=True)], 1).tolist()
+    return write(schema, things, links)
+
+
+def write(schema: Schema, things: Sequence[Sequence[Thing]], links: Sequence[list[int]]) -> str:
+    """Return a script that makes the database of ``schema`` with these rows, numbered from 1.
+
+    Args:
+        schema: The tables.
+        things: For each table of things its rows: name, text and number.
+        links: Rows of the table that links them: a key for each table of things, and a number.
+    """
+    script = [schema.sql()]
+    for objects, rows in enumerate(things):
+        table = schema.things(bool(objects))[0].table
+        lines = [
+            f"({at}, '{name}', '{kind}', {value})" for at, (name, kind, value) in enumerate(rows, 1)
+        ]
+        script.append(f"INSERT INTO {table} VALUES {', '.join(lines)};")
+    if links:
+        lines = [f"({', '.join(map(str, (at, *row)))})" for at, row in enumerate(links, 1)]
+        script.append(f"INSERT INTO {DOMAINS[schema.domain].links} VALUES {', '.join(lines)};")
+    return "\n".join(script)

@@ -1,0 +1,258 @@
+"""Environments in which a move is a call of a tool or the final answer.
+
+A move reads ``tool: input`` or ``answer: text``, in every action format. Models that were trained
+to call tools in another way can do so with ``tool_format``: their calls are moves too. The tools
+are run by a ``ToolRegistry``, which is built when the first call of an episode needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Collection, Iterator
+from typing import Unpack
+
+from llm_gym.core.outcome import Outcome, go_on, reject
+from llm_gym.core.reading.dressing import undress
+from llm_gym.core.reading.prose import Named
+from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.tool_use.other_calls import bare_call, closed_at, find_call
+from llm_gym.parsing import ActionParser, get_parser
+from llm_gym.tools.definition import Tool
+from llm_gym.tools.registry import ToolRegistry
+
+MAX_RESULT_CHARS = 2000
+_LANGUAGES = {"py": "python", "python3": "python", "sqlite": "sql", "sqlite3": "sql"}
+_CALL = re.compile(r"^[ \t]*([a-z_]+)[ \t]*:", re.MULTILINE | re.IGNORECASE)
+_CODE = frozenset({"python", "sql"})
+_ANSWERS = frozenset({"answer", "final answer", "final_answer"})
+# What a sentence says about a call rather than in it.
+_TAIL = re.compile(
+    r",? (?:because|since)\b.*|,? (?:is|would be|as) (?:my|the|a|not) (?:\w+ )?(?:move"
+    r"|mistake|answer"
+    r"|choice|idea|action|best)\b.*",
+    re.IGNORECASE,
+)
+_SEARCH_FOR = re.compile(r"\bsearch(?:ing)? for (\S.*)", re.IGNORECASE)
+_ANSWER_IS = re.compile(
+    r"\banswer (?:to [\w ]{1,40})?(?:is|would be|should be):? (\S.*)", re.IGNORECASE
+)
+
+
+class ToolArgs(CommonArgs, total=False):
+    """Arguments that every environment with tools takes; ``ToolEnv`` documents them."""
+
+    tool_format: str | None
+
+
+def parse_call(move: str) -> tuple[str, str]:
+    """Return the name before the colon, in small letters, and the input after it.
+
+    >>> parse_call("Python: print(1)"), parse_call("answer:42"), parse_call("42")
+    (('python', 'print(1)'), ('answer', '42'), ('', '42'))
+    """
+    name, colon, text = move.partition(":")
+    name = name.strip().casefold()
+    return (name, text.strip()) if colon and name.isidentifier() else ("", move)
+
+
+def parse_fence(text: str) -> tuple[str, str]:
+    r"""Return the language and the code of the last fenced block in ``text``, or two blanks.
+
+    >>> parse_fence("Let me see.\n```python\nx = 1\nprint(x)\n```\n")
+    ('python', 'x = 1\nprint(x)')
+    >>> parse_fence("```py\n1\n``` is my program"), parse_fence("```py\n1")
+    (('python', '1'), ('', ''))
+    """
+    body, fence, _ = text.rpartition("```")
+    if not fence:
+        return "", ""
+    language, newline, code = body.rpartition("```")[2].partition("\n")
+    language = language.strip().casefold()
+    return (_LANGUAGES.get(language, language), code.strip("\n")) if newline else ("", "")
+
+
+def parse_lines(text: str, tools: Collection[str]) -> str | None:
+    r"""Return the call in a text of several lines: a fenced block, or ``python:`` and what follows.
+
+    None where the last line is a move of its own, or there is no call.
+
+    >>> parse_lines("python:\nx = 1\nprint(x)", ["python"])
+    'python: x = 1\nprint(x)'
+    >>> parse_lines("```py\nprint(1)\n```\nThat will do.", ["python"])
+    'python: print(1)'
+    >>> parse_lines("python: print(1)\nanswer: 1", ["python"])
+    """
+    text = text.strip()
+    if parse_call(text.rpartition("\n")[2])[0] in {*tools, "answer"}:
+        return None
+    if "```" in text:
+        language, code = parse_fence(text)
+        if language in tools:
+            return f"{language}: {code}"
+    for found in reversed(list(_CALL.finditer(text))):
+        if (name := found[1].casefold()) in tools:
+            given = text[found.end() :].strip()
+            if text.count("```", 0, found.start()) % 2:  # it began inside a fence
+                return f"{name}: {given.partition('```')[0].strip()}"
+            return f"{name}: {parse_fence(given)[1] or given}"
+    return None
+
+
+class ToolEnv(TextEnv):
+    """Base of the environments with tools.
+
+    A subclass lists its ``tools`` and decides about answers in ``answer``. Each tool has one
+    parameter, a text.
+
+    Args:
+        tool_format: Name of a parser in ``llm_gym.parsing`` whose calls are read besides moves:
+            json, react, hermes and so on. Of several calls in a reply the first one counts.
+        **common: See ``TextEnv``.
+    """
+
+    max_move_chars = 4000
+    free_text = True
+    _base_not_state = TextEnv._base_not_state | {"_caller", "_call", "_another"}
+
+    def __init__(self, *, tool_format: str | None = None, **common: Unpack[CommonArgs]) -> None:
+        self.tool_format = tool_format
+        self._caller: ActionParser | None = None if tool_format is None else get_parser(tool_format)
+        self._registry: ToolRegistry | None = None
+        self._inputs = {
+            tool.name: next(iter(tool.definition.properties)) for tool in self.sample_tools()
+        }
+        super().__init__(**common)
+        self._base_parse = self._read
+        names = "|".join((*self._inputs, "answer"))
+        joined = r",?\s(?:or|and|and/or)\s+(?:with\s+|maybe\s+)?|\s?[,/]\s?"
+        another = rf"(?:{joined})(?:{names})\s?:"
+        self._another = re.compile(another, re.IGNORECASE)
+        self._call = re.compile(
+            rf"(?<!\w)({names})[*_`]{{0,3}}\s?:\s*(\S.*?)(?={another}|$)", re.IGNORECASE
+        )
+
+    # --- what a subclass writes ----------------------------------------------------------
+
+    @abstractmethod
+    def tools(self) -> list[Tool]:
+        """Return the tools of this episode."""
+
+    @abstractmethod
+    def sample_tools(self) -> list[Tool]:
+        """Return tools with the same definitions, before there is an episode."""
+
+    @abstractmethod
+    def answer(self, text: str) -> Outcome:
+        """Judge an answer."""
+
+    @property
+    @abstractmethod
+    def usage(self) -> str:
+        """How to write a move, for a player who did not."""
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def apply(self, move: str) -> Outcome:
+        name, text = parse_call(move)
+        if name == "answer" or (not name and self.is_bare_answer(text)):
+            return self.answer(text) if text else reject(f"Your answer is empty. {self.usage}")
+        if name not in self._inputs:
+            return reject(self.usage)
+        if not text:
+            return reject(f"The input of {name} is empty. {self.usage}")
+        if self._registry is None:
+            self._registry = ToolRegistry(self.tools(), max_result_chars=MAX_RESULT_CHARS)
+        _, result = self._registry.execute_tool(name, **{self._inputs[name]: text})
+        return go_on(result)
+
+    # --- reading -------------------------------------------------------------------------
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        calls = [*self._call.finditer(text)]
+        for one in calls:
+            given = one[2][: closed_at(text[: one.start()], one[2])]
+            tail = _TAIL.search(given)
+            end = one.start(2) + (tail.start() if tail else len(given))
+            yield one.start(), end, f"{one[1].lower()}: {undress(text[one.start(2) : end])}"
+        if calls:
+            return
+        for name, pattern in (("search", _SEARCH_FOR), ("answer", _ANSWER_IS)):
+            if (name in self._inputs or name == "answer") and (said := pattern.search(text)):
+                yield said.start(), said.end(), f"{name}: {undress(_TAIL.sub('', said[1]))}"
+
+    def is_understood(self, move: str) -> bool:
+        return parse_call(move)[0] in (*self._inputs, "answer")
+
+    def marked_move(self, label: str, text: str) -> str:
+        if self._is_sentence(text):
+            return ""  # to be weighed
+        name, _ = parse_call(text)
+        language = _LANGUAGES.get(label, label)
+        if name in self._inputs or name == "answer":
+            return text
+        if label == "fence":  # code in a language that is not named
+            language = next((name for name in self._inputs if name in _CODE), "")
+        if language in self._inputs:
+            return f"{language}: {text}"
+        return f"answer: {text}" if label in _ANSWERS else text
+
+    def is_bare_answer(self, text: str) -> bool:
+        """Return whether a move without a name is meant as the answer."""
+        return False
+
+    def describe(self) -> str:
+        return f"{self.question()}\nTurns left: {self.turns_left}."
+
+    @abstractmethod
+    def question(self) -> str:
+        """Return what is to be answered."""
+
+    def forget(self) -> None:
+        """Let go of the tools of the episode before. Called by ``new_game``."""
+        if self._registry is not None:
+            self._registry.close()
+            self._registry = None
+
+    def close(self) -> None:
+        """End what the tools have started."""
+        self.forget()
+        super().close()
+
+    def tool_rules(self) -> str:
+        """Return how to call tools in ``tool_format``; empty without one."""
+        if self._caller is None:
+            return ""
+        definitions = [tool.definition for tool in self.sample_tools()]
+        return f"\n{self._caller.instructions(definitions)}\n"
+
+    def _read(self, text: str) -> str | None:
+        """Find the move in a reply: a call in the tool format, fenced code, or as always."""
+        if self._caller is not None and (call := self._called(self._caller, text)):
+            return call
+        if self._base_bare and "\n" in text and (move := parse_lines(text, self._inputs)):
+            # Code may have empty lines; after a query they part it from what is said about it.
+            is_code = self.strict or move[:6].lower() == "python"
+            return move if is_code else move.partition("\n\n")[0]
+        said = self._base_format.parse(text)
+        if said and not self.strict:
+            said = bare_call(said)
+            if not self.is_understood(said):
+                said = find_call(text, (*self._inputs, "answer")) or said
+        return None if said and not self.strict and self._is_sentence(said) else said
+
+    def _is_sentence(self, move: str) -> bool:
+        # Code says what it likes, and what is too long is refused whatever it says.
+        if move[:6].lower() == "python" or len(move) > self.max_move_chars:
+            return False
+        return bool(_TAIL.search(move) or self._another.search(move))
+
+    def _called(self, caller: ActionParser, text: str) -> str:
+        parsed = caller.parse(text)
+        if not parsed.calls:
+            return ""
+        call = parsed.calls[0]
+        if call.name not in self._inputs:
+            return ""
+        given = call.arguments.get(self._inputs[call.name], call.text)
+        return f"{call.name}: {given}" if isinstance(given, str) else ""

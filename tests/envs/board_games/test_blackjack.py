@@ -1,0 +1,236 @@
+"""Blackjack: the rules of Gymnasium's, card by card, and play that is best by exact odds."""
+
+import gymnasium.envs.toy_text.blackjack as theirs
+import numpy as np
+import pytest
+
+from llm_gym.envs.board_games.blackjack.env import RANKS, VALUES, BlackjackEnv, count, parse_call
+from llm_gym.envs.board_games.blackjack.odds import (
+    BUST,
+    CHANCES,
+    dealer_ends,
+    should_hit,
+    total,
+    worth_of_hitting,
+    worth_of_standing,
+)
+from llm_gym.errors import ConfigError
+from tests.envs.playing import finish
+
+
+def on(player, dealer, next_cards="", **kwargs):
+    """Return an environment with these cards, such as ``on("K 7", "9 8", "A A")``."""
+    env = BlackjackEnv(**kwargs)
+    env.reset(seed=0)
+    names = f"{player} {dealer} {next_cards}".split()
+    env._cards[: len(names)] = [RANKS.index(name) for name in names]
+    env._read_hand()
+    return env
+
+
+@pytest.mark.parametrize(
+    ("player", "dealer", "more", "reward", "stop"),
+    [
+        ("K 9", "9 9", "", 1.0, "won"),
+        ("K 8", "9 9", "", 0.5, "drawn"),
+        ("K 7", "9 9", "", 0.0, "lost"),
+        ("2 2", "K 6", "K", 1.0, "won"),  # the dealer goes over
+        ("A K", "7 7 ", "7", 0.5, "drawn"),  # a natural is a plain 21
+        ("K 7", "A 6", "", 0.5, "drawn"),  # the dealer stands on a 17 with an ace as 11
+        ("K 8", "A 5", "K 3", 0.0, "lost"),  # 16 with an ace as 11, then a hard 16, then 19
+    ],
+)
+def test_standing_compares_the_hands(player, dealer, more, reward, stop):
+    _, got, terminated, truncated, info = on(player, dealer, more).step("stand")
+    assert (got, terminated, truncated, info["stop_reason"]) == (reward, True, False, stop)
+    assert info["success"] == (stop == "won")
+
+
+def test_a_hit_adds_a_card_and_over_21_loses_at_once():
+    env = on("K 5", "9 9", "A 10")
+    obs, reward, terminated, *_ = env.step("hit")
+    assert obs == "You draw A.\nYou have K, 5, A: 16. The dealer shows 9. Turns left: 11."
+    assert (reward, terminated) == (0.0, False)
+    obs, reward, terminated, _, info = env.step("hit")
+    assert obs == "You draw 10. That makes 26, which is over 21: you lose."
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+
+
+def test_an_ace_counts_11_until_that_is_too_much():
+    env = on("A 6", "9 9", "9 A")
+    assert "You have A, 6: 17 with an ace as 11." in env.describe()
+    assert "You have A, 6, 9: 16. " in env.step("hit")[0]
+    assert "You have A, 6, 9, A: 17. " in env.step("hit")[0]
+    assert "21 with an ace as 11" in on("A K", "9 9").describe()
+
+
+def test_the_hidden_card_and_those_to_come_show_in_no_text():
+    env = on("K 5", "9 4", "2 3")
+    shown = [env.describe(), repr(env.legal_moves())]
+    assert env.swap_secret(np.random.default_rng(0))
+    assert [env.describe(), repr(env.legal_moves())] == shown
+    assert sorted(env._cards[:3]) == sorted(RANKS.index(name) for name in ("K", "5", "9"))
+
+
+def test_swapping_moves_cards_and_invents_none():
+    env = BlackjackEnv(decks=1)
+    env.reset(seed=1)
+    before = sorted(env._cards)
+    assert env.swap_secret(np.random.default_rng(0))
+    assert sorted(env._cards) == before
+
+
+def test_the_dealer_may_be_told_to_hit_soft_17():
+    assert on("K 7", "A 6", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "lost"
+    assert on("K 7", "K 7", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "drawn"
+    assert "also on a 17 with an ace" in BlackjackEnv(hits_soft_17=True).reset(seed=0)[0]
+    assert "also on a 17 with an ace" not in BlackjackEnv().reset(seed=0)[0]
+
+
+def test_one_deck_has_four_of_each_and_an_endless_one_more():
+    def most(decks):
+        env, found = BlackjackEnv(decks=decks), 0
+        for seed in range(300):
+            env.reset(seed=seed)
+            found = max(found, *(env._cards.count(rank) for rank in range(13)))
+        return found
+
+    assert most(1) == 4
+    assert 4 < most(2) <= 8
+    assert most(None) > 4
+    assert "The cards are 1 deck of 52" in BlackjackEnv(decks=1).reset(seed=0)[0]
+
+
+def test_every_rank_is_drawn_equally_often():
+    env, cards = BlackjackEnv(), []
+    for seed in range(400):
+        env.reset(seed=seed)
+        cards += env._cards
+    shares = np.bincount(cards, minlength=13) / len(cards)
+    assert shares == pytest.approx(np.full(13, 1 / 13), abs=0.01)
+
+
+def test_hands_end_as_they_do_in_gymnasium(monkeypatch):
+    env, other, ends = BlackjackEnv(), theirs.BlackjackEnv(), set()
+    for seed in range(300):
+        env.reset(seed=seed)
+        cards = iter([VALUES[rank] for rank in env._cards[4:]])
+        monkeypatch.setattr(theirs, "draw_card", lambda rng, cards=cards: next(cards))
+        other.player = [VALUES[rank] for rank in env._cards[:2]]
+        other.dealer = [VALUES[rank] for rank in env._cards[2:4]]
+        done = False
+        while not done:
+            action = env.random_action()
+            _, reward, done, _, info = env.step(action)
+            (mine, *_), expected, their_done, *_ = other.step(int(action == "hit"))
+            assert done == their_done
+            assert total(*count(env._hand)) == mine
+            if done:
+                assert 2 * reward - 1 == expected
+                ends.add(info["stop_reason"])
+    assert ends == {"won", "drawn", "lost"}
+
+
+def test_the_dealers_odds_are_the_known_ones():
+    # For an endless deck; 28.16 % is the well-known chance of the dealer to go over.
+    bust = sum(CHANCES[card] * dealer_ends(card, card == 1, False)[BUST] for card in CHANCES)
+    assert bust == pytest.approx(0.2816, abs=1e-4)
+    for card in CHANCES:
+        assert sum(dealer_ends(card, card == 1, True).values()) == pytest.approx(1.0)
+
+
+def test_the_strategy_is_the_one_in_the_textbook():
+    # Sutton and Barto, Figure 5.2, one row for each dealer's card from 2 to 10.
+    for shown in range(2, 11):
+        stick_from = 12 if shown in (4, 5, 6) else 13 if shown in (2, 3) else 17
+        for hard in range(4, 22):
+            assert should_hit(hard, False, shown, False) == (hard < stick_from)
+        soft_from = 18 if shown <= 8 else 19
+        for hard in range(2, 12):
+            assert should_hit(hard, True, shown, False) == (hard + 10 < soft_from)
+
+
+def test_best_play_is_worth_what_is_known_for_gymnasiums_rules():
+    worth = sum(
+        CHANCES[a] * CHANCES[b] * CHANCES[shown]
+        * max(
+            worth_of_standing(total(a + b, 1 in (a, b)), shown, False),
+            worth_of_hitting(a + b, 1 in (a, b), shown, False),
+        )
+        for a in CHANCES for b in CHANCES for shown in CHANCES
+    )  # fmt: skip
+    assert 2 * worth - 1 == pytest.approx(-0.0466, abs=1e-4)
+
+
+def test_the_solver_earns_what_best_play_is_worth():
+    env = BlackjackEnv()
+    rewards = []
+    for seed in range(1500):
+        env.reset(seed=seed)
+        rewards.append(finish(env, "solver")[0])
+    assert np.mean(rewards) == pytest.approx(0.4767, abs=4 * 0.48 / 1500**0.5)
+
+
+def test_the_dealers_rule_moves_the_odds_that_the_solver_reads():
+    assert dealer_ends(1, True, True)[17] < dealer_ends(1, True, False)[17]
+    assert worth_of_standing(17, 1, True) < worth_of_standing(17, 1, False)
+
+
+def test_the_oracle_wins_exactly_the_hands_that_can_be_won():
+    env = BlackjackEnv()
+    for seed in range(200):
+        env.reset(seed=seed)
+        value = env.oracle_value()
+        assert finish(env, "oracle")[1]["success"] == (value == 1.0)
+        outcomes = []
+        for hits in range(8):
+            env.reset(seed=seed)
+            for move in ["hit"] * hits + ["stand"]:
+                _, reward, done, *_ = env.step(move)
+                if done:
+                    break
+            outcomes.append(reward)
+        assert (max(outcomes) == 1.0) == (value == 1.0)
+
+
+def test_a_draw_is_better_than_a_loss_to_the_oracle():
+    env = on("K 6", "9 9", "2 K")
+    assert finish(env, "oracle")[1]["stop_reason"] == "drawn"
+
+
+@pytest.mark.parametrize(
+    "move", ["", "h", "do not hit", "hit stand", "double", "split", "1", "ｈｉｔ"]
+)
+def test_anything_else_is_answered_and_takes_no_card(move):
+    assert parse_call(move) is None
+    env = on("K 5", "9 9", "A 10")
+    assert not env.step(move)[4]["valid_action"]
+    assert env._hits == 0
+
+
+def test_running_out_of_turns_loses():
+    env = on("2 2", "K K", "A A A A", max_turns=4)
+    for _ in range(4):
+        _, reward, terminated, truncated, info = env.step("hit")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+def test_there_are_always_enough_cards():
+    env = on("A A", "A A", max_turns=20)
+    env._cards = [0] * len(env._cards)
+    for _ in range(19):
+        assert not env.step("hit")[2]
+    assert env.step("stand")[4]["stop_reason"] == "won", "21 aces beat a dealer's 17"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"decks": 0}, "decks must be None or from 1 to 8, got 0"),
+        ({"decks": 9}, "got 9"),
+        ({"max_turns": 3}, "max_turns must be from 4 to 20, got 3"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        BlackjackEnv(**settings)

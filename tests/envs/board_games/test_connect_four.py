@@ -1,0 +1,290 @@
+"""ConnectFour: the rules, the search against one without bits, and the oracle's promise."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.board_games.connect_four.env import ConnectFourEnv
+from llm_gym.envs.board_games.connect_four.search import (
+    BOARD,
+    COLUMN,
+    completing,
+    has_four,
+    landings,
+    look_ahead,
+)
+from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info, solver_and_oracle_moves
+
+
+def sides(picture):
+    """Return the discs of X and of O in ``picture``: rows from the top, the lowest last."""
+    rows = picture.split()[::-1]
+    found = {"X": 0, "O": 0, ".": 0}
+    for row, line in enumerate(rows):
+        for column, mark in enumerate(line.ljust(7, ".")):
+            found[mark] |= 1 << 7 * column + row
+    return found["X"], found["O"]
+
+
+def on(picture, **kwargs):
+    """Return an environment whose player has the X of ``picture`` and is to move."""
+    env = ConnectFourEnv(begins="player", **{"opponent": 1.0, **kwargs})
+    env.reset(seed=0)
+    env._own, env._foe = sides(picture)
+    for bits, mark in ((env._own, b"X"), (env._foe, b"O")):
+        for at in range(49):
+            if bits >> at & 1:
+                env._board[env.offset(1 << at)] = mark[0]
+    return env
+
+
+@pytest.mark.parametrize(
+    ("picture", "move"),
+    [
+        ("X XO XO", "1"),
+        ("OOO XXX", "4"),
+        ("OO.O XX.X", "3"),
+        ("..XO .XOX XOOX", "4"),
+        ("...OX.. ...XOX. ...XOOX", "4"),
+    ],
+    ids=["column", "row", "middle of a row", "rising diagonal", "falling diagonal"],
+)
+def test_four_in_any_direction_win(picture, move):
+    _, reward, terminated, truncated, info = on(picture).step(move)
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert info["stop_reason"] == "won"
+
+
+def test_a_line_does_not_wrap_from_one_column_into_the_next():
+    # The two top squares of a column and the two bottom ones of its neighbour are no line.
+    top = COLUMN[0] & ~0b1111
+    bottom = COLUMN[1] & (0b11 << 7)
+    assert not has_four(top | bottom)
+    # Nor are three of a row at one edge and one at the other edge, a row higher.
+    assert not has_four((1 << 28) | (1 << 35) | (1 << 42) | (1 << 1))
+
+
+def grid(bits):
+    return {
+        (column, row) for column in range(7) for row in range(6) if bits >> 7 * column + row & 1
+    }
+
+
+def random_position(rng, discs):
+    own = foe = 0
+    for _ in range(discs):
+        ready = landings(own | foe)
+        moves = [ready & column for column in COLUMN if ready & column]
+        own, foe = foe, own | moves[int(rng.integers(len(moves)))]
+    return own, foe
+
+
+def four_without_bits(cells):
+    return any(
+        all((x + i * dx, y + i * dy) in cells for i in range(4))
+        for x, y in cells
+        for dx, dy in ((1, 0), (0, 1), (1, 1), (1, -1))
+    )
+
+
+def test_bits_find_the_fours_and_the_completing_squares_that_a_plain_search_finds():
+    rng, fours = np.random.default_rng(0), 0
+    for _ in range(400):
+        own, foe = random_position(rng, 24)
+        cells = grid(own)
+        fours += four_without_bits(cells)
+        assert has_four(own) == four_without_bits(cells)
+        if not has_four(own):
+            plain = {
+                cell
+                for cell in grid(BOARD) - cells - grid(foe)
+                if four_without_bits(cells | {cell})
+            }
+            assert grid(completing(own, own | foe)) == plain
+    assert fours > 10
+
+
+def test_the_opponent_completes_its_four_and_the_player_loses():
+    text, reward, terminated, _, info = on("......O X.....O XX....O").step("4")
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert text.startswith("You play 4. I play 7 and have four in a line: you lose.\n")
+
+
+def test_a_full_board_is_a_draw_and_no_win():
+    env, rng = ConnectFourEnv(opponent=1.0), np.random.default_rng(0)
+    for seed in range(2000):
+        env.reset(seed=seed)
+        info = final_info(env, "oracle" if rng.random() < 0.5 else "solver")
+        if info["stop_reason"] == "drawn":
+            break
+    assert (info["stop_reason"], info["success"]) == ("drawn", False)
+    assert (env._own | env._foe) == BOARD
+    assert "The board is full: a draw." in env._base_observations[-1]
+
+
+def test_the_board_shows_where_the_discs_fell():
+    text, *_ = on("...O ...X", opponent=0.0).step("4")
+    lines = text.splitlines()
+    assert lines[0].startswith("You play 4. I play ")
+    assert lines[7:] == ["1 2 3 4 5 6 7", "You are X. Turns left: 29."]
+    assert [line[6] for line in lines[4:7]] == ["X", "O", "X"]
+    assert "".join(lines[1:7]).count("X") == 2
+    assert "".join(lines[1:7]).count("O") == 2
+
+
+def test_a_full_column_is_answered_and_changes_nothing():
+    env = on("O X O X O X")
+    assert "1" not in env.legal_moves()
+    before = (env._own, env._foe, bytes(env._board))
+    text, _, _, _, info = env.step("1")
+    assert text.startswith("Column 1 is full.")
+    assert not info["valid_action"]
+    assert (env._own, env._foe, bytes(env._board)) == before
+
+
+@pytest.mark.parametrize("move", ["0", "8", "-1", "four", "4 4", "4" * 300, "column", "d"])
+def test_anything_else_is_answered_and_changes_nothing(move):
+    env = on("...O ...X")
+    text, _, _, _, info = env.step(move)
+    assert text.startswith("Your move must be the number of a column, 1 to 7.")
+    assert not info["valid_action"]
+    assert env._own.bit_count() == env._foe.bit_count() == 1
+
+
+def test_running_out_of_turns_loses():
+    env = ConnectFourEnv(max_turns=21)
+    env.reset(seed=0)
+    for _ in range(21):
+        _, _, terminated, truncated, info = env.step("nonsense")
+    assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
+
+
+@pytest.mark.parametrize(
+    ("begins", "marks"), [("player", {"X"}), ("opponent", {"O"}), ("random", {"X", "O"})]
+)
+def test_who_begins_is_a_setting_and_x_moves_first(begins, marks):
+    env, seen = ConnectFourEnv(begins=begins), set()
+    for seed in range(40):
+        text, _ = env.reset(seed=seed)
+        mark = text.split("You are ")[1][0]
+        seen.add(mark)
+        board = text.split("\n\n")[1].split("You are")[0]
+        assert (board.count("X"), board.count("O")) == ((0, 0) if mark == "X" else (1, 0))
+    assert seen == marks
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("picture", "best", "forced"),
+    [
+        ("OOO XXX", {4}, True),  # win now
+        ("O O OX.X", {1}, False),  # block the column
+        ("...OO ...XX", {3, 6}, True),  # two in the bottom row become a three with two ends
+    ],
+)
+def test_the_search_wins_blocks_and_prepares(picture, best, forced, depth):
+    found, wins = look_ahead(*sides(picture), depth)
+    assert {column + 1 for column in found} <= best
+    assert wins == forced
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_good_player_does_not_hand_over_the_square_above(depth):
+    own, foe = sides("....OOO ....XOX")
+    assert completing(foe, own | foe) == 1 << 22  # the second square of column 4
+    assert 3 not in look_ahead(own, foe, depth)[0]
+
+
+@cache
+def forced(own, foe, depth):
+    """Win (1), loss (-1) or neither within ``depth`` moves, by trying everything."""
+    if has_four(foe):
+        return -1
+    ready = landings(own | foe)
+    best = -1 if ready and depth else 0
+    for column in COLUMN:
+        if best < 1 and depth and (bit := ready & column):
+            best = max(best, -forced(foe, own | bit, depth - 1))
+    return best
+
+
+def test_a_forced_win_is_a_win_by_trying_everything():
+    rng, claims = np.random.default_rng(1), []
+    for _ in range(80):
+        own, foe = random_position(rng, 14)
+        if has_four(own) or has_four(foe):
+            continue
+        claims.append(look_ahead(own, foe, 1)[1])
+        if claims[-1]:  # a chain of forced moves goes deep
+            assert any(forced(own, foe, depth) == 1 for depth in (1, 3, 5, 7, 9))
+        else:
+            assert forced(own, foe, 3) < 1
+    assert 10 < sum(claims) < len(claims) - 10
+
+
+def test_the_strength_is_how_often_a_good_move_is_played():
+    shares = {}
+    for strength in (0.0, 0.5, 1.0):
+        env, blocks = on("X XO.O", opponent=strength), 0
+        saved = env.snapshot()
+        for _ in range(600):
+            rng = env.np_random
+            env.restore(saved)
+            env.np_random = rng
+            blocks += "I play 1" in env.step("1")[0]
+        shares[strength] = blocks / 600
+    assert shares[1.0] == 1.0
+    assert shares[0.5] == pytest.approx(0.5 + 0.5 / 7, abs=0.08)
+    assert shares[0.0] == pytest.approx(1 / 7, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("strength", "begins"),
+    [(0.5, "random"), (0.75, "opponent"), (1.0, "opponent"), (0.6, "player")],
+)
+def test_the_oracle_wins_as_often_as_it_promises(strength, begins):
+    env = ConnectFourEnv(opponent=strength, begins=begins)
+    wins = promised = 0.0
+    for seed in range(300):
+        env.reset(seed=seed)
+        promised += env.oracle_value()
+        wins += final_info(env, "oracle")["success"]
+    assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / 300)) ** 0.5)
+
+
+def test_the_promise_is_certain_once_a_win_is_forced():
+    assert on("...OO ...XX").oracle_value() == 1.0
+    assert on("").oracle_value() < 1.0
+
+
+@pytest.mark.parametrize("settings", [{}, {"opponent": 1.0, "action_format": "json"}])
+def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
+    solver, oracle = solver_and_oracle_moves(ConnectFourEnv(**settings), seeds=10)
+    assert solver == oracle
+    assert len(solver) > 10
+
+
+def test_difficulty_is_the_strength():
+    assert [ConnectFourEnv(difficulty=level).opponent for level in (0.0, 0.3, 1.0)] == [0, 0.3, 1]
+
+
+def test_the_rules_state_strength_draw_and_limit():
+    text, _ = ConnectFourEnv(opponent=0.25, max_turns=27).reset(seed=0)
+    assert "With probability 0.25 I play a good move" in text
+    assert "a draw, which is no win" in text
+    assert "You have 27 turns." in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"opponent": -0.1}, r"opponent must be in \[0, 1\], got -0.1"),
+        ({"begins": "white"}, "begins must be 'player', 'opponent' or 'random', got 'white'"),
+        ({"max_turns": 20}, "max_turns must be at least 21, which fill the board, got 20"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ConnectFourEnv(**settings)

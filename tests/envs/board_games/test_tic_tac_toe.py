@@ -1,0 +1,273 @@
+"""TicTacToe: the rules, the opponent, and chances that can be counted by hand."""
+
+from functools import cache
+
+import pytest
+
+from llm_gym.envs.board_games.tic_tac_toe import (
+    FULL,
+    WON,
+    TicTacToeEnv,
+    good_moves,
+    score,
+    win_chance,
+)
+from llm_gym.envs.board_games.two_player import parse_number
+from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info, solver_and_oracle_moves
+
+
+def bits(squares):
+    return sum(1 << int(square) - 1 for square in squares)
+
+
+def on(own, foe, **kwargs):
+    """Return an environment whose player, to move, has the squares ``own``: digits from 1."""
+    env = TicTacToeEnv(begins="player", **{"opponent": 1.0, **kwargs})
+    env.reset(seed=0)
+    env._own, env._foe = bits(own), bits(foe)
+    for squares, mark in ((own, b"X"), (foe, b"O")):
+        for square in squares:
+            env._board[2 * int(square) - 2] = mark[0]
+    return env
+
+
+def board(text):
+    return [line for line in text.splitlines() if len(line) == 5 and line[1] == line[3] == " "]
+
+
+LINES = ["123", "456", "789", "147", "258", "369", "159", "357"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_line_wins(line):
+    others = [square for square in "123456789" if square not in line]
+    env = on(line[:2], others[:2])
+    _, reward, terminated, truncated, info = env.step(line[2])
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_nothing_but_the_eight_lines_wins():
+    lines = [bits(line) for line in LINES]
+    for squares in range(FULL + 1):
+        assert WON[squares] == any(squares & line == line for line in lines)
+
+
+def test_the_opponent_completes_its_line_and_the_player_loses():
+    text, reward, terminated, _, info = on("57", "12").step("9")
+    assert (reward, terminated, info["stop_reason"], info["success"]) == (0.0, True, "lost", False)
+    assert text == "You play 9. I play 3 and have three in a row: you lose.\nO O O\n4 X 6\nX 8 X"
+
+
+def test_a_full_board_is_a_draw_and_no_win():
+    env = on("1267", "3459")
+    text, reward, terminated, truncated, info = env.step("8")
+    assert (reward, terminated, truncated) == (0.0, True, False)
+    assert (info["stop_reason"], info["success"]) == ("drawn", False)
+    assert text.startswith("You play 8. The board is full: a draw.")
+
+
+@pytest.mark.parametrize("begins", ["player", "opponent"])
+def test_best_play_draws_with_the_perfect_opponent_whoever_fills_the_board(begins):
+    env = TicTacToeEnv(begins=begins, opponent=1.0)
+    for seed in range(10):
+        env.reset(seed=seed)
+        assert final_info(env, "oracle")["stop_reason"] == "drawn"
+
+
+def test_the_board_shows_marks_and_the_numbers_of_free_squares():
+    text, *_ = on("1", "5", opponent=1.0).step("2")
+    assert text.splitlines() == [
+        "You play 2. I play 3.", "X X O", "4 O 6", "7 8 9", "You are X. Turns left: 8.",
+    ]  # fmt: skip
+
+
+def test_a_taken_square_is_answered_and_changes_nothing():
+    env = on("1", "5")
+    for square in "15":
+        before = env.describe().splitlines()[:3]
+        text, _, _, _, info = env.step(square)
+        assert text.startswith(f"Square {square} is taken.")
+        assert not info["valid_action"]
+        assert env.describe().splitlines()[:3] == before
+
+
+@pytest.mark.parametrize(
+    "move", ["0", "10", "-1", "99", "five", "5 5", "5,6", "5" * 300, "[", "b2"]
+)
+def test_anything_else_is_answered_and_changes_nothing(move):
+    env = on("1", "5")
+    text, _, _, _, info = env.step(move)
+    assert text.startswith("Your move must be the number of a square, 1 to 9.")
+    assert not info["valid_action"]
+    assert (env._own, env._foe) == (bits("1"), bits("5"))
+
+
+@pytest.mark.parametrize("move", ["9", "[9]", "play 9", "I take square 9.", "PLACE ON CELL 9"])
+def test_people_may_say_it_their_way(move):
+    assert parse_number(move) == 9
+
+
+def test_running_out_of_turns_loses():
+    env = TicTacToeEnv(max_turns=5)
+    env.reset(seed=0)
+    for _ in range(5):
+        text, _, terminated, truncated, info = env.step("nonsense")
+    assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
+    assert "No turns left: you lost." in text
+
+
+@pytest.mark.parametrize(
+    ("begins", "marks"), [("player", {"X"}), ("opponent", {"O"}), ("random", {"X", "O"})]
+)
+def test_who_begins_is_a_setting_and_x_moves_first(begins, marks):
+    env, seen = TicTacToeEnv(begins=begins), set()
+    for seed in range(40):
+        text, _ = env.reset(seed=seed)
+        squares = "".join(board(text))
+        mark = text.split("You are ")[1][0]
+        seen.add(mark)
+        assert (squares.count("X"), squares.count("O")) == ((0, 0) if mark == "X" else (1, 0))
+    assert seen == marks
+
+
+def test_the_strength_is_how_often_a_best_move_is_played():
+    shares = {}
+    for strength in (0.0, 0.3, 1.0):
+        env, blocks = TicTacToeEnv(opponent=strength, begins="player"), 0
+        env.reset(seed=0)
+        for _ in range(1000):
+            env._own, env._foe, env._base_turn = bits("1"), bits("5"), 0
+            env.step("2")  # one best answer of six: 3
+            blocks += bool(env._foe & bits("3"))
+            env._board[:] = b"1 2 3\n4 5 6\n7 8 9"
+        shares[strength] = blocks / 1000
+    assert shares[1.0] == 1.0
+    assert shares[0.0] == pytest.approx(1 / 6, abs=0.05)
+    assert shares[0.3] == pytest.approx(0.3 + 0.7 / 6, abs=0.06)
+
+
+def test_the_perfect_opponent_never_loses():
+    env = TicTacToeEnv(opponent=1.0)
+    for seed in range(100):
+        env.reset(seed=seed)
+        assert env.oracle_value() == 0.0
+        assert final_info(env, "random" if seed % 2 else "oracle")["stop_reason"] in {
+            "lost",
+            "drawn",
+        }
+
+
+def plain_minimax(own, foe):
+    """The result for the side to move (1, 0 or -1), without depth and without bits."""
+    lines = [set(line) for line in LINES]
+
+    @cache
+    def value(mine, theirs):
+        if any(line <= set(theirs) for line in lines):
+            return -1
+        free = [square for square in "123456789" if square not in mine + theirs]
+        return max((-value(theirs, "".join(sorted(mine + square))) for square in free), default=0)
+
+    return value(own, foe)
+
+
+@pytest.mark.parametrize(
+    ("own", "foe"),
+    [("", ""), ("1", "5"), ("1", "2"), ("15", "29"), ("15", "39"), ("12", "45"), ("2", "13")],
+)
+def test_the_score_is_that_of_a_plain_minimax(own, foe):
+    found = score(bits(own), bits(foe))
+    assert (found > 0) - (found < 0) == plain_minimax(own, foe)
+
+
+def test_a_good_player_wins_now_rather_than_later():
+    assert good_moves(bits("15"), bits("23")) == (8,)  # 9 at once, not the fork at 4
+    assert good_moves(bits("5"), bits("12")) == (2,)
+
+
+def test_known_chances():
+    # One square completes the line: certain, whatever the opponent is.
+    assert win_chance(bits("12"), bits("45"), 5, 1.0) == 1.0
+    # The corner is the best beginning against a random opponent: 191/192 by full counting.
+    assert win_chance(0, 0, 9, 0.0) == pytest.approx(191 / 192)
+    # One turn left wins only where a line is open.
+    assert win_chance(bits("12"), bits("45"), 1, 0.0) == 1.0
+    assert win_chance(bits("1"), bits("5"), 1, 0.0) == 0.0
+
+
+def test_more_strength_leaves_less_chance():
+    chances = [win_chance(0, 0, 9, strength / 10) for strength in range(11)]
+    assert chances == sorted(chances, reverse=True)
+    assert len(set(chances)) == 11
+
+
+def test_the_oracle_wins_as_often_as_it_promises_from_any_turn():
+    env = TicTacToeEnv(opponent=0.6)
+    wins = promised = 0.0
+    for seed in range(400):
+        env.reset(seed=seed)
+        for _ in range(seed % 3):
+            env.step("nonsense")
+        promised += env.oracle_value()
+        wins += final_info(env, "oracle")["success"]
+    assert 100 < promised < 390
+    assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / 400)) ** 0.5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"opponent": 0.9, "action_format": "json"}])
+def test_the_solver_plays_the_oracles_game_from_the_text_alone(settings):
+    solver, oracle = solver_and_oracle_moves(TicTacToeEnv(**settings), seeds=20)
+    assert solver == oracle
+    assert len(solver) > 20
+
+
+def test_the_potential_is_the_chance_to_win():
+    env = TicTacToeEnv(opponent=0.0, begins="player", shaping=True)
+    env.reset(seed=0)
+    assert env.potential() == env.oracle_value() > 0.99
+    env._own, env._foe = bits("12"), bits("45")
+    assert env.potential() == 1.0
+
+
+def test_shaping_pays_no_more_than_the_game():
+    """Moves that paid -3, -20, 24, -192 and 191 when the chance was stretched to begin at 0."""
+    env = TicTacToeEnv(opponent=0.0, begins="player", shaping=True)
+    env.reset(seed=17)
+    terms = []
+    for move in ("2", "7", "8", "1", "6", "3", "4", "5", "9"):
+        *_, terminated, _, info = env.step(move)
+        terms.append(info["reward_terms"]["shaping"])
+        if terminated:
+            break
+    assert max(map(abs, terms)) <= 1.0
+    assert sum(terms) == pytest.approx(0.0)
+
+
+def test_difficulty_is_the_strength_and_never_hopeless():
+    assert TicTacToeEnv(difficulty=0.0).opponent == 0.0
+    hard = TicTacToeEnv(difficulty=1.0)
+    hard.reset(seed=0)
+    assert hard.opponent == 0.9
+    assert hard.oracle_value() > 0.0
+
+
+def test_the_rules_state_strength_draw_and_limit():
+    text, _ = TicTacToeEnv(opponent=0.25, max_turns=7).reset(seed=0)
+    assert "With probability 0.25 I play a best move" in text
+    assert "a draw, which is no win" in text
+    assert "You have 7 turns." in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"opponent": 1.1}, r"opponent must be in \[0, 1\], got 1.1"),
+        ({"opponent": float("nan")}, r"opponent must be in \[0, 1\], got nan"),
+        ({"begins": "me"}, "begins must be 'player', 'opponent' or 'random', got 'me'"),
+        ({"max_turns": 4}, "max_turns must be at least 5, which fill the board, got 4"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TicTacToeEnv(**settings)

@@ -1,0 +1,229 @@
+"""CoinCollector: the house that is drawn, the rules, and who finds the coin in how many moves."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import llm_gym  # noqa: F401
+from llm_gym.envs.navigation.coin_collector import COIN, ROOMS, CoinCollectorEnv, Find, draw_house
+from llm_gym.envs.navigation.text_game import words
+from llm_gym.envs.navigation.text_game.commands import read
+from llm_gym.envs.navigation.text_game.quest import distance
+from llm_gym.envs.navigation.text_game.world import OPPOSITE, World
+from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
+
+
+def corridor(**kwargs):
+    """Return an environment in: den - hall (start) - attic (north) - porch (east, the coin)."""
+    env = CoinCollectorEnv(**{"level": 3, "dead_ends": 0, "max_turns": 9, **kwargs})
+    env.reset(seed=0)
+    world = World(
+        exits={
+            "hall": {"north": "attic", "west": "den"},
+            "den": {"east": "hall"},
+            "attic": {"east": "porch", "south": "hall"},
+            "porch": {"west": "attic"},
+        },
+        here="hall",
+        place={COIN: "porch"},
+    )
+    env.begin(world, Find(COIN))
+    return env
+
+
+def test_taking_the_coin_wins():
+    env = corridor()
+    assert "You see: nothing." in env.step("go north")[0]
+    assert "You see: coin." in env.step("go east")[0]
+    _, reward, terminated, truncated, info = env.step("pick up the coin")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_an_observation_says_where_one_is_and_what_is_wanted():
+    assert corridor().describe().splitlines() == [
+        "You are in the hall.",
+        "Exits: north, west.",
+        "You see: nothing.",
+        "You carry: nothing.",
+        "Quest: find the coin and take it.",
+        "Turns left: 9.",
+    ]
+    assert corridor(style="terse").describe().splitlines() == [
+        "in hall", "exits north west", "here nothing", "carry nothing",
+        "quest find the coin and take it", "left 9",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("move", "message"),
+    [
+        ("go south", "There is no exit that way."),
+        ("take coin", "You see nothing like that here."),
+        ("drop coin", "You do not carry that."),
+        ("open chest", "You see nothing like that here."),
+        ("attack troll", "There is nothing like that to attack here."),
+        ("teleport", "I do not know that command."),
+        ("take " * 300, "A move has at most 1000 characters."),
+        ("🪙", "I do not know that command."),
+    ],
+)
+def test_what_cannot_be_done_is_answered_with_the_reason(move, message):
+    env = corridor()
+    obs, _, _, _, info = env.step(move)
+    assert obs.startswith(message)
+    assert not info["valid_action"]
+    assert env._world.here == "hall"
+
+
+def test_running_out_of_turns_loses():
+    env = corridor(max_turns=3)
+    for move in ("go west", "go east", "go west"):
+        _, reward, terminated, truncated, info = env.step(move)
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+def houses(*modes):
+    return st.tuples(
+        st.integers(2, 20), st.integers(0, 2), st.sampled_from(modes), st.integers(0, 10**6)
+    )
+
+
+@given(house=houses("simple", "random"))
+@settings(max_examples=200, deadline=None)
+def test_every_house_has_the_rooms_and_the_way_asked_for(house):
+    level, dead_ends, mode, seed = house
+    world = draw_house(level, dead_ends, mode, np.random.default_rng(seed))
+    assert len(world.exits) == level * (1 + dead_ends)
+    # A tree: connected, and one edge fewer than rooms.
+    assert sum(len(ways) for ways in world.exits.values()) == 2 * (len(world.exits) - 1)
+    for room, ways in world.exits.items():
+        assert len(ways) <= 4
+        for way, other in ways.items():
+            assert world.exits[other][OPPOSITE[way]] == room
+        assert len(world.way_to(room)) < len(world.exits)
+    assert len(world.way_to(world.place[COIN])) == level - 1
+    assert distance(world, Find(COIN)) == level
+
+
+@given(house=houses("simple"))
+@settings(max_examples=100, deadline=None)
+def test_in_simple_houses_a_wrong_turn_ends_at_once(house):
+    level, dead_ends, mode, seed = house
+    world = draw_house(level, dead_ends, mode, np.random.default_rng(seed))
+    chain = [world.here, *(room for _, room in world.way_to(world.place[COIN]))]
+    for room in set(world.exits) - set(chain):
+        assert next(iter(world.exits[room].values())) in chain
+        assert len(world.exits[room]) == 1
+    for room in chain:
+        beside = set(world.exits[room].values()) - set(chain)
+        assert len(beside) == dead_ends
+
+
+def test_in_random_houses_one_can_go_astray():
+    deep = 0
+    for seed in range(30):
+        world = draw_house(8, 2, "random", np.random.default_rng(seed))
+        chain = {world.here, *(room for _, room in world.way_to(world.place[COIN]))}
+        deep += any(not chain & set(world.exits[room].values()) for room in world.exits)
+    assert deep > 25
+
+
+def test_the_order_of_exits_tells_nothing():
+    firsts = []
+    for seed in range(400):
+        world = draw_house(4, 1, "simple", np.random.default_rng(seed))
+        firsts.append(
+            next(iter(world.exits[world.here].values())) == world.way_to(world.place[COIN])[0][1]
+        )
+    assert np.mean(firsts) == pytest.approx(0.5, abs=0.1)
+
+
+def test_every_direction_is_as_likely():
+    ways = [next(iter(draw_house(2, 0, "simple", np.random.default_rng(seed)).exits.values()))
+            for seed in range(800)]  # fmt: skip
+    counts = [sum(list(way) == [name] for way in ways) for name in OPPOSITE]
+    assert min(counts) > 150
+
+
+@pytest.mark.parametrize("style", ["prose", "terse"])
+@pytest.mark.parametrize(("level", "dead_ends", "mode"), [(5, 1, "simple"), (9, 2, "random")])
+def test_who_walks_into_every_room_has_enough_turns(level, dead_ends, mode, style):
+    env = CoinCollectorEnv(
+        level=level, dead_ends=dead_ends, mode=mode, style=style,
+        max_turns=level * (2 + 2 * dead_ends),
+    )  # fmt: skip
+    for seed in range(30):
+        env.reset(seed=seed)
+        assert final_info(env, "solver")["success"]
+
+
+def test_the_oracle_needs_as_many_moves_as_the_chain_has_rooms():
+    env = CoinCollectorEnv(level=12, dead_ends=2, max_turns=12)
+    for seed in range(20):
+        env.reset(seed=seed)
+        info = final_info(env, "oracle")
+        assert (info["success"], info["turn"]) == (True, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "rooms"), [("CoinCollector", 10), ("CoinCollectorEasy", 5), ("CoinCollectorHard", 30)]
+)
+def test_presets_have_as_many_rooms_as_textworlds(name, rooms):
+    game = gym.make(f"llm_gym/{name}-v0").unwrapped
+    game.reset(seed=0)
+    assert len(game._world.exits) == rooms
+    assert game.max_turns >= game.level + 2 * game.level * game.dead_ends
+
+
+def test_swapping_the_secret_moves_the_coin_and_shows_nothing():
+    env = corridor()
+    shown = env.describe()
+    assert env.swap_secret(np.random.default_rng(0))
+    assert env._world.place[COIN] in {"den", "attic"}
+    assert env.describe() == shown
+    env = corridor()
+    env.step("go north")
+    env.step("go east")
+    assert not env.swap_secret(np.random.default_rng(0)), "what was seen cannot be swapped"
+
+
+def test_the_potential_is_the_share_of_the_way():
+    env = corridor(shaping=True)
+    potentials = [env.potential()]
+    for move in ("go west", "go east", "go north", "go east"):
+        env.step(move)
+        potentials.append(round(env.potential(), 3))
+    assert potentials == [0.5, 0.333, 0.5, 0.667, 0.833]
+
+
+def test_names_are_words_of_their_own():
+    assert len(set(ROOMS)) == len(ROOMS) >= 60
+    others = {*words.ITEMS, *words.METALS, *words.CONTAINERS, *words.MONSTERS, *words.WEAPONS}
+    assert not others & set(ROOMS)
+    assert all(read(name) is None for name in ROOMS)
+
+
+def test_difficulty_makes_houses_larger():
+    easy, hard = CoinCollectorEnv(difficulty=0.0), CoinCollectorEnv(difficulty=1.0)
+    assert (easy.level, easy.dead_ends, hard.level, hard.dead_ends) == (3, 0, 15, 2)
+    with pytest.raises(ConfigError, match="difficulty sets"):
+        CoinCollectorEnv(difficulty=0.5, level=7)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"level": 1}, "level must be from 2 to 20, got 1"),
+        ({"level": 21}, "level must be from 2 to 20, got 21"),
+        ({"dead_ends": 3}, "dead_ends must be from 0 to 2, got 3"),
+        ({"mode": "hard"}, "mode must be 'simple' or 'random', got 'hard'"),
+        ({"style": "verse"}, "style must be 'prose' or 'terse', got 'verse'"),
+        ({"max_turns": 4}, "max_turns must be at least 5, got 4"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(kwargs, message):
+    with pytest.raises(ConfigError, match=message):
+        CoinCollectorEnv(**kwargs)

@@ -1,0 +1,334 @@
+"""CookingWorld: a kitchen drawn by hand, one test per rule, and properties of drawn ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.envs.navigation.cooking_world.env import CookingWorldEnv
+from llm_gym.envs.navigation.cooking_world.kitchen import (
+    COOKS,
+    CUTS,
+    FOODS,
+    KITCHEN,
+    KNIFE,
+    MEAL,
+    Kitchen,
+    food_in,
+)
+from llm_gym.envs.navigation.cooking_world.recipe import Cook, KitchenSize, draw_kitchen
+from llm_gym.envs.navigation.text_game import words
+from llm_gym.envs.navigation.text_game.commands import read
+from llm_gym.envs.navigation.text_game.quest import distance
+from llm_gym.envs.navigation.text_game.view import parse
+from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
+
+
+def house():
+    """The kitchen with an onion and the knife; east of it the den, where the carrot is boxed."""
+    return Kitchen(
+        exits={"kitchen": {"east": "den"}, "den": {"west": "kitchen"}},
+        here="den",
+        place={KNIFE: KITCHEN, "onion": KITCHEN, "carrot": "box", "tofu": "den"},
+        containers={"box": "den"},
+        closed={"box": True},
+        recipe=("fried sliced carrot", "onion"),
+    )
+
+
+def play(*moves, **kwargs):
+    """Return the environment after ``moves`` in the house, and what the last one gave."""
+    env = CookingWorldEnv(max_turns=50, **kwargs)
+    env.reset(seed=0)
+    env.begin(house(), Cook())
+    step = None
+    for move in moves:
+        step = env.step(move)
+    return env, step
+
+
+WALKTHROUGH = [
+    "open box", "take carrot", "go west", "read cookbook", "take knife", "take onion",
+    "slice carrot", "fry carrot", "prepare meal", "eat meal",
+]  # fmt: skip
+
+
+def test_the_walkthrough_wins():
+    _, (obs, reward, terminated, truncated, info) = play(*WALKTHROUGH)
+    assert (obs, reward, terminated, truncated) == ("Your quest is done.", 1.0, True, False)
+    assert info["stop_reason"] == "won"
+
+
+def test_the_planner_finds_a_way_as_short():
+    env, _ = play()
+    assert distance(env._world, env._quest) == len(WALKTHROUGH)
+    info = final_info(env, "oracle")
+    assert (info["success"], info["turn"]) == (True, len(WALKTHROUGH))
+
+
+def test_the_recipe_is_told_once_it_was_read_and_from_then_on():
+    env, (obs, *_) = play("go west")
+    assert "Quest: cook the meal of the cookbook in the kitchen and eat it." in obs
+    told = "Quest: prepare and eat a meal of fried sliced carrot, onion."
+    assert told in env.step("read cookbook")[0]
+    assert told in env.step("go east")[0]
+
+
+def test_what_was_done_to_food_is_in_its_name_in_either_order():
+    moves = WALKTHROUGH[:7]
+    assert "You carry: knife, onion, sliced carrot." in play(*moves)[1][0]
+    assert "You carry: fried sliced carrot, knife, onion." in play(*moves, "fry carrot")[1][0]
+    turned = [*WALKTHROUGH[:6], "fry carrot", "slice fried carrot"]
+    assert "You carry: fried sliced carrot, knife, onion." in play(*turned)[1][0]
+
+
+@pytest.mark.parametrize(
+    ("move", "name"),
+    [
+        ("dice carrot", "Diced carrot"),
+        ("roast carrot", "Roasted carrot"),
+        ("fry onion", "Fried onion"),
+        ("chop onion", "Chopped onion"),
+    ],
+)
+def test_another_way_than_the_recipes_loses_whether_it_was_read_or_not(move, name):
+    for moves in (WALKTHROUGH[:6], [m for m in WALKTHROUGH[:6] if m != "read cookbook"]):
+        _, (obs, reward, terminated, _, info) = play(*moves, move)
+        assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+        assert obs == f"{name} is not what the recipe says: you lose."
+
+
+def test_other_food_may_be_cut_and_cooked_as_one_likes():
+    env, (obs, _, terminated, _, _) = play(
+        "take tofu", "go west", "take knife", "dice tofu", "grill tofu"
+    )
+    assert not terminated
+    assert "grilled diced tofu" in obs
+    assert final_info(env, "oracle")["success"]
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        (["read cookbook"], "There is nothing like that to read here."),
+        (["go west", "read letter"], "There is nothing like that to read here."),
+        (["slice carrot"], "You do not carry that."),
+        (["take tofu", "slice tofu"], "You need the knife."),
+        (["take tofu", "fry tofu"], "You can cook only in the kitchen."),
+        (["go west", "take knife", "slice knife"], "The knife cannot be cut."),
+        (["go west", "take knife", "roast knife"], "The knife cannot be cooked."),
+        (["go west", "cook onion"], "Say how to cook it: fry, roast or grill."),
+        (["go west", "cook onion with fire"], "Say how to cook it: fry, roast or grill."),
+        (["cut onion"], "Say how to cut it: slice, dice or chop."),
+        ([*WALKTHROUGH[:7], "dice carrot"], "The sliced carrot is already cut."),
+        ([*WALKTHROUGH[:8], "fry carrot"], "The fried sliced carrot is already cooked."),
+        (["prepare meal"], "You can prepare the meal only in the kitchen."),
+        (["go west", "prepare meal"], "You do not know the recipe: read the cookbook."),
+        ([*WALKTHROUGH[:7], "prepare meal"],
+         "You do not carry all that the recipe asks for, cut and cooked as it says."),
+        (["go west", "prepare soup"], "You can prepare only the meal."),
+        (["eat meal"], "You can eat only the meal, once it is prepared."),
+        (["take tofu", "eat tofu"], "You can eat only the meal, once it is prepared."),
+        (["eat"], "You can eat only the meal, once it is prepared."),
+        (["take carrot"], "You see nothing like that here."),
+        (["order pizza"], "I do not know that command."),
+        (["fry " * 100], "I do not know that command."),
+        (["🍳"], "I do not know that command."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_answered_with_the_reason(moves, message):
+    env, _ = play(*moves[:-1])
+    before = repr(env._world)
+    obs, _, _, _, info = env.step(moves[-1])
+    assert obs.split("\n")[0] == message
+    assert not info["valid_action"]
+    assert repr(env._world) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "same_as"),
+    [
+        ("cook the carrot with the stove", "fry carrot"),
+        ("Fry the sliced carrot on the stove!", "fry carrot"),
+        ("cook carrot in oven", "roast carrot"),
+        ("barbecue the carrot", "grill carrot"),
+        ("examine cookbook", "read cookbook"),
+        ("read the recipe", "read cookbook"),
+    ],
+)
+def test_people_may_say_it_their_way(text, same_as):
+    moves = [move for move in WALKTHROUGH[:7] if move != "read cookbook"]
+    assert play(*moves, text)[1][:4] == play(*moves, same_as)[1][:4]
+    assert play(*WALKTHROUGH[:6], "slice the carrot with the knife")[0]._world.known
+
+
+def test_a_meal_that_was_left_somewhere_can_still_be_eaten():
+    env, _ = play(*WALKTHROUGH[:9], "drop meal", "go east")
+    assert env.oracle_action() == "go west"
+    assert final_info(env, "oracle")["success"]
+
+
+def test_running_out_of_turns_loses():
+    env = CookingWorldEnv(ingredients=1, max_turns=12)
+    env.reset(seed=0)
+    for _ in range(12):
+        _, _, terminated, truncated, info = env.step("look")
+    assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
+
+
+def test_every_house_can_be_won_in_its_turns():
+    env = CookingWorldEnv(max_turns=17)  # less than many houses of these settings take
+    for seed in range(15):
+        env.reset(seed=seed)
+        assert final_info(env, "oracle")["success"], seed
+    with pytest.raises(ConfigError, match="max_turns must leave time for the goal, got 6"):
+        CookingWorldEnv(max_turns=6)
+
+
+def sizes():
+    return st.builds(
+        KitchenSize,
+        rooms=st.integers(1, 24), ingredients=st.integers(1, 5), distractors=st.integers(0, 10),
+        containers=st.integers(0, 6), cut=st.booleans(), cook=st.booleans(),
+    )  # fmt: skip
+
+
+@given(size=sizes(), seed=st.integers(0, 10**6))
+@settings(max_examples=200, deadline=None)
+def test_every_kitchen_is_as_asked_for(size, seed):
+    world = draw_kitchen(size, np.random.default_rng(seed))
+    assert len(world.exits) == size.rooms
+    assert KITCHEN in world.exits
+    assert len(world.recipe) == len({food_in(name) for name in world.recipe}) == size.ingredients
+    assert len(world.place) == size.ingredients + size.distractors + 1
+    assert len(world.containers) == size.containers
+    done = {word for name in world.recipe for word in name.split()[:-1]}
+    assert bool(done & set(CUTS.values())) == size.cut
+    assert bool(done & set(COOKS.values())) == size.cook
+    for name in world.recipe:
+        assert food_in(name) in world.place, "every ingredient is there, and raw"
+
+
+@given(size=sizes(), seed=st.integers(0, 10**6), turns=st.integers(0, 40))
+@settings(max_examples=150, deadline=None)
+def test_no_move_but_a_wrong_preparation_spoils_the_meal(size, seed, turns):
+    rng = np.random.default_rng(seed)
+    world = draw_kitchen(size, rng)
+    for _ in range(turns):
+        commands = world.usable()
+        before = world.clone()
+        world.do(commands[int(rng.integers(len(commands)))])
+        if world.spoilt:
+            world = before
+    assert distance(world, Cook()) >= 0  # plays the plan to its end, or never returns
+
+
+def test_what_is_listed_as_usable_is_understood():
+    env = CookingWorldEnv(rooms=2, distractors=2)
+    for seed in range(20):
+        env.reset(seed=seed)
+        for _ in range(15):
+            for move in env.legal_moves():
+                assert not isinstance(env.understand(move), str), move
+            *_, done, _, _ = env.step(env.random_action())
+            if done:
+                break
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [{}, {"style": "terse"}, {"rooms": 1, "containers": 0}, {"rooms": 12, "ingredients": 5,
+     "distractors": 10, "containers": 4, "max_turns": 150}, {"cut": False}, {"cook": False}],
+)  # fmt: skip
+def test_the_solver_cooks_from_the_text_alone(kwargs):
+    env = CookingWorldEnv(**kwargs)
+    for seed in range(12):
+        env.reset(seed=seed)
+        assert final_info(env, "solver")["success"], seed
+
+
+@pytest.mark.parametrize("setting", ["cut", "cook"])
+def test_a_recipe_without_cutting_or_cooking_asks_for_none(setting):
+    env = CookingWorldEnv(**{setting: False})
+    unwanted = CUTS if setting == "cut" else COOKS
+    for seed in range(20):
+        env.reset(seed=seed)
+        assert not {w for name in env._world.recipe for w in name.split()} & set(unwanted.values())
+
+
+def test_both_styles_say_the_same():
+    for moves in (WALKTHROUGH[:at] for at in range(10)):
+        said = [parse(play(*moves, style=style)[0].describe()) for style in ("prose", "terse")]
+        assert said[0] == said[1]
+        assert said[0].room
+
+
+def test_swapping_the_secret_changes_the_recipe_and_shows_nothing():
+    env, _ = play()
+    shown, legal, recipe = env.describe(), env.legal_moves(), env._world.recipe
+    assert any(env.swap_secret(np.random.default_rng(seed)) for seed in range(5))
+    assert env._world.recipe != recipe
+    assert (env.describe(), env.legal_moves()) == (shown, legal)
+    for moves in (["go west", "read cookbook"], WALKTHROUGH[:9]):
+        env, _ = play(*moves)
+        assert not env.swap_secret(np.random.default_rng(0)), "what was read cannot be swapped"
+
+
+def test_a_house_of_one_room_says_that_it_has_no_exits():
+    for style, line in (("prose", "Exits: none."), ("terse", "exits none")):
+        env = CookingWorldEnv(rooms=1, style=style)
+        assert line in env.reset(seed=0)[0].splitlines()
+        assert parse(env.describe()).exits == []
+
+
+def test_nothing_tells_that_all_is_ready_before_the_recipe_was_read():
+    moves = [move for move in WALKTHROUGH[:8] if move != "read cookbook"]
+    env, _ = play(*moves)
+    assert env._world.is_ready()
+    assert "prepare meal" not in env.legal_moves()
+    env.step("read cookbook")
+    assert "prepare meal" in env.legal_moves()
+
+
+def test_the_potential_rises_along_the_walkthrough():
+    env, _ = play(shaping=True)
+    potentials = [env.potential()]
+    for move in WALKTHROUGH[:-1]:
+        env.step(move)
+        potentials.append(env.potential())
+    assert potentials == pytest.approx([(10 + at) / 20 for at in range(10)])
+
+
+def test_names_are_words_of_their_own():
+    names = {*words.ROOMS, *words.ITEMS, *words.CONTAINERS, *words.MONSTERS, *words.WEAPONS}
+    assert len(set(FOODS)) == len(FOODS) >= 15
+    assert not {*FOODS, KNIFE, MEAL} & names
+    assert all(read(name) is None for name in FOODS)
+
+
+def test_difficulty_makes_larger_meals_in_larger_houses():
+    easy, hard = CookingWorldEnv(difficulty=0.0), CookingWorldEnv(difficulty=1.0)
+    assert (easy.rooms, easy.ingredients, easy.cut, easy.cook) == (1, 1, False, False)
+    assert (hard.rooms, hard.ingredients, hard.cut, hard.cook) == (11, 5, True, True)
+    for level in (0.0, 0.2, 0.5, 1.0):
+        env = CookingWorldEnv(difficulty=level)
+        for seed in range(15):
+            env.reset(seed=seed)
+            assert final_info(env, "solver")["success"], (level, seed)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"rooms": 0}, "rooms must be from 1 to 24, got 0"),
+        ({"ingredients": 6}, "ingredients must be from 1 to 5, got 6"),
+        ({"distractors": -1}, "distractors must be from 0 to 10, got -1"),
+        ({"containers": 7}, "containers must be from 0 to 6, got 7"),
+        ({"style": "verse"}, "style must be 'prose' or 'terse', got 'verse'"),
+        ({"max_turns": 5}, "max_turns must be at least 6, got 5"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(kwargs, message):
+    with pytest.raises(ConfigError, match=message):
+        CookingWorldEnv(**kwargs)

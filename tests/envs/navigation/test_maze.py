@@ -1,0 +1,221 @@
+"""Maze: the rules, one test per rule, and mazes that are what the settings say."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.navigation.maze.env import MazeEnv, recall
+from llm_gym.envs.navigation.maze.map import carve, distances, doors, next_step
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, distance, each, reach, waves
+from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
+
+
+def on(*rows, **kwargs):
+    """Return an environment that plays in a maze, written without spaces."""
+    env = MazeEnv(**{"size": len(rows) // 2, "max_turns": 20, **kwargs})
+    env.reset(seed=0)
+    cells = "".join(rows)
+    env._floor = sum(1 << at for at, cell in enumerate(cells) if cell != "#")
+    env._at = env._start = cells.index("P")
+    env._exit, env._been = cells.index("E"), {env._at}
+    env._draw_map()
+    return env
+
+
+def shown(observation):
+    lines = observation.split("\n\n")[-1].splitlines()
+    return [line.replace(" ", "") for line in lines if line[:2] in {"# ", ". ", "P ", "E "}]
+
+
+SMALL = ("#####", "#P#E#", "#.#.#", "#...#", "#####")
+
+
+def test_the_exit_wins():
+    env = on(*SMALL)
+    for move in ("down", "down", "right", "right", "up"):
+        assert not env.step(move)[2]
+    obs, reward, terminated, truncated, info = env.step("up")
+    assert obs == "You move up. You are at the exit."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_a_wall_stops_and_costs_a_turn():
+    env = on(*SMALL)
+    obs, _, _, _, info = env.step("right")
+    assert obs.startswith("You cannot move right: there is a wall.")
+    assert shown(obs)[1] == "#P#E#"
+    assert (info["valid_action"], info["turn"]) == (True, 1)
+
+
+def test_running_out_of_turns_loses():
+    env = on(*SMALL, max_turns=4)
+    for _ in range(4):
+        _, reward, terminated, truncated, info = env.step("up")
+    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+
+
+@pytest.mark.parametrize("move", ["", "d", "go", "down down", "jump", "ＤＯＷＮ", "2", "-0"])
+def test_anything_else_is_answered_and_moves_nobody(move):
+    env = on(*SMALL)
+    obs, _, _, _, info = env.step(move)
+    assert not info["valid_action"]
+    assert shown(obs) == list(SMALL)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 9])
+def test_without_loops_there_is_exactly_one_way_between_rooms(size):
+    side = 2 * size + 1
+    for seed in range(20):
+        floor = carve(side, 0.0, np.random.default_rng(seed))
+        # A connected graph with one door fewer than rooms is a tree.
+        rooms = set(doors(side))
+        assert rooms <= set(each(floor))
+        assert floor.bit_count() == 2 * len(rooms) - 1
+        assert reach(side + 1, floor, side) == floor
+
+
+@pytest.mark.parametrize(("loops", "extra"), [(0.0, 0), (0.25, 4), (0.5, 8), (1.0, 16)])
+def test_loops_opens_that_share_of_the_walls_left(loops, extra):
+    # 5 by 5 rooms have 40 walls between them; a tree opens 24 of them.
+    for seed in range(10):
+        floor = carve(11, loops, np.random.default_rng(seed))
+        assert floor.bit_count() == 25 + 24 + extra
+        assert reach(12, floor, 11) == floor
+
+
+def test_no_floor_touches_the_edge_of_the_map():
+    for seed in range(20):
+        for cell in each(carve(9, 1.0, np.random.default_rng(seed))):
+            assert 0 < cell // 9 < 8
+            assert 0 < cell % 9 < 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"size": 2, "max_turns": 4}, {"size": 8, "loops": 0.3}, {"size": 15, "max_turns": 40}],
+)
+def test_the_exit_is_as_far_as_the_turns_allow_and_the_oracle_gets_there(settings):
+    env = MazeEnv(**settings)
+    for seed in range(30):
+        env.reset(seed=seed)
+        far = distance(env._start, env._exit, env._floor, env._side)
+        longest = len(waves(env._start, env._floor, env._side)) - 1
+        assert far == min(longest, env.max_turns)
+        info = final_info(env, "oracle")
+        assert info["success"]
+        assert info["turn"] == far
+
+
+def test_size_sets_the_cells_of_the_map_and_the_rules_say_so():
+    obs, _ = MazeEnv(size=7, max_turns=100).reset(seed=0)
+    assert [len(row) for row in shown(obs)] == [15] * 15
+    assert "a maze of 15 by 15 cells" in obs
+    assert "You have 100 turns." in obs
+
+
+def test_view_shows_the_cells_around_the_player_and_walls_outside():
+    env = on("#######", "#P....#", "###.#.#", "#...#.#", "#.###.#", "#E....#", "#######", view=2)
+    assert shown(env.describe()) == ["#####", "#####", "##P..", "####.", "##..."]
+    env.step("right")
+    obs, *_ = env.step("right")
+    assert shown(obs) == ["#####", "#####", "..P..", "##.#.", "...#."]
+    assert "You see the cells up to 2 steps away" in env.reset(seed=1)[0]
+
+
+def test_without_a_view_the_whole_map_is_shown():
+    env = on(*SMALL)
+    assert shown(env.describe()) == list(SMALL)
+    assert "You see the cells" not in env.reset(seed=1)[0]
+
+
+def test_a_hidden_exit_can_be_elsewhere_and_one_in_sight_cannot():
+    rows = ("#######", "#P....#", "###.#.#", "#...#.#", "#.###.#", "#E....#", "#######")
+    env = on(*rows, view=1)
+    before = env.describe()
+    assert env.swap_secret(np.random.default_rng(0))
+    assert env._exit != 36
+    assert env.describe() == before
+    env = on(*rows, view=4)
+    assert not env.swap_secret(np.random.default_rng(0))
+    assert not on(*rows).swap_secret(np.random.default_rng(0)), "nothing is hidden without view"
+
+
+@pytest.mark.parametrize("settings", [{}, {"loops": 0.5}, {"size": 3, "action_format": "json"}])
+def test_the_solver_takes_a_shortest_way_on_a_map(settings):
+    env = MazeEnv(**settings)
+    for seed in range(20):
+        env.reset(seed=seed)
+        env.step("???")
+        far = distances(env._floor, env._exit, env._side)[env._start]
+        if far < env.max_turns:
+            assert final_info(env, "solver")["turn"] == far + 1
+
+
+@pytest.mark.parametrize("view", [1, 2, 3])
+def test_the_solver_explores_and_finds_the_exit_in_the_end(view):
+    env = MazeEnv(view=view, loops=0.2, max_turns=150)
+    for seed in range(20):
+        env.reset(seed=seed)
+        env.step("???")
+        assert final_info(env, "solver")["success"], seed
+
+
+def test_the_memory_of_a_walk_is_the_map():
+    env = MazeEnv(view=1, loops=1.0)
+    env.reset(seed=3)
+    for _ in range(30):
+        env.step(env.random_action())
+    known, (row, col) = recall(env._base_observations)
+    at_row, at_col = divmod(env._at, env._side)
+    for (r, c), letter in known.items():
+        place = (r - row + at_row, c - col + at_col)
+        if all(0 <= part < env._side for part in place):
+            free = env._floor >> place[0] * env._side + place[1] & 1
+            assert bool(free) == (letter != "#")
+
+
+def test_a_step_goes_to_the_exit_in_sight_before_anything_unknown():
+    known = {(0, 0): "P", (0, 1): "#", (-1, 0): ".", (1, 0): ".", (0, -1): "#", (2, 0): "."}
+    known |= {(3, 0): "E", (1, 1): "#", (1, -1): "#"}
+    assert DIRECTIONS[next_step(known, (0, 0))] == "down"
+    del known[3, 0]
+    assert DIRECTIONS[next_step(known, (0, 0))] == "up", "the unknown next to (-1, 0) is nearer"
+
+
+def test_a_restored_or_pickled_episode_goes_on_alike():
+    env = MazeEnv(view=2)
+    env.reset(seed=4)
+    saved, twin = env.snapshot(), pickle.loads(pickle.dumps(env))
+    first = [env.step(move) for move in ("up", "left", "down")]
+    assert [twin.step(move) for move in ("up", "left", "down")] == first
+    env.restore(saved)
+    assert [env.step(move) for move in ("up", "left", "down")] == first
+
+
+def test_the_potential_grows_towards_the_exit():
+    env = on(*SMALL)
+    potentials = []
+    for move in ("down", "down", "right"):
+        potentials.append(env.potential())
+        env.step(move)
+    assert potentials == pytest.approx([6 / 12, 7 / 12, 8 / 12])
+
+
+def test_difficulty_makes_mazes_larger():
+    assert (MazeEnv(difficulty=0.0).size, MazeEnv(difficulty=1.0).size) == (3, 10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 1}, "size must be from 2 to 15, got 1"),
+        ({"loops": 1.5}, r"loops must be in \[0, 1\], got 1.5"),
+        ({"view": 0}, "view must be None or from 1 to 15, got 0"),
+        ({"max_turns": 9}, "max_turns must be at least 10, got 9"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        MazeEnv(**settings)

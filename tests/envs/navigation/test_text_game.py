@@ -1,0 +1,355 @@
+"""TextGame: one test per rule, on a world drawn by hand, and properties of drawn ones."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import llm_gym  # noqa: F401
+from llm_gym.envs.navigation.text_game import words
+from llm_gym.envs.navigation.text_game.env import TextGameEnv
+from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
+from llm_gym.envs.navigation.text_game.quest import Quest, distance, objective
+from llm_gym.envs.navigation.text_game.view import look, parse, prose, terse
+from llm_gym.envs.navigation.text_game.world import World
+from llm_gym.errors import ConfigError
+
+
+def house():
+    """hall - kitchen (east), hall - den (north, behind the brass door); the troll is in the den."""
+    return World(
+        exits={
+            "hall": {"north": "den", "east": "kitchen"},
+            "kitchen": {"west": "hall"},
+            "den": {"south": "hall"},
+        },
+        here="hall",
+        place={"brass key": "chest", "axe": "kitchen", "crown": "den", "lamp": "hall"},
+        containers={"chest": "kitchen", "box": "hall"},
+        closed={"chest": True, "box": False},
+        doors={"brass door": ("hall", "den")},
+        keys={"brass door": "brass key"},
+        locked={"brass door": True},
+        monsters={"troll": "den"},
+        banes={"troll": "axe"},
+    )
+
+
+def play(*moves, target="kitchen", **kwargs):
+    """Return the environment after ``moves`` in the house, and what the last one gave."""
+    env = TextGameEnv(max_turns=50, **kwargs)
+    env.reset(seed=0)
+    env._world, env._quest = house(), Quest("crown", target, "kitchen")
+    env._start, env._visited = env._world.clone(), {"hall"}
+    step = None
+    for move in moves:
+        step = env.step(move)
+    return env, step
+
+
+WALKTHROUGH = [
+    "go east", "open chest", "take brass key", "take axe", "go west",
+    "unlock brass door with brass key", "go north", "attack troll", "take crown",
+    "go south", "go east", "drop crown",
+]  # fmt: skip
+
+
+def test_the_walkthrough_wins():
+    _, (obs, reward, terminated, _, _) = play(*WALKTHROUGH)
+    assert (obs, reward, terminated) == ("Your quest is done.", 1.0, True)
+
+
+def test_the_planner_finds_the_walkthrough():
+    env, _ = play()
+    assert distance(env._world, env._quest) == len(WALKTHROUGH)
+    done, moves = False, []
+    while not done:
+        moves.append(env.oracle_action())
+        *_, done, _, info = env.step(moves[-1])
+    assert info["success"]
+    assert len(moves) == len(WALKTHROUGH)
+
+
+def test_putting_the_thing_in_a_container_wins_where_the_quest_says_so():
+    moves = [*WALKTHROUGH[:-1], "put crown in chest"]
+    assert play(*moves, target="chest")[1][4]["success"]
+    assert not play(*WALKTHROUGH, target="chest")[1][4]["success"]
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        (["go north"], "The brass door is locked."),
+        (["go south"], "There is no exit that way."),
+        (["go home"], "Say which way to go."),
+        (["take crown"], "You see nothing like that here."),
+        (["take lamp", "take lamp"], "You already carry that."),
+        (["drop crown"], "You do not carry that."),
+        (["unlock brass door"], "You need the brass key."),
+        (["unlock gate"], "You see nothing like that here."),
+        (["attack troll"], "There is nothing like that to attack here."),
+        (["open box"], "The box is already open."),
+        (["put lamp in box"], "You do not carry that."),
+        (["take lamp", "put lamp in chest"], "Say which container here to put it in."),
+        (["take lamp", "go east", "put lamp in chest"], "The chest is closed."),
+        ([*WALKTHROUGH[:7], "take crown"], "The troll will not let you take anything."),
+        ([*WALKTHROUGH[:7], "drop axe"], "The troll would keep it."),
+        (["go east", "open chest", "take key", "go west", "unlock door", "n", "attack troll"],
+         "You need the axe to defeat the troll."),
+        ([*WALKTHROUGH[:7], "attack troll with key"], "The troll does not fear that."),
+        (["dance"], "I do not know that command."),
+        (["take"], "You see nothing like that here."),
+        (["word " * 50], "I do not know that command."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_answered_with_the_reason(moves, message):
+    _, (obs, _, _, _, info) = play(*moves)
+    assert obs.split("\n")[0] == message
+    assert not info["valid_action"]
+
+
+@pytest.mark.parametrize(
+    ("text", "same_as"),
+    [
+        ("move east", "go east"), ("walk to the east", "go east"), ("E", "go east"),
+        ("east", "go east"), ("pick up the lamp", "take lamp"), ("pick lamp up", "take lamp"),
+        ("GET A LAMP.", "take lamp"), ("please take the lamp now!", "take lamp"),
+        ("l", "look"), ("look around", "look"), ("i", "inventory"), ("inv", "inventory"),
+    ],
+)  # fmt: skip
+def test_people_may_say_it_their_way(text, same_as):
+    assert play(text)[1][:4] == play(same_as)[1][:4]
+
+
+def test_a_word_of_a_name_is_enough_where_it_is_clear():
+    moves = ["e", "open chest", "take key from chest", "take axe", "w", "open door", "n"]
+    assert "troll" in play(*moves)[1][0]
+
+
+def test_closed_containers_hide_what_they_hold():
+    env, (obs, *_) = play("go east")
+    assert "closed chest" in obs
+    assert "brass key" not in obs
+    assert "open chest holding brass key" in env.step("open chest")[0]
+
+
+def test_hints_are_added_level_by_level():
+    told = [look(house(), Quest("crown", "kitchen", "kitchen"), hints, 9) for hints in range(5)]
+    assert [bool(view.task) for view in told] == [False, True, True, True, True]
+    assert [bool(view.exits[0].to) for view in told] == [False, False, False, True, True]
+    assert [any(way.marked for way in view.exits) for view in told] == [False] * 4 + [True]
+    env, _ = play("go east", hints=1)
+    assert env._world.came_from == "west"
+    assert "came from" not in env.describe()
+    assert "came from the west" in play("go east", hints=2)[0].describe()
+
+
+def test_the_next_task_is_told_with_its_room():
+    env, _ = play(hints=1)
+    assert "Next: open chest in kitchen." in env.describe()
+
+
+def size_strategy():
+    return st.builds(
+        lambda rooms, items, locks, extra, names: WorldSize(
+            max(rooms, locks + 1), items,
+            min(2 + 2 * locks + extra, longest_quest(locks)), locks, names,
+        ),
+        st.integers(2, 12), st.integers(0, 10), st.integers(0, 5), st.integers(0, 9),
+        st.just(24),
+    )  # fmt: skip
+
+
+@given(size=size_strategy(), seed=st.integers(0, 10**6))
+@settings(max_examples=300, deadline=None)
+def test_every_drawn_quest_has_the_length_asked_for(size, seed):
+    world, quest = generate(size, np.random.default_rng(seed))
+    steps = 0
+    while not quest.is_done(world):
+        command, room = objective(world, quest)
+        world.here = room
+        world.do(command)
+        steps += 1
+    assert steps == size.quest_length
+    assert len(world.exits) == size.rooms
+    assert len(world.doors) == size.locks
+
+
+@given(size=size_strategy(), seed=st.integers(0, 10**6), turns=st.integers(0, 60))
+@settings(max_examples=200, deadline=None)
+def test_no_move_spoils_a_quest(size, seed, turns):
+    rng = np.random.default_rng(seed)
+    world, quest = generate(size, rng)
+    for _ in range(turns):
+        commands = world.usable()
+        world.do(commands[int(rng.integers(len(commands)))])
+    assert distance(world, quest) >= 0  # plays the plan to its end, or never returns
+
+
+@given(
+    size=size_strategy(),
+    seed=st.integers(0, 10**6),
+    hints=st.integers(0, 4),
+    turns=st.integers(0, 9),
+)
+@settings(max_examples=200, deadline=None)
+def test_both_styles_can_be_read_back(size, seed, hints, turns):
+    rng = np.random.default_rng(seed)
+    world, quest = generate(size, rng)
+    for _ in range(turns):
+        commands = world.usable()
+        world.do(commands[int(rng.integers(len(commands)))])
+    view = look(world, quest, hints, turns_left=7)
+    assert parse(prose(view)) == view
+    again = parse(terse(view))
+    if hints:  # the terse style tells the task instead of the quest
+        again.quest = view.quest
+    assert again == view
+
+
+def test_a_final_observation_is_not_a_state():
+    assert parse("Your quest is done.") is None
+
+
+def test_names_are_in_one_list_only():
+    lists = (
+        words.ROOMS,
+        words.ITEMS,
+        words.METALS,
+        words.CONTAINERS,
+        words.MONSTERS,
+        words.WEAPONS,
+    )
+    names = [name for names in lists for name in names]
+    assert len(names) == len(set(names))
+    assert len(words.ROOMS) == len(words.ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"rooms": 1}, "rooms must be from 2 to names=24, got 1"),
+        ({"rooms": 9, "names": 8}, "rooms must be from 2 to names=8, got 9"),
+        ({"items": -1}, "items must be from 0 to 23, got -1"),
+        ({"locks": 7}, "locks must be from 0 to 5 for rooms=6, got 7"),
+        ({"quest_length": 2}, "quest_length must be from 4 to 9 for locks=1, got 2"),
+        ({"quest_length": 99}, "quest_length must be from 4 to 9 for locks=1, got 99"),
+        ({"hints": 5}, "hints must be from 0 to 4, got 5"),
+        ({"names": 99}, "names must be from 2 to 24, got 99"),
+        ({"style": "verse"}, "style must be 'prose' or 'terse', got 'verse'"),
+        ({"max_turns": 0}, "max_turns must be at least 2, got 0"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(kwargs, message):
+    with pytest.raises(ConfigError, match=message):
+        TextGameEnv(**kwargs)
+
+
+# --- the easy preset: what makes it a fair first task -------------------------------------
+
+EASY = "llm_gym/TextGameEasy-v0"
+
+
+def best_fixed_sequence(env_id, instances=150, beam=24):
+    """Return the share of instances that the best found move sequence wins without looking.
+
+    A beam search over sequences, scored by wins and then by the planner's distance left, on the
+    very instances it is judged on: an upper estimate for a player that ignores observations.
+    """
+    games = [gym.make(env_id).unwrapped for _ in range(instances)]
+    for seed, game in enumerate(games):
+        game.reset(seed=seed)
+    turns = games[0].max_turns
+    moves = sorted({move for game in games for move in game.legal_moves()})
+    moves += [f"drop {item}" for item in words.ITEMS[: games[0].names]]
+    start = [(game._world, game._quest) for game in games]
+    states = [(0, [world for world, _ in start], [False] * instances)]
+    for _ in range(turns):
+        grown = []
+        for _, worlds, won in states:
+            for move in moves:
+                grown.append(_advance(move, worlds, won, [quest for _, quest in start]))
+        grown.sort(key=lambda state: state[0], reverse=True)
+        states = grown[:beam]
+    return max(sum(won) for _, _, won in states) / instances
+
+
+def _advance(move, worlds, won, quests):
+    after, wins, left = [], [], 0
+    for world, done, quest in zip(worlds, won, quests, strict=True):
+        if not done:
+            command = next((c for c in world.usable() if str(c) == move), None)
+            if command:
+                world = world.clone()
+                world.do(command)
+                done = quest.is_done(world)
+        after.append(world)
+        wins.append(done)
+        left += 0 if done else distance(world, quest)
+    return sum(wins) - left / (100 * len(worlds)), after, wins
+
+
+@pytest.mark.slow
+def test_the_easy_preset_is_easy_to_read_and_hard_to_fluke():
+    env = gym.make(EASY).unwrapped
+    lengths, wins = [], 0
+    for seed in range(300):
+        env.reset(seed=seed)
+        lengths.append(distance(env._world, env._quest))
+        done = False
+        while not done:
+            *_, done, _, info = env.step(env.random_action())
+        wins += info["success"]
+    assert env.rooms >= 4
+    assert env.hints == 4
+    assert np.median(lengths) >= 4
+    assert wins / 300 <= 0.15
+    assert best_fixed_sequence(EASY, instances=60, beam=8) <= 0.20
+
+
+def test_the_easy_observation_is_a_few_words():
+    env = gym.make(EASY, rules="system").unwrapped
+    longest = 0
+    for seed in range(100):
+        obs, _ = env.reset(seed=seed)
+        longest = max(longest, len(obs.split()))
+    assert longest <= 32
+
+
+def test_every_world_can_be_won_in_its_turns():
+    """Settings under which the oracle promised success and lost seed 91."""
+    env = TextGameEnv(rooms=24, quest_length=2, locks=0, max_turns=5)
+    for seed in (91, *range(20)):
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            _, _, done, _, info = env.step(env.oracle_action())
+        assert info["success"], seed
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rooms": 24, "quest_length": 2, "locks": 0, "max_turns": 2}, {"max_turns": 7}]
+)
+def test_settings_that_cannot_be_won_are_refused(settings):
+    with pytest.raises(ConfigError, match=r"max_turns must leave time .* are always enough"):
+        TextGameEnv(**settings)
+
+
+def test_a_way_is_looked_for_once_in_a_world_and_its_copies(monkeypatch):
+    looked = []
+    find = World._find_way
+    monkeypatch.setattr(World, "_find_way", lambda self, to: looked.append(to) or find(self, to))
+    world = house()
+    first = world.way_to("den")
+    assert first == world.clone().way_to("den") == [("north", "den")]
+    assert looked == ["den"]
+    world.here = "kitchen"
+    assert world.way_to("den") == [("west", "hall"), ("north", "den")]
+
+
+def test_ways_that_were_found_are_no_part_of_an_instance():
+    walked, fresh = house(), house()
+    walked.way_to("den")
+    assert walked == fresh
+    assert repr(walked) == repr(fresh)

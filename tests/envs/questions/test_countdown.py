@@ -1,0 +1,331 @@
+"""Countdown: exact arithmetic, a complete search, and the rules of both ways to play."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.envs.questions.countdown.arithmetic import (
+    combine,
+    evaluate,
+    first_step,
+    parse_expression,
+    partners,
+    search,
+    write,
+)
+from llm_gym.envs.questions.countdown.env import CountdownEnv, draw_tree
+from llm_gym.errors import ConfigError
+
+
+def on(numbers, target, **kwargs):
+    """Return an environment with these numbers and this target."""
+    env = CountdownEnv(numbers=max(2, len(numbers)), **{"max_turns": 8, **kwargs})
+    env.reset(seed=0)
+    env._table, env._given, env._target = list(numbers), tuple(numbers), target
+    env._way = search(tuple(numbers), target, env.use_all) or 0
+    env._write_table()
+    return env
+
+
+def value(text):
+    return evaluate(parse_expression(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("1 + 2 * 3", 7),
+        ("(1 + 2) * 3", 9),
+        ("10 - 4 - 3", 3),
+        ("24 / 4 / 2", 3),
+        ("2 - 5", -3),
+        ("7", 7),
+        ("((7))", 7),
+        ("1/3", Fraction(1, 3)),
+        ("8 / (3 - 8 / 3)", 24),
+        ("49 * (1 / 49)", 1),
+        ("0 * 5", 0),
+        ("6 × 7", 42),
+        ("[8 ÷ 2] − 1", 3),
+        ("2 + 5 - 3 = 4", 4),
+        ("007", 7),
+    ],
+)
+def test_expressions_have_exact_values(text, result):
+    assert value(text) == result
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "=", "= 4", "+", "1 +", "+ 1", "-1", "1 - -1", "1 2", "(1", "1)", "()", "1 (2)",
+     "(1)(2)", "1 ** 2", "1 // 2", "2 ^ 3", "1.5", "1e3", "x + 1", "__import__('os')", "٣ + 1",
+     "1 + 2;", "1, 2", "9" * 19, "1 + " + "9" * 5000, "(" * 500, "(" * 300 + "1" + ")" * 299],
+)  # fmt: skip
+def test_anything_else_is_no_expression(text):
+    assert parse_expression(text) is None
+
+
+def test_depth_and_division_by_zero_are_values_not_exceptions():
+    assert value("(" * 3000 + "1" + ")" * 3000) == 1
+    assert value("1 / (2 - 2)") is None
+    assert value("0 / 5") == 0
+
+
+@given(st.text(alphabet="0123456789+-*/() =", max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_reading_agrees_with_python_wherever_both_read(text):
+    postfix = parse_expression(text)
+    if postfix is None:
+        return
+    numbers = [token for token in postfix if isinstance(token, int)]
+    names = iter(f"f({number})" for number in numbers)
+    source = text.partition("=")[0].strip()
+    rewritten = "".join(next(names) if part.isdigit() else part for part in _parts(source))
+    try:
+        expected = eval(rewritten, {"f": Fraction})
+    except ZeroDivisionError:
+        expected = None
+    assert evaluate(postfix) == expected
+
+
+def _parts(text):
+    """Split into runs of digits and single other characters."""
+    run = ""
+    for letter in text:
+        if letter.isdigit():
+            run += letter
+            continue
+        if run:
+            yield run
+        run = ""
+        yield letter
+    if run:
+        yield run
+
+
+def naive(numbers):
+    """Return all that an ordered search over pairs can make of all the numbers."""
+    if len(numbers) == 1:
+        return {numbers[0]}
+    found = set()
+    for i, a in enumerate(numbers):
+        for j, b in enumerate(numbers):
+            if i < j:
+                rest = [n for k, n in enumerate(numbers) if k not in (i, j)]
+                for made, _, _ in combine(a, b):
+                    found |= naive([*rest, made])
+    return found
+
+
+@pytest.mark.parametrize("numbers", [(3, 5), (2, 2, 7), (1, 5, 6, 7), (4, 4, 10, 25), (1, 2, 3, 4)])
+def test_the_search_is_complete_and_right(numbers):
+    reachable = naive(list(numbers))
+    for target in range(1, 200):
+        tree = search(numbers, target, use_all=True)
+        assert (tree is not None) == (target in reachable), target
+        if tree is not None:
+            postfix = parse_expression(write(tree))
+            assert evaluate(postfix) == target
+            assert sorted(n for n in postfix if isinstance(n, int)) == sorted(numbers)
+
+
+def test_the_search_is_complete_on_five_numbers_too():
+    numbers = (3, 7, 8, 10, 50)
+    reachable = naive(list(numbers))
+    for target in range(300, 340):
+        assert (search(numbers, target, True) is not None) == (target in reachable)
+
+
+def test_with_numbers_left_over_the_search_uses_as_few_as_it_can():
+    assert write(search((100, 75, 6, 4, 3, 2), 175, use_all=False)) in {"100 + 75", "75 + 100"}
+    assert search((2, 3), 100, use_all=False) is None
+
+
+def test_partners_are_what_combine_makes_backwards():
+    for a in range(1, 13):
+        for target in range(1, 13):
+            made = {(b, sign) for b in range(1, 200) for v, sign, _ in combine(a, b) if v == target}
+            assert {(b, sign) for b, sign, _ in partners(a, target)} >= made
+            for b, sign, swap in partners(a, target):
+                left, right = (b, a) if swap else (a, b)
+                assert evaluate([left, right, sign]) == target
+
+
+def test_the_target_wins_and_anything_else_is_told_its_value():
+    env = on([3, 8, 5, 2], 40)
+    obs, reward, terminated, *_ = env.step("3 + 8 + 5 + 2")
+    assert obs.splitlines()[0] == "That makes 18, not 40."
+    assert (reward, terminated) == (0.0, False)
+    obs, reward, terminated, truncated, info = env.step("8 * 5 * (3 - 2)")
+    assert obs == "Yes, that makes 40."
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+
+
+def test_a_near_miss_is_worth_nothing_and_fractions_are_exact():
+    env = on([3, 3, 8, 8], 24)
+    assert env.step("8 + 8 + 3 + 3")[1] == 0.0
+    assert env.step("8 / (3 - 8 / 3)")[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("move", "said"),
+    [
+        ("3 + 8 + 5 + 5", "You use 5 too often."),
+        ("40", "You have no 40."),
+        ("3 + 8 + 5", "Use every number: 2 is missing."),
+        ("(3 + 5) / (8 - 8)", "You use 8 too often."),
+        ("8 / (5 - 3 - 2)", "Your expression divides by zero."),
+        ("forty", "Your move must be an expression"),
+    ],
+)
+def test_other_numbers_are_refused_with_the_reason(move, said):
+    env = on([3, 8, 5, 2], 40)
+    obs, _, _, _, info = env.step(move)
+    assert obs.startswith(said)
+    assert not info["valid_action"]
+
+
+def test_use_all_false_lets_numbers_be_left_over():
+    assert on([3, 8, 5, 2], 40, use_all=False).step("8 * 5")[1] == 1.0
+    assert "Use each number at most once" in CountdownEnv(use_all=False).reset(seed=0)[0]
+    assert "Use every number exactly once" in CountdownEnv().reset(seed=0)[0]
+
+
+def test_a_number_given_twice_can_be_used_twice():
+    assert on([5, 5], 25).step("5 * 5")[1] == 1.0
+
+
+def test_a_step_puts_the_result_on_the_table():
+    env = on([100, 75, 6, 4], 425, stepwise=True, use_all=False)
+    obs, *_ = env.step("100 * 4")
+    assert obs == "100 * 4 makes 400.\nNumbers: 75, 6, 400. Target: 425. Turns left: 7."
+    assert not env.step("100 + 6")[4]["valid_action"], "it has been used"
+    env.step("400 + 75")
+    obs, reward, terminated, _, info = env.step("475 + 6")
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert obs.startswith("475 + 6 makes 481. That is not 425. One way is ")
+
+
+def test_a_step_onto_the_target_wins_unless_all_numbers_are_needed():
+    assert on([2, 3, 4], 6, stepwise=True, use_all=False).step("2 * 3")[1] == 1.0
+    env = on([2, 3, 4], 6, stepwise=True)
+    assert not env.step("2 * 3")[2]
+    assert on([2, 3], 6, stepwise=True).step("3 * 2")[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("move", "said"),
+    [
+        ("2 - 3", "That makes -1; it must be a positive whole number."),
+        ("3 - 3", "That makes 0; it must be a positive whole number."),
+        ("3 / 2", "That makes 3/2; it must be a positive whole number."),
+        ("2 * 3 * 3", "Your move must be one operation on two numbers."),
+        ("3", "Your move must be one operation on two numbers."),
+    ],
+)
+def test_a_step_makes_a_positive_whole_number_of_two(move, said):
+    obs, _, _, _, info = on([2, 3, 3], 100, stepwise=True).step(move)
+    assert obs.startswith(said)
+    assert not info["valid_action"]
+
+
+PUZZLES = [
+    {},
+    {"numbers": 2, "max_number": 12},
+    {"numbers": 6, "max_number": 100, "min_target": 100, "max_target": 999},
+    {"numbers": 6, "max_number": 10, "large": 4, "min_target": 100, "max_target": 999},
+    {"numbers": 3, "stepwise": True, "use_all": False},
+]
+
+
+@pytest.mark.parametrize("settings", PUZZLES)
+def test_every_puzzle_keeps_its_ranges_and_its_promise(settings):
+    env, seen = CountdownEnv(**settings), set()
+    for seed in range(60):
+        env.reset(seed=seed)
+        seen.add(env.instance_id())
+        assert len(env._given) == env.numbers
+        assert env.min_target <= env._target <= env.max_target
+        assert env._target not in env._given
+        large = [n for n in env._given if n > env.max_number]
+        assert set(large) <= {25, 50, 75, 100}
+        assert env.large == 0 or len(large) == env.large == len(set(large))
+        assert value(write(env._way)) == env._target
+    assert len(seen) > 30, "one seed, one puzzle"
+
+
+@pytest.mark.parametrize("settings", PUZZLES)
+def test_the_solver_and_the_oracle_always_make_the_target(settings):
+    env = CountdownEnv(**settings)
+    for player in ("solver", "oracle"):
+        for seed in range(20):
+            env.reset(seed=seed)
+            done = False
+            while not done:
+                *_, done, _, info = env.step(getattr(env, f"{player}_action")())
+            assert info["success"], (player, seed)
+
+
+def test_the_solver_goes_on_where_the_target_is_out_of_reach():
+    env = on([2, 3, 4, 5], 1000, stepwise=True)
+    env.step("2 + 3")
+    assert env.step(env.solver_action())[4]["valid_action"]
+
+
+def test_legal_moves_are_the_steps_that_are_allowed():
+    env = on([6, 3, 3], 50, stepwise=True)
+    assert set(env.legal_moves()) == {
+        "3 + 3", "3 * 3", "3 / 3", "6 + 3", "6 * 3", "6 - 3", "6 / 3",
+    }  # fmt: skip
+    assert CountdownEnv().legal_moves() is None
+
+
+def test_the_largest_number_that_steps_can_make_can_be_used():
+    env = on([1000] * 6, 7, stepwise=True)
+    for _ in range(5):
+        assert env.step(max(env.legal_moves(), key=lambda move: value(move)))[4]["valid_action"]
+    assert env._table == [1000**6]
+
+
+def test_random_expressions_use_every_number():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        made, tree = draw_tree([7, 8, 9, 10], 990, rng.random(9).tolist())
+        assert value(write(tree)) == made > 0
+
+
+def test_an_innermost_operation_comes_first():
+    assert first_step(("+", 1, ("*", ("-", 5, 2), 4))) == ("-", 5, 2)
+
+
+def test_running_out_of_turns_tells_a_way():
+    env = on([3, 8, 5, 2], 40, max_turns=1)
+    obs, _, terminated, truncated, info = env.step("3 + 8 + 5 + 2")
+    assert "No turns left: you lost. One way is " in obs
+    assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"numbers": 7}, "numbers must be from 2 to 6, got 7"),
+        ({"max_number": 0}, "max_number must be from 1 to 1000, got 0"),
+        ({"large": 5}, "large must be from 0 to 4, got 5"),
+        ({"min_target": 0}, "targets must be positive"),
+        ({"min_target": 50, "max_target": 20}, "got min_target=50 and max_target=20"),
+        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
+        ({"stepwise": True, "max_turns": 2}, "max_turns must be at least 3, got 2"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        CountdownEnv(**settings)
+
+
+def test_targets_that_no_numbers_make_are_reported():
+    env = CountdownEnv(numbers=2, max_number=2, min_target=50, max_target=60)
+    with pytest.raises(ConfigError, match="no target from 50 to 60 was made"):
+        env.reset(seed=0)

@@ -1,0 +1,269 @@
+"""Dataset: how replies are paid, what a prompt looks like, players and copies."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from llm_gym.core.formats import FORMATS
+from llm_gym.data import Number, questions
+from llm_gym.envs.questions.dataset import DatasetEnv
+from llm_gym.errors import RecordError
+from llm_gym.evaluate.checker import check_text_env
+from llm_gym.vector import make_vec
+from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
+
+# --- replies -----------------------------------------------------------------------------------
+
+
+def test_the_right_answer_wins_and_a_wrong_one_is_told_the_answer():
+    env = make()
+    right = env.oracle_action()
+    saved = env.snapshot()
+    assert env.step(right)[1:3] == (1.0, True)
+    env.restore(saved)
+    obs, reward, terminated, _, info = env.step("x")
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
+    assert obs.endswith(f"The answer was {right}.")
+    assert info["answer"] == right
+
+
+def test_further_attempts_get_feedback_and_the_prompt_is_not_repeated():
+    env = make(max_turns=3)
+    prompt = env.describe()
+    obs, reward, terminated, *_ = env.step("x")
+    assert (obs, reward, terminated) == ("That is not right.\nTurns left: 2.", 0.0, False)
+    assert prompt not in obs
+    assert env.step(env.oracle_action())[1:3] == (1.0, True)
+
+
+def test_a_reply_that_cannot_be_used_says_what_is_wanted():
+    env = make(grader="number", max_turns=2)
+    obs, _, terminated, _, info = env.step("it is 3 or 4")
+    assert (terminated, info["valid_action"]) == (False, False)
+    assert obs.startswith("I read 3 and 4 in your reply, but in doubt.")
+    assert env.step("no idea")[0].startswith("I cannot use that reply. Answer with one number.")
+
+
+def test_any_of_several_answers_is_right():
+    env = make([{"prompt": "Capital of NL?", "answer": ["Amsterdam", "A'dam"]}])
+    saved = env.snapshot()
+    for reply, reward in (("amsterdam", 1.0), ("A'dam", 1.0), ("Den Haag", 0.0)):
+        env.restore(saved)
+        assert env.step(reply)[1] == reward
+
+
+def test_options_are_listed_and_chosen_by_letter_or_text():
+    rows = [{"prompt": "Largest?", "choices": ["ant", "whale", "cat"], "answer": 1}]
+    env = make(rows, grader="choice")
+    assert env.describe() == "Largest?\nA) ant\nB) whale\nC) cat"
+    assert env.legal_actions() == ["A", "B", "C"]
+    saved = env.snapshot()
+    for reply in ("B", "(b)", "Whale."):
+        env.restore(saved)
+        assert env.step(reply)[4]["success"], reply
+    assert "A)" not in make(rows, grader="choice", choices=None).describe()
+    assert "A)" not in make(rows, grader="number").describe()
+
+
+def test_reasoning_before_the_answer_is_read_past():
+    rows = [{"prompt": "How many?", "answer": "He has 6 x 7.\n#### 42"}]
+    env = make(rows, grader="number")
+    assert env.step("<think>41?</think>He has 6 boxes of 7.\nThe answer is $42.00.")[1] == 1.0
+
+
+def test_a_score_between_is_paid_for_the_last_attempt_only():
+    def share(reply, answer):
+        return sum(a == b for a, b in zip(reply, answer, strict=False)) / len(answer)
+
+    env = make([{"prompt": "Say abcd.", "answer": "abcd"}], grader=share, max_turns=2)
+    assert env.step("abc?")[1:3] == (0.0, False)
+    _, reward, terminated, _, info = env.step("ab??")
+    assert (reward, terminated, info["success"]) == (0.5, True, False)
+    env.reset(seed=0)
+    assert env.step("abcd")[1:3] == (1.0, True)
+
+
+def test_a_function_may_grade_with_the_whole_row():
+    rows = [{"prompt": "2 + 2?", "answer": "4", "meta": {"also": ["four"]}}]
+
+    def grade(reply, row):
+        return reply == row["answer"] or reply in row["meta"]["also"]
+
+    for reply, reward in (("four", 1.0), ("4", 1.0), ("five", 0.0)):
+        env = make(rows, grader=grade)
+        env.reset(seed=0)
+        assert env.step(reply)[1] == reward
+
+
+def test_a_function_may_grade_answers_of_any_kind():
+    rows = [{"prompt": "Say a word.", "answer": {"letters": 4}}]
+    env = make(rows, grader=lambda reply, answer: len(reply) == answer["letters"])
+    assert env.step("word")[1] == 1.0
+
+
+def test_a_grader_may_have_settings():
+    rows = [{"prompt": "Pi?", "answer": 3.14159}]
+    assert make(rows, grader=Number(tolerance=0.01)).step("3.14")[1] == 1.0
+    assert make(rows, grader="number").step("3.14")[1] == 0.0
+
+
+def test_rows_without_answers_finish_with_nothing_to_win():
+    env = make([{"prompt": "Write a poem."}, "Write a song."], answer=None, shuffle_seed=None)
+    obs, _ = env.reset(seed=1)
+    assert obs == "Answer the message.\n\nWrite a song."
+    _, reward, terminated, _, info = env.step("la " * 10_000)
+    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "finished")
+    assert info["answer"] is None
+    assert env.random_action()
+    with pytest.raises(NotImplementedError, match="no oracle"):
+        env.oracle_action()
+
+
+def test_the_rest_of_a_row_is_there_for_reward_functions():
+    env = make([{**ROWS[0], "level": 3}])
+    assert env.read_row(env.reset(seed=0)[1]["row"])["level"] == 3
+
+
+# --- prompts -----------------------------------------------------------------------------------
+
+CHAT = [
+    {"role": "system", "content": "You are terse."},
+    {"role": "user", "content": "Say 7."},
+]
+
+
+def test_a_system_message_goes_where_the_rules_go():
+    rows = [{"prompt": CHAT, "answer": 7}]
+    obs, _ = DatasetEnv(dataset=rows).reset(seed=0)
+    assert obs.startswith("You are terse.\n\nAnswer the question.")
+    assert obs.endswith("\n\nSay 7.")
+    quiet = DatasetEnv(dataset=rows, rules="system")
+    obs, info = quiet.reset(seed=0)
+    assert obs == "Say 7."
+    assert info["system_prompt"] == quiet.system_prompt
+    assert info["system_prompt"].startswith("You are terse.\n\nAnswer the question.")
+
+
+def test_the_system_message_of_one_row_does_not_stay_for_the_next():
+    rows = [{"prompt": CHAT, "answer": 7}, {"prompt": "Say 8.", "answer": 8}]
+    env = DatasetEnv(dataset=rows, shuffle_seed=None)
+    assert "terse" in env.reset(seed=0)[0]
+    assert "terse" not in env.reset(seed=1)[0]
+
+
+def test_chat_data_for_supervised_training_is_a_data_set():
+    rows = [{"messages": [*CHAT, {"role": "assistant", "content": "7"}]}]
+    assert make(rows, prompt="messages").step("7")[1] == 1.0
+
+
+def test_the_instruction_replaces_the_first_sentences():
+    env = make(instruction="Obey.")
+    assert env.reset(seed=0)[0].startswith("Obey. You have 1 ")
+
+
+def test_long_prompts_stay_inside_the_observation_space():
+    env = make([{"prompt": "word " * 20_000, "answer": "x"}], max_turns=2)
+    assert env.observation_space.contains(env.reset(seed=0)[0])
+    assert env.observation_space.contains(env.step("no")[0])
+    assert env.observation_space.contains(env.step("no")[0])
+
+
+# --- players, copies, processes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("grader", "row"),
+    [
+        ("exact", {"answer": "caf\u00e9 {x}"}),
+        ("number", {"answer": "$1,200.50"}),
+        ("choice", {"answer": "b", "choices": ["x", "y"]}),
+        ("choice", {"answer": "(D)"}),
+        ("contains", {"answer": "New York"}),
+        ("regex", {"answer": "(?i)colou?r"}),
+    ],
+)
+@pytest.mark.parametrize("action_format", FORMATS)
+def test_every_grader_keeps_the_contract_in_every_format(grader, row, action_format):
+    rows = [{"prompt": f"Question {n}?", **row} for n in range(3)]
+    env = DatasetEnv(dataset=rows, grader=grader, action_format=action_format, max_turns=2)
+    for player in (env.oracle_action, env.random_action):
+        env.reset(seed=0)
+        assert env.step(player())[4]["valid_action"]
+    env.reset(seed=0)
+    assert env.step(env.oracle_action())[4]["success"]
+
+
+def test_a_data_set_of_ones_own_keeps_the_contract(tmp_path):
+    rows = [{"prompt": f"{n}?", "answer": n, "extra": None} for n in range(50)]
+    check_text_env(DatasetEnv(dataset=write(tmp_path / "a.jsonl", rows), max_turns=2))
+
+
+def test_an_answer_of_several_lines_works_where_the_format_can_write_it():
+    rows = [{"prompt": "Code?", "answer": "a = 1\nb = 2"}]
+    with pytest.raises(RecordError, match="cannot be written in action_format='plain'"):
+        make(rows)
+    env = make(rows, action_format="tag")
+    assert env.step(env.oracle_action())[1] == 1.0
+
+
+def test_a_snapshot_holds_the_episode_and_not_the_data():
+    env = make([{"prompt": f"{n} {'x' * 1000}", "answer": n} for n in range(500)])
+    assert len(env.snapshot()) < 20_000
+
+
+def test_copies_share_the_rows_and_pickles_read_the_file_again(tmp_path):
+    env = make()
+    twin = copy.deepcopy(env)
+    assert twin._table is env._table
+    assert twin.step(env.oracle_action())[1] == 1.0
+    read = DatasetEnv(dataset=write(tmp_path / "a.jsonl"))
+    read.reset(seed=3)
+    data = pickle.dumps(read)
+    assert len(data) < 20_000
+    assert pickle.loads(data).step(read.oracle_action())[1] == 1.0
+
+
+def test_many_environments_in_workers_read_one_file(tmp_path):
+    path = str(write(tmp_path / "a.jsonl"))
+    envs = make_vec(lambda: DatasetEnv(dataset=path), 4, workers=2)
+    observations, infos = envs.reset(seed=0)
+    assert infos["row"].tolist() == numbers(make(), range(4))
+    assert [obs.rpartition("\n")[2] for obs in observations] == [
+        ROWS[row]["prompt"] for row in infos["row"]
+    ]
+    envs.close()
+
+
+# --- the questions that come along -------------------------------------------------------------
+
+
+def test_the_file_is_what_its_program_writes_and_the_solver_knows_every_answer():
+    rows = [json.loads(line) for line in Path(questions.path()).read_text().splitlines()]
+    assert rows == list(questions.questions())
+    assert len(rows) == len({row["prompt"] for row in rows}) == 500
+    assert all(questions.answer(row["prompt"]) == row["answer"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What is 12 minus 30?", "-18"),
+        ("Ada has 40 coins and gives 3 of them away. How many coins are left?", "37"),
+        ("Ada has 40 coins and gives 3 of them away. How many books are left?", None),
+        ("Which day of the week comes 9 days after Friday?", "Sunday"),
+        ("Which day of the week comes 9 days after Doomsday?", None),
+        ("What is left over when 43 is divided by 0?", None),
+        ("What is two plus 2?", None),
+        ("", None),
+    ],
+)
+def test_the_solver_computes_and_does_not_guess(question, answer):
+    assert questions.answer(question) == answer
+
+
+def test_another_data_set_has_no_solver():
+    with pytest.raises(NotImplementedError, match="only the questions that come with"):
+        make().solver_action()

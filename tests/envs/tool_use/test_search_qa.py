@@ -1,0 +1,160 @@
+"""SearchQA: invented worlds, chains of facts, and answers."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.tool_use.fact_world import (
+    RELATIONS,
+    ask,
+    document,
+    draw_chain,
+    draw_world,
+    fact,
+    follow,
+    read_question,
+)
+from llm_gym.envs.tool_use.search_qa import SearchQAEnv, same_answer
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.scores import measure
+
+
+@pytest.fixture
+def env():
+    made = SearchQAEnv()
+    made.reset(seed=0)
+    return made
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3, 4, 5, 6])
+def test_every_chain_can_be_followed_through_the_documents_alone(hops):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        world = draw_world(rng, 60)
+        chain = draw_chain(rng, world, hops)
+        if chain is None:
+            continue
+        start, relations = chain
+        way = follow(world, start, relations)
+        assert len(set(way)) == hops + 1, "nothing is visited twice"
+        for at, relation in enumerate(relations):
+            assert fact(document(way[at], world[way[at]]), way[at], relation) == way[at + 1]
+        assert read_question(ask(start, relations)) == (start, relations)
+
+
+def test_a_fact_stands_in_one_document_only():
+    world = draw_world(np.random.default_rng(0), 80)
+    assert len(world) >= 75
+    for subject, facts in world.items():
+        text = document(subject, facts)
+        for relation in RELATIONS:
+            assert fact(text, subject, relation) == facts.get(relation)
+            assert fact(text, "Nobody", relation) is None
+
+
+def test_the_answer_is_not_in_the_first_observation():
+    env = SearchQAEnv(hops=3)
+    for seed in range(50):
+        obs, _ = env.reset(seed=seed)
+        assert env._way[-1] not in obs
+
+
+def test_searching_finds_the_document_of_a_name_first(env):
+    title = env._way[0]
+    obs, _, terminated, *_ = env.step(f"search: {title}")
+    assert obs.startswith(f"[1] {title}: ")
+    assert not terminated
+    assert obs.count("\n[") == env.results - 1
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "same"),
+    [
+        ("norvik", "Norvik", True), (" The Norvik! ", "Norvik", True), ("Norvi", "Norvik", False),
+        ("", "Norvik", False), ("Silent Bridge", "The Silent Bridge", True), ("é", "e", False),
+    ],
+)  # fmt: skip
+def test_answers_are_compared_but_for_case_articles_and_punctuation(given, right, same):
+    assert same_answer(given, right) is same
+
+
+def test_right_and_wrong_answers_end_the_game(env):
+    right = env._way[-1]
+    saved = env.snapshot()
+    assert env.step(f"answer: {right.lower()}.")[1:3] == (1.0, True)
+    env.restore(saved)
+    obs, reward, terminated, *_ = env.step("answer: nobody knows")
+    assert (obs, reward, terminated) == (f"No, it is {right}.", 0.0, True)
+
+
+@pytest.mark.parametrize("move", ["search:", "answer:", "find: x", "Norvik", "search", ": x"])
+def test_an_unusable_move_says_how(env, move):
+    obs, *_, info = env.step(move)
+    assert not info["valid_action"]
+    assert "Your move must be 'search: words' or 'answer: text'." in obs
+
+
+def test_hostile_queries_are_answered(env):
+    for query in ("\x00", "\ud800", "x" * 3000, "a " * 1500, "%s {0}", "🙂", "---"):
+        obs, *_ = SearchQAEnv.step(env, f"search: {query}")
+        assert obs
+        env.reset(seed=0)
+
+
+def test_a_seen_secret_is_not_swapped_and_an_unseen_one_is(env):
+    rng = np.random.default_rng(0)
+    *_, last, value = env._way
+    assert env.swap_secret(rng)
+    assert env._way[-1] != value
+    assert env._way[-2] == last
+    env.step(f"search: {last}")
+    assert not env.swap_secret(rng)
+
+
+def test_a_swapped_secret_is_what_the_documents_say(env):
+    last = env._way[-2]
+    env.step("search: anything at all")
+    env.swap_secret(np.random.default_rng(1))
+    assert env._way[-1] in env.step(f"search: {last}")[0]
+
+
+def test_the_potential_counts_the_documents_of_the_chain():
+    env = SearchQAEnv(hops=2, shaping=True)
+    env.reset(seed=3)
+    way = env._way
+    assert env.potential() == 0.0
+    terms = [env.step(f"search: {name}")[4]["reward_terms"]["shaping"] for name in way[:-1]]
+    assert sum(terms) == env.potential() == 1.0
+    assert env.step(f"answer: {way[-1]}")[4]["reward_terms"] == {"success": 1.0, "shaping": -1.0}
+
+
+def test_settings_have_an_effect_or_are_refused():
+    assert len(SearchQAEnv(documents=100).reset(seed=0)[0]) > 0
+    small, large = SearchQAEnv(documents=20), SearchQAEnv(documents=200)
+    for env in (small, large):
+        env.reset(seed=0)
+    assert len(small._world) < 25 < 190 < len(large._world)
+    assert SearchQAEnv(results=1).reset(seed=0)[0].count("1 documents") == 1
+    for settings, sentence in (
+        ({"hops": 0}, "hops"),
+        ({"documents": 5}, "documents"),
+        ({"results": 0}, "results"),
+        ({"max_turns": 0}, "max_turns"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            SearchQAEnv(**settings)
+
+
+def test_pickled_after_a_search_it_goes_on(env):
+    env.step(f"search: {env._way[0]}")
+    twin = pickle.loads(pickle.dumps(env))
+    move = f"search: {env._way[1]}"
+    assert twin.step(move) == env.step(move)
+
+
+@pytest.mark.parametrize("hops", [1, 4])
+def test_the_solver_follows_the_chain_and_a_random_player_does_not(hops):
+    env = SearchQAEnv(hops=hops, documents=100, max_turns=hops + 3)
+    assert measure(env, "solver", 40).success >= 0.95
+    assert measure(env, "random", 40).success <= 0.2

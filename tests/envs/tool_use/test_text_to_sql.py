@@ -1,0 +1,190 @@
+"""TextToSQL: invented databases, questions, and answers judged by their rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from llm_gym.envs.tool_use.text_to_sql.env import TextToSQLEnv, same_rows
+from llm_gym.envs.tool_use.text_to_sql.questions import (
+    QUESTIONS,
+    answer,
+    ask,
+    draw_question,
+    read_keys,
+    read_question,
+)
+from llm_gym.envs.tool_use.text_to_sql.world import DOMAINS, draw_schema, fill
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.scores import measure
+from llm_gym.tools.builtin.sql import Database
+from tests.envs.tool_use.sql_mutants import mutants
+
+
+@pytest.fixture
+def env():
+    made = TextToSQLEnv()
+    made.reset(seed=0)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("tables", [1, 2, 3])
+def test_every_question_can_be_read_back_and_answered(tables):
+    seen = set()
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        schema = draw_schema(rng, tables)
+        number, blanks = draw_question(rng, schema)
+        seen.add(number)
+        keys = read_keys(schema.sql())
+        query = answer(number, blanks, keys)
+        read = read_question(ask(number, blanks))
+        assert read is not None
+        assert read[0] == number
+        assert answer(*read, keys) == query
+        database = Database(fill(schema, 20, seed))
+        assert database.query(query)[0]
+        database.close()
+    assert seen == {at for at, row in enumerate(QUESTIONS) if row.tables == tables}
+    assert len(seen) >= 12
+
+
+def test_databases_have_the_rows_they_should():
+    for at in range(len(DOMAINS)):
+        schema = next(
+            found
+            for seed in range(100)
+            if (found := draw_schema(np.random.default_rng(seed), 3)).domain == at
+        )
+        database = Database(fill(schema, 30, 5))
+        domain = DOMAINS[at]
+        for table, count in (
+            (domain.people.table, 30),
+            (domain.objects.table, 15),
+            (domain.links, 60),
+        ):
+            assert database.query(f"SELECT count(*) FROM {table}")[1] == [(count,)]
+        lost = f"SELECT count(*) FROM {domain.links} WHERE {domain.people.one}_id NOT IN (SELECT id FROM {domain.people.table})"  # noqa: E501
+        assert database.query(lost)[1] == [(0,)]
+        database.close()
+        assert fill(schema, 30, 5) == fill(schema, 30, 5) != fill(schema, 30, 6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ([(1,), (2,)], [(2,), (1,)], True), ([(1,)], [(1,), (1,)], False), ([], [], True),
+        ([(1.0,)], [(1,)], True), ([(0.1 + 0.2,)], [(0.3,)], True), ([(None,)], [(0,)], False),
+        ([("1",)], [(1,)], False), ([(1, 2)], [(2, 1)], False),
+    ],
+)  # fmt: skip
+def test_results_are_compared_as_bags_of_rows(first, second, same):
+    assert same_rows(first, second) is same
+
+
+def test_the_right_query_wins_and_so_does_another_that_means_the_same(env):
+    saved, gold = env.snapshot(), env._gold
+    assert env.step(f"answer: {gold}")[1] == 1.0
+    env.restore(saved)
+    assert env.step(f"answer: SELECT * FROM ({gold}) AS inner_query ORDER BY 1 DESC;")[1] == 1.0
+
+
+def test_a_result_copied_into_the_query_does_not_pass():
+    env, tried = TextToSQLEnv(tables=1), 0
+    for seed in range(20):
+        env.reset(seed=seed)
+        if "count(*) FROM" not in env._gold or "GROUP" in env._gold:
+            continue
+        shown = env.step(f"sql: {env._gold}")[0].splitlines()[1]
+        _, reward, terminated, *_ = env.step(f"answer: SELECT {shown}")
+        tried += reward == 0.0 and terminated
+        assert terminated
+    assert tried >= 3
+
+
+def test_a_query_with_one_mistake_loses():
+    """Of 100 mutants (comparison, limit, tie-break, column, aggregate ...) at most one wins."""
+    won, tried = [], 0
+    for tables in (1, 2, 3):
+        env = TextToSQLEnv(tables=tables, rows=20)
+        for seed in range(1000, 1024):
+            env.reset(seed=seed)
+            saved, gold = env.snapshot(), env._gold
+            for kind, query in mutants(gold, env._blanks):
+                env.restore(saved)
+                *_, info = env.step(f"answer: {query}")
+                tried += info["valid_action"]
+                won += [(seed, kind, query)] * info["success"]
+            env.restore(saved)
+            assert env.step(f"answer: {gold}")[1] == 1.0
+        env.close()
+    assert tried > 350
+    assert len(won) <= 0.01 * tried, won
+
+
+def test_a_wrong_query_loses_and_shows_a_right_one(env):
+    gold = env._gold
+    obs, reward, terminated, *_ = env.step("answer: SELECT 'nothing of the kind'")
+    assert (obs, reward, terminated) == (f"No. A right answer is: {gold}", 0.0, True)
+
+
+@pytest.mark.parametrize(
+    "query", ["SELEC 1", "DROP TABLE x", "SELECT 1; SELECT 2", "PRAGMA user_version", "42", "''"]
+)
+def test_an_answer_that_cannot_be_run_costs_a_turn(env, query):
+    obs, _, terminated, _, info = env.step(f"answer: {query}")
+    assert (terminated, info["valid_action"]) == (False, False)
+    assert "Your answer cannot be run." in obs
+    assert "Turns left: 4." in obs
+
+
+def test_queries_show_rows_or_reasons(env):
+    table = env._blanks["a"]
+    assert "(1 row)" in env.step(f"sql: SELECT count(*) FROM {table}")[0]
+    assert "read-only" in env.step(f"sql: DELETE FROM {table}")[0]
+    endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c"
+    assert "takes too long" in env.step(f"sql: {endless}")[0]
+    assert "no such table" in env.step("sql: SELECT * FROM nowhere")[0]
+
+
+def test_other_rows_can_be_put_in_until_the_player_has_looked(env):
+    rng = np.random.default_rng(0)
+    shown, seed = env.describe(), env._seed
+    assert env.swap_secret(rng)
+    assert env._seed != seed
+    assert env.describe() == shown
+    env.step(f"sql: SELECT * FROM {env._blanks['a']}")
+    assert not env.swap_secret(rng)
+
+
+def test_settings_have_an_effect_or_are_refused():
+    for tables in (1, 2, 3):
+        env = TextToSQLEnv(tables=tables)
+        assert env.reset(seed=1)[0].count("CREATE TABLE") == tables
+    env = TextToSQLEnv(rows=50)
+    env.reset(seed=0)
+    assert "50" in env.step(f"sql: SELECT count(*) FROM {env._blanks['a']}")[0]
+    env.close()
+    for settings, sentence in (
+        ({"tables": 0}, "tables"),
+        ({"rows": 1}, "rows"),
+        ({"max_turns": 0}, "max_turns"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            TextToSQLEnv(**settings)
+
+
+def test_pickled_after_a_query_it_goes_on(env):
+    env.step(f"sql: SELECT * FROM {env._blanks['a']}")
+    twin = pickle.loads(pickle.dumps(env))
+    move = f"sql: {env._gold}"
+    assert twin.step(move) == env.step(move)
+    twin.close()
+
+
+@pytest.mark.parametrize("tables", [1, 2, 3])
+def test_the_solver_wins_and_a_random_player_does_not(tables):
+    env = TextToSQLEnv(tables=tables)
+    assert measure(env, "solver", 40).success == 1.0
+    assert measure(env, "random", 40).success <= 0.1
