@@ -6,6 +6,8 @@ what was given may be a megabyte. Model-written text never raises: a bad move is
 an exception.
 """
 
+from functools import cache
+
 _MOST = 4000  # characters of a message, of both its ends
 
 
@@ -47,3 +49,32 @@ class WorkerError(LLMGymError, RuntimeError):
 
 class RemoteError(LLMGymError, ConnectionError):
     """A server of environments cannot be reached, refuses, or makes no sense."""
+
+
+class MissingExtraError(LLMGymError, ImportError):
+    """Something needs a package that is not installed."""
+
+
+@cache
+def install_command(extra: str) -> str:
+    """Return the ``pip install`` that adds an extra to this installation.
+
+    A checkout or a local wheel names itself, since no index may have this version.
+    """
+    import json
+    from importlib import metadata
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = json.loads(metadata.distribution("llm-gym").read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:  # a source tree on PYTHONPATH
+        origin = {}
+    url = origin.get("url", "")
+    if not url:
+        return f'pip install "llm-gym[{extra}]"'
+    if not url.startswith("file:"):
+        return f'pip install "llm-gym[{extra}] @ {url}"'
+    path = url2pathname(urlsplit(url).path)
+    editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
+    return f'pip install {editable}"{path}[{extra}]"'

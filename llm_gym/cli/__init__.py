@@ -20,7 +20,7 @@ from llm_gym import __version__
 from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, serve, view
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import plain_warnings, shown
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.errors import ConfigError, LLMGymError, install_command
 
 GROUP = "llm_gym.commands"
 TRACEBACK = "LLM_GYM_TRACEBACK"
@@ -117,7 +117,7 @@ def _load(entry: EntryPoint, typed: str) -> Callable[[list[str]], int]:
         served = "; a served model plays without it: --endpoint URL" * (entry.name == "eval")
         raise ConfigError(
             f"llm-gym {typed} needs {error.name}. Install the trainer with: "
-            f'pip install "llm-gym[train]"{served}'
+            f"{install_command('train')}{served}"
         ) from error
     return command
 

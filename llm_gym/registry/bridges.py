@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from llm_gym.errors import install_command
+
 
 class BridgeRow(NamedTuple):
     """One bridge."""
@@ -116,10 +118,6 @@ def installed(row: BridgeRow) -> bool:
 
 
 def install_line(package: str) -> str:
-    """Return the command that brings the suite that is imported as ``package``.
-
-    >>> install_line("textarena")
-    'pip install "llm-gym[textarena]"'
-    """
+    """Return the command that brings the suite that is imported as ``package``."""
     row = next(row for row in BRIDGES if row.package == package)
-    return row.install or f'pip install "llm-gym[{row.extra}]"'
+    return row.install or install_command(row.extra)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import gymnasium as gym
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, install_command
 from llm_gym.serve.app import App
 from llm_gym.serve.guard import Guard
 from llm_gym.serve.limits import Limits
@@ -148,7 +148,7 @@ def _uvicorn(app: Any, limits: Limits, tls: tuple[str, str] | None) -> Any:
         uvicorn: Any = importlib.import_module("uvicorn")
     except ImportError as error:
         raise ConfigError(
-            'llm-gym serve needs uvicorn. Install it with: pip install "llm-gym[serve]"'
+            f"llm-gym serve needs uvicorn. Install it with: {install_command('serve')}"
         ) from error
     certificate, key = tls or (None, None)
     config = uvicorn.Config(

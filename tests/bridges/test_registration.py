@@ -8,6 +8,7 @@ import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.cli import main
+from llm_gym.errors import install_command
 from llm_gym.registry.bridges import BRIDGES, install_line
 from llm_gym.registry.suite import ENVS
 
@@ -43,4 +44,4 @@ def test_the_list_says_what_each_needs(capsys):
     assert main(["list", "TextArena"]) == 0
     out = capsys.readouterr().out
     assert "llm_gym/TextArena-v0" in out
-    assert ('pip install "llm-gym[textarena]"' in out) != ("--set env_id=TicTacToe-v0" in out)
+    assert (install_command("textarena") in out) != ("--set env_id=TicTacToe-v0" in out)

@@ -9,12 +9,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.as_text import make_text
 from llm_gym.core.text_env import TextEnv
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.registry.sources import EnvSource
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.build.memory import run_plan, total_memory
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.lm.load import load_config, load_model, load_tokenizer
 from llm_gym_agents.lm.precision import keep_trained_in_float32, without_dropout
 from llm_gym_agents.lm.read_again import read_again
@@ -138,7 +137,7 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise MissingExtraError(
-            'model.lora_rank needs peft. Install it with: pip install "llm-gym[lora]"'
+            f"model.lora_rank needs peft. Install it with: {install_command('lora')}"
         ) from error
     # To peft's types alpha is an int, and what comes back is any module; it is lm.
     settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")  # type: ignore[arg-type]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 
+from llm_gym.errors import MissingExtraError, install_command
 from llm_gym_agents.build import is_embedded
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.lm.load import check_path
 
 
@@ -23,7 +23,7 @@ def check_needs(config: ConfigStore) -> None:
         if is_wanted and importlib.util.find_spec(package) is None:
             extra = {"peft": "lora"}.get(package, package)
             raise MissingExtraError(
-                f'{setting} needs {package}. Install it with: pip install "llm-gym[{extra}]"'
+                f"{setting} needs {package}. Install it with: {install_command(extra)}"
             )
     if not is_embedded(config):
         check_path(config.model.local_path or config.model.model_name)

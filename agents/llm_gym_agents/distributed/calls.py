@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from llm_gym_agents.engines.base import EngineError, MissingExtraError
+from llm_gym.errors import MissingExtraError, install_command
+from llm_gym_agents.engines.base import EngineError
 
 PLAY, WEIGHTS = "play", "weights"
 """Threads of an actor: one plays, the other does the rest."""
@@ -87,7 +88,7 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise MissingExtraError(
-            'ray.use_ray needs ray. Install it with: pip install "llm-gym[ray]", or set '
+            f"ray.use_ray needs ray. Install it with: {install_command('ray')}, or set "
             "ray.in_process"
         ) from error
     import ray.util.scheduling_strategies

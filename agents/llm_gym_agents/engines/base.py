@@ -33,10 +33,6 @@ class StaleWeightsError(EngineError):
     """The engine does not sample with the weights that it was given."""
 
 
-class MissingExtraError(LLMGymError, ImportError):
-    """Something needs a package that is not installed."""
-
-
 class FinishReason(StrEnum):
     """Why a reply ended."""
 

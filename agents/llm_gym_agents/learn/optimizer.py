@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.config.training import TrainingConfig
-from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.lm.sharded import whole
 
@@ -83,7 +82,7 @@ def _bitsandbytes(name: str, device: torch.device) -> Any:
     if importlib.util.find_spec("bitsandbytes") is None:
         raise MissingExtraError(
             f"training.optimizer='{name}' needs bitsandbytes. Install it with: "
-            'pip install "llm-gym[gpu]"'
+            + install_command("gpu")
         )
     if device.type != "cuda":
         raise ConfigError(

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, install_command
 from llm_gym_agents.run.atomic import write_atomically
 
 ITERATION = "iteration"
@@ -260,7 +260,7 @@ def _board(folder: Path, wanted: bool | None, resume_after: int | None) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ConfigError(
-            'TensorBoard files need tensorboard. Install it with: pip install "llm-gym[train]"'
+            f"TensorBoard files need tensorboard. Install it with: {install_command('train')}"
         ) from error
     # TensorBoard cannot take back what it has written, but hides what comes after this step.
     purge = None if resume_after is None else resume_after + 1

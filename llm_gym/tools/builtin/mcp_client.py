@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from typing import Any
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, install_command
 from llm_gym.sandbox.guard import guarded
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
 
@@ -215,5 +215,5 @@ def _import_mcp() -> Any:
         return import_module("mcp")
     except ImportError as error:
         raise ConfigError(
-            'tools of MCP servers need mcp. Install it with: pip install "llm-gym[mcp]"'
+            f"tools of MCP servers need mcp. Install it with: {install_command('mcp')}"
         ) from error

@@ -8,6 +8,7 @@ import pytest
 
 from llm_gym import cli
 from llm_gym.episodes import read_episodes
+from llm_gym.errors import install_command
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.run.metrics import read_metrics
@@ -230,9 +231,9 @@ def test_a_setting_that_does_not_exist_is_named(here, capsys):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["--inference.backend", "vllm"], 'pip install "llm-gym[vllm]"'),
-        (["--inference.backend", "sglang"], 'pip install "llm-gym[sglang]"'),
-        (["--ray.use-ray"], 'pip install "llm-gym[ray]"'),
+        (["--inference.backend", "vllm"], install_command("vllm")),
+        (["--inference.backend", "sglang"], install_command("sglang")),
+        (["--ray.use-ray"], install_command("ray")),
         (["--model.local-path", "nowhere/at/all"], "there is no model folder 'nowhere/at/all'"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, MissingExtraError
 from llm_gym_agents.compat import inference
 from llm_gym_agents.compat.inference import (
     BaseInferenceEngine,
@@ -15,7 +15,6 @@ from llm_gym_agents.compat.inference import (
     VLLMInferenceEngine,
     create_inference_engine,
 )
-from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.truth import log_probs
 from tests.agents.tiny import save_tiny, tiny_model, tiny_tokenizer

@@ -4,9 +4,8 @@ import importlib.util
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, MissingExtraError
 from llm_gym_agents import build
-from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.tasks import Cut

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_gym.errors import MissingExtraError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.samplers import SamplerGroup
-from llm_gym_agents.engines.base import MissingExtraError
 from llm_gym_agents.rollouts.sampler import Sampler
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.distributed.echo_run import echo_trainer

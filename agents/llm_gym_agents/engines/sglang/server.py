@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
+from llm_gym.errors import MissingExtraError, install_command
 from llm_gym.sandbox.guard import guarded
-from llm_gym_agents.engines.base import EngineError, MissingExtraError
+from llm_gym_agents.engines.base import EngineError
 
 START_S = 600.0
 FIND_S = 10.0
@@ -35,7 +36,7 @@ def need_sglang() -> None:
     """Raise ``MissingExtraError`` if no server can be started here."""
     if importlib.util.find_spec("sglang") is None:
         raise MissingExtraError(
-            "backend='sglang' needs sglang. Install it with: pip install \"llm-gym[sglang]\""
+            f"backend='sglang' needs sglang. Install it with: {install_command('sglang')}"
         )
 
 

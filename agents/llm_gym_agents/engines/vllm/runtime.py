@@ -21,7 +21,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from llm_gym_agents.engines.base import EngineError, FinishReason, MissingExtraError, Sampling
+from llm_gym.errors import MissingExtraError, install_command
+from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling
 from llm_gym_agents.engines.prepare import portable_pattern
 from llm_gym_agents.engines.vllm import waiting
 from llm_gym_agents.run.environ import environment
@@ -50,7 +51,7 @@ def need_vllm() -> None:
     """Raise ``MissingExtraError`` if vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise MissingExtraError(
-            "backend='vllm' needs vllm. Install it with: pip install \"llm-gym[vllm]\""
+            f"backend='vllm' needs vllm. Install it with: {install_command('vllm')}"
         )
 
 

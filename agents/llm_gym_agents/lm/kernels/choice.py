@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, install_command
 from llm_gym_agents.lm.kernels import cut, liger
 
 KernelName = Literal["auto", "chunked", "liger", "cut"]
@@ -59,7 +59,7 @@ def kernel_for(name: KernelName, shape: Shape) -> tuple[str, Kernel | None]:
     if not door.is_here():
         package = {"liger": "liger-kernel", "cut": "cut-cross-entropy"}[name]
         raise ConfigError(
-            f"model.head='{name}' needs {package}. Install it with: pip install \"llm-gym[gpu]\""
+            f"model.head='{name}' needs {package}. Install it with: {install_command('gpu')}"
         )
     if shape.device.type != "cuda" or not door.takes(shape.dtype, shape.bias):
         where = f"{shape.dtype} on {shape.device.type}" + (" with a bias" if shape.bias else "")
