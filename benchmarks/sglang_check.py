@@ -16,8 +16,8 @@ import torch
 from machine import provenance
 
 from llm_gym_agents.engines.base import Request, Sampling
-from llm_gym_agents.engines.probe import Probe, StaleWeightsError
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
+from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym_agents.checkpoint.keep import rank, standing
+from llm_gym_agents.checkpoint.checkpoints import rank, standing
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.place import Place
 from llm_gym_agents.learn.early_stop import HeldOut

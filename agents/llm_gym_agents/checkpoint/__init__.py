@@ -1,18 +1,25 @@
 """Checkpoints: safetensors and JSON, whole or not there. Start reading at ``state``."""
 
-from llm_gym_agents.checkpoint.keep import Checkpoints, number
-from llm_gym_agents.checkpoint.lm import save_lm
-from llm_gym_agents.checkpoint.modules import module_state, set_module_state
-from llm_gym_agents.checkpoint.optimizer import optimizer_state, set_optimizer_state
-from llm_gym_agents.checkpoint.part import CheckpointError, Part
-from llm_gym_agents.checkpoint.rng import rng_state, set_rng_state
-from llm_gym_agents.checkpoint.state import (
+from llm_gym_agents.checkpoint.checkpoints import (
+    Checkpoints,
     TrainerState,
     load_checkpoint,
     model_folder,
+    number,
     restore_lm,
     save_checkpoint,
 )
+from llm_gym_agents.checkpoint.parts import (
+    CheckpointError,
+    Part,
+    module_state,
+    optimizer_state,
+    rng_state,
+    set_module_state,
+    set_optimizer_state,
+    set_rng_state,
+)
+from llm_gym_agents.checkpoint.weights import save_lm
 
 __all__ = [
     "CheckpointError",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym import __version__
-from llm_gym_agents.checkpoint.part import CheckpointError
+from llm_gym_agents.checkpoint.parts import CheckpointError
 from llm_gym_agents.run.atomic import sync_folder, umask
 
 FORMAT = "llm-gym checkpoint"

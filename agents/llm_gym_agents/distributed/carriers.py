@@ -17,8 +17,7 @@ from llm_gym_agents.distributed.members import Cluster, Member
 from llm_gym_agents.distributed.parcels import wrapped
 from llm_gym_agents.distributed.push import Push
 from llm_gym_agents.distributed.weight_group import Backend, GroupBrokenError, WeightGroup
-from llm_gym_agents.engines.flat_weights import Flat
-from llm_gym_agents.engines.weight_push import Named, handle_of
+from llm_gym_agents.engines.weight_push import Flat, Named, handle_of
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any
 from torch.distributed.tensor import DTensor
 
 from llm_gym_agents.checkpoint import Checkpoints, TrainerState, save_checkpoint, save_lm
+from llm_gym_agents.checkpoint.checkpoints import (
+    ADAPTERS,
+    MODEL,
+    SHARDS,
+    named_tensors,
+    write_values,
+)
 from llm_gym_agents.checkpoint.folder import new_folder
-from llm_gym_agents.checkpoint.shards import write_shards
-from llm_gym_agents.checkpoint.state import ADAPTERS, MODEL, SHARDS, named_tensors, write_values
+from llm_gym_agents.checkpoint.weights import write_shards
 from llm_gym_agents.distributed.ranks import Ranks
 
 if TYPE_CHECKING:

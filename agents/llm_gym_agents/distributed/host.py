@@ -25,8 +25,7 @@ from llm_gym_agents.distributed.envs import rows_on
 from llm_gym_agents.distributed.parcels import Parcel, opened
 from llm_gym_agents.distributed.weight_group import GroupBrokenError, Meeting, WeightGroup
 from llm_gym_agents.engines.base import Completion, Request
-from llm_gym_agents.engines.flat_weights import Flat, Spot
-from llm_gym_agents.engines.weight_push import Named
+from llm_gym_agents.engines.weight_push import Flat, Named, Spot
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.precision import compute_dtype
 from llm_gym_agents.lm.served_weights import plain_lm

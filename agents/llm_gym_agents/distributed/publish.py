@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from transformers import PreTrainedModel
 
 from llm_gym_agents.distributed.samplers import SamplerGroup
-from llm_gym_agents.engines.probe import Probe
+from llm_gym_agents.engines.weight_check import Probe
 from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, probe_is_due
 
 

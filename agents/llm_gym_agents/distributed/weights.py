@@ -24,9 +24,8 @@ from llm_gym_agents.distributed.members import Cluster, Member
 from llm_gym_agents.distributed.push import Push
 from llm_gym_agents.distributed.routes import backend_of, routes_of
 from llm_gym_agents.engines.base import StaleWeightsError
-from llm_gym_agents.engines.flat_weights import flat_buckets
 from llm_gym_agents.engines.weight_check import WeightCheck
-from llm_gym_agents.engines.weight_push import buckets
+from llm_gym_agents.engines.weight_push import buckets, flat_buckets
 from llm_gym_agents.engines.weight_sums import PendingSums
 
 Weights = Callable[[], AbstractContextManager[Iterator[tuple[str, Tensor]]]]

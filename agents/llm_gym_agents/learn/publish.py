@@ -8,8 +8,7 @@ from typing import Protocol
 from transformers import PreTrainedModel
 
 from llm_gym_agents.engines.base import Engine
-from llm_gym_agents.engines.probe import Probe
-from llm_gym_agents.engines.weight_check import WeightCheck
+from llm_gym_agents.engines.weight_check import Probe, WeightCheck
 from llm_gym_agents.lm.served_weights import served_weights
 from llm_gym_agents.lm.sharded import is_spread
 

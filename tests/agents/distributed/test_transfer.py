@@ -10,7 +10,7 @@ from llm_gym_agents.distributed import routes
 from llm_gym_agents.distributed.members import Member
 from llm_gym_agents.distributed.parcels import opened, wrapped
 from llm_gym_agents.distributed.weight_group import GroupBrokenError, Meeting, WeightGroup
-from llm_gym_agents.engines.flat_weights import Flat, flat_buckets
+from llm_gym_agents.engines.weight_push import Flat, flat_buckets
 from tests.agents.tiny import tiny_model
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from llm_gym_agents.engines.prepare import portable_pattern
+from llm_gym_agents.engines.replies import portable_pattern
 
 
 @pytest.mark.parametrize("text", ["go to #1.", "a \\ b", "\\", "\\\\ ", "~ & -", string.printable])

@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 
-from llm_gym_agents.engines import probe as module
-from llm_gym_agents.engines.probe import (
+from llm_gym_agents.engines import weight_check as module
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.engines.weight_check import (
     COARSE,
     FACTOR,
     FINE,
@@ -15,7 +16,6 @@ from llm_gym_agents.engines.probe import (
     Probe,
     StaleWeightsError,
 )
-from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, Publisher
 from tests.agents.tiny import FAMILIES, tiny_model
 

@@ -5,7 +5,7 @@ import torch
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
-from llm_gym_agents.engines.probe import Probe, StaleWeightsError
+from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.lm.served_weights import served_weights
 from tests.agents.vllm.conftest import prompts

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import inspect
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.lm.head import Head, logit_scaling, scale_logits
+from llm_gym_agents.lm.head import Head, logit_scaling, scale_logits, token_log_probs
 
 Mask = Tensor | dict[str, Tensor]
 """Additive, ``[B, 1, T, L]``; one for each kind of layer where a model has two."""
@@ -189,3 +190,49 @@ def _stretched_from(rope: Mapping[str, Any] | None) -> int | None:
         return rope.get("original_max_position_embeddings")
     nested = [_stretched_from(inner) for inner in rope.values() if isinstance(inner, Mapping)]
     return min((length for length in nested if length is not None), default=None)
+
+
+GROUP_TOKENS = 8192
+"""Tokens of one forward, padding included."""
+
+
+def score(
+    model: CausalModel, sequences: Sequence[Sequence[int]], temperature: float
+) -> list[list[float]]:
+    """Return the log-prob of every token of each sequence but the first."""
+    scores: list[list[float]] = [[] for _ in sequences]
+    group: list[int] = []
+    with model.reading():
+        for at in sorted(range(len(sequences)), key=lambda at: len(sequences[at])):
+            if len(sequences[at]) < 2:
+                continue
+            if group and (len(group) + 1) * len(sequences[at]) > GROUP_TOKENS:
+                _score_group(model, sequences, group, temperature, scores)
+                group = []
+            group.append(at)
+        if group:
+            _score_group(model, sequences, group, temperature, scores)
+    return scores
+
+
+def _score_group(
+    model: CausalModel,
+    sequences: Sequence[Sequence[int]],
+    group: list[int],
+    temperature: float,
+    scores: list[list[float]],
+) -> None:
+    longest = max(len(sequences[at]) for at in group)
+    padded = [
+        [*sequences[at], *[sequences[at][-1]] * (longest - len(sequences[at]))] for at in group
+    ]
+    ids_BT = torch.tensor(padded, device=model.device)
+    length_B1 = torch.tensor([[len(sequences[at])] for at in group], device=model.device)
+    real_BT = torch.arange(1, longest, device=model.device) < length_B1
+    # The last token predicts nothing that is asked for.
+    hidden_NC = model.hidden(ids_BT[:, :-1])[real_BT]
+    token_N = ids_BT[:, 1:][real_BT]
+    log_prob_N, _ = token_log_probs(model.head, hidden_NC, token_N, temperature=temperature)
+    found = iter(log_prob_N.tolist())
+    for at in group:
+        scores[at] = list(islice(found, len(sequences[at]) - 1))

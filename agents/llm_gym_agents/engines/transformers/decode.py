@@ -20,10 +20,8 @@ from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.replies import Row
 from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.prefill import Prefill
-from llm_gym_agents.engines.transformers.sampling import RowSettings, sample
-from llm_gym_agents.engines.transformers.slot_pool import SlotPool
-from llm_gym_agents.engines.transformers.slots import ROUND, Batch, SlotCache
-from llm_gym_agents.engines.transformers.uniforms import uniforms
+from llm_gym_agents.engines.transformers.sampling import RowSettings, sample, uniforms
+from llm_gym_agents.engines.transformers.slot_cache import ROUND, Batch, SlotCache, SlotPool
 
 AHEAD = 16
 """Uniform numbers drawn at once for each row."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,20 +16,14 @@ from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
-from llm_gym_agents.engines.prepare import check_ids, check_prompt, end_ids_of
-from llm_gym_agents.engines.replies import Row, StopStrings
-from llm_gym_agents.engines.transformers.causal import CausalModel
+from llm_gym_agents.engines.replies import Row, StopStrings, check_ids, check_prompt, end_ids_of
+from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.transformers.decode import Decoder
-from llm_gym_agents.engines.transformers.scoring import score
-from llm_gym_agents.engines.transformers.self_check import check_decoding
-from llm_gym_agents.engines.transformers.weights import (
-    fingerprint,
-    load_in_place,
-    load_some,
-    need_all,
-)
+from llm_gym_agents.engines.transformers.prefill import Prefill
+from llm_gym_agents.engines.transformers.slot_cache import Batch, SlotCache, SlotPool
 from llm_gym_agents.engines.weight_push import Named, in_bucket
 from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
+from llm_gym_agents.lm.agreement import agrees, full_float32, refusing
 from llm_gym_agents.lm.load import load_model, load_tokenizer
 
 
@@ -261,3 +255,123 @@ class TransformersEngine(Engine):
     def _need_open(self) -> None:
         if self._closed:
             raise EngineError("the engine is closed")
+
+
+def load_in_place(model: nn.Module, named_tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Copy tensors into the parameters and buffers of the same name.
+
+    A tensor that already is the parameter costs nothing. Of parameters that share their memory
+    one name is enough. Nothing is changed unless every name and shape fits.
+    """
+    given = dict(named_tensors)
+    own = _checked(model, given)
+    need_all(model, {id(own[name]) for name in given}, "; nothing was changed")
+    _copy(own, given)
+
+
+def load_some(model: nn.Module, given: Mapping[str, Tensor]) -> set[int]:
+    """Copy tensors in place, all or none; return what was reached, for ``need_all``."""
+    own = _checked(model, given)
+    _copy(own, given)
+    return {id(own[name]) for name in given}
+
+
+def need_all(model: nn.Module, reached: set[int], fate: str = "") -> None:
+    """Raise ``ConfigError`` unless every parameter was reached, under one of its names."""
+    missing = [name for name, one in model.named_parameters() if id(one) not in reached]
+    if missing:
+        raise ConfigError(f"weights are missing: {_few(missing)}{fate}")
+
+
+def _checked(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the model's own tensors, if every one of ``given`` fits its own."""
+    own: dict[str, Tensor] = model.state_dict(keep_vars=True)
+    if unknown := sorted(given.keys() - own.keys()):
+        raise ConfigError(f"the model has no weights called {_few(unknown)}; nothing was changed")
+    for name, tensor in given.items():
+        if tensor.shape != own[name].shape:
+            raise ConfigError(
+                f"{name} must have shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}; "
+                "nothing was changed"
+            )
+    return own
+
+
+@torch.no_grad()
+def _copy(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    for name, tensor in given.items():
+        if not _same(own[name], tensor):
+            own[name].copy_(tensor)
+
+
+def fingerprint(model: nn.Module) -> tuple[int, int]:
+    """Return numbers that change when parameters are written to or replaced.
+
+    A write through ``.data`` goes unnoticed.
+    """
+    writes = places = 0
+    for parameter in model.parameters():
+        writes += 0 if parameter.is_inference() else parameter._version
+        places = hash((places, parameter.data_ptr()))
+    return writes, places
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return (
+        one.device == other.device
+        and one.dtype == other.dtype
+        and one.data_ptr() == other.data_ptr()
+        and one.stride() == other.stride()
+    )
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+_LONGEST = 7
+
+
+def check_decoding(model: CausalModel) -> None:
+    """Raise ``ConfigError`` if two short prompts are not continued as the model would."""
+    rows = [min(length, model.context_length - 1) for length in (_LONGEST, 4)]
+    ids = [
+        [(7 * at + 3 * row + 1) % model.vocabulary for at in range(n + 1)]
+        for row, n in enumerate(rows)
+    ]
+    name = type(model.model).__name__
+    with model.reading(), full_float32():
+        wanted = [
+            model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
+        ]
+        with refusing(f"{name} cannot be decoded by this engine"):
+            found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
+    for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
+        if not bool(wanted_TV.isfinite().all()):
+            raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
+        gaps_2V = torch.stack([first_V, second_V]) - wanted_TV[-2:]
+        gap, spread = float(gaps_2V.abs().max()), float(wanted_TV.std())
+        if not agrees(gap, spread, model.dtype):
+            raise ConfigError(
+                f"{name} does not decode as it reads: logits with a cache are off by up to "
+                f"{gap:.2g}; this engine cannot sample from it rightly"
+            )
+
+
+def _decode(
+    model: CausalModel, prompts: list[list[int]], nexts: list[int]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return each prompt's logits after its last token, and those after one token more."""
+    cache, pool = SlotCache(model.layers, len(prompts)), SlotPool(len(prompts), keep=True)
+    work = Prefill(model, cache, pool)
+    slots = work.assign(prompts)
+    cache.reserve(len(slots), max(map(len, prompts)) + 1)
+    first_NV = work.read()
+    slot_N = torch.tensor(slots, device=model.device)
+    position_N1 = torch.tensor([[len(prompt)] for prompt in prompts], device=model.device)
+    cache.plan = Batch(slot_N, None, position_N1, cache.length)
+    token_N1 = torch.tensor([[token] for token in nexts], device=model.device)
+    mask = model.mask(position_N1, cache.length)
+    second_NV = model.logits(model.hidden(token_N1, cache, position_N1, mask)[:, 0])
+    return list(zip(first_NV, second_NV, strict=True))

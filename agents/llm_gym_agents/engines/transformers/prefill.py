@@ -8,16 +8,24 @@ Shapes: B rows of a group, T tokens of a row, N prompts, V vocabulary, C hidden 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from llm_gym_agents.engines.transformers.causal import CausalModel
-from llm_gym_agents.engines.transformers.packed_prompts import can_pack, read_packed
-from llm_gym_agents.engines.transformers.slot_pool import SlotPool, common_length
-from llm_gym_agents.engines.transformers.slots import ROUND, Batch, SlotCache
+from llm_gym_agents.engines.transformers.slot_cache import (
+    ROUND,
+    Batch,
+    SlotCache,
+    SlotPool,
+    common_length,
+)
+from llm_gym_agents.lm.last_layer import is_worth_it, last_layer_at
+from llm_gym_agents.lm.packed_attention import Packing, packed
 
 GROUP_TOKENS = 8192
 """Tokens of one forward, padding included: bounds its activations."""
@@ -190,3 +198,31 @@ def _padded(reading: _Reading, length: int) -> list[int]:
 def _neighbours(slots: list[int]) -> slice | None:
     run = slice(slots[0], slots[0] + len(slots))
     return run if slots == list(range(run.start, run.stop)) else None
+
+
+def can_pack(trunk: Any, prompts: Sequence[Sequence[int]]) -> bool:
+    """Whether ``trunk`` is of a kind that reads these prompts better so."""
+    return is_worth_it(trunk, sum(map(len, prompts)), len(prompts))
+
+
+def read_packed(
+    trunk: Any, prompts: Sequence[Sequence[int]], cache: SlotCache, slots: Sequence[int]
+) -> Tensor:
+    """Read prompts into their slots, from the first id on; return their last states ``[B, C]``."""
+    lengths_B = torch.tensor([len(prompt) for prompt in prompts])
+    ids_S = torch.tensor(list(chain.from_iterable(prompts)))
+    slot_S = torch.tensor(slots).repeat_interleave(lengths_B)
+    packing = Packing.of(lengths_B)
+    position_S = packing.position_S
+
+    def keep(layer: int, key_SHD: Tensor, value_SHD: Tensor) -> None:
+        cache.write(layer, slot_S, position_S, (key_SHD, value_SHD))
+
+    packing = packing.kept_by(keep)
+    last_B = lengths_B.cumsum(0) - 1
+    with packed(trunk, packing), last_layer_at(trunk, last_B, packing):
+        out = trunk(
+            input_ids=ids_S.unsqueeze(0), position_ids=position_S.unsqueeze(0), use_cache=False
+        )
+    hidden_BC: Tensor = out.last_hidden_state.squeeze(0)
+    return hidden_BC

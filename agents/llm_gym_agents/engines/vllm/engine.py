@@ -16,10 +16,9 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
-from llm_gym_agents.engines.prepare import check_prompt, end_ids_of
-from llm_gym_agents.engines.replies import Row, StopStrings
+from llm_gym_agents.engines.replies import Row, StopStrings, check_prompt, end_ids_of
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
-from llm_gym_agents.engines.vllm.guarded import GuardedVLLM
+from llm_gym_agents.engines.vllm.process import VLLMProcess
 from llm_gym_agents.engines.weight_push import Named, buckets, send
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.load import load_generation_config
@@ -94,7 +93,7 @@ class VLLMEngine(Engine):
         self._requests: dict[str, _Running] = {}
         self._asleep = False
         self._reached: set[str] = set()
-        self._vllm = GuardedVLLM(
+        self._vllm = VLLMProcess(
             path,
             separate=separate,
             stall_s=stall_s,
@@ -112,12 +111,12 @@ class VLLMEngine(Engine):
             tokenizer_inside=patterns,
         )
         try:
-            self._look_around(trust_remote_code, end_ids)
+            self._read_model_config(trust_remote_code, end_ids)
         except BaseException:
             self.close()
             raise
 
-    def _look_around(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
+    def _read_model_config(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
         """Note what vLLM has made of its settings, and tell its processes whose they are."""
         found = self._vllm.llm_engine.model_config
         self.context_length, self.dtype = int(found.max_model_len), found.dtype

@@ -23,8 +23,7 @@ from typing import Any
 
 from llm_gym.errors import MissingExtraError, install_command
 from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling
-from llm_gym_agents.engines.prepare import portable_pattern
-from llm_gym_agents.engines.vllm import waiting
+from llm_gym_agents.engines.replies import portable_pattern
 from llm_gym_agents.run.environ import environment
 
 _WORKER_SIDE = "llm_gym_agents.engines.vllm.worker.WorkerSide"
@@ -123,15 +122,9 @@ def _make(path: str, settings: dict[str, Any]) -> Any:
     )
 
 
-def watch(llm: Any, look: waiting.Look) -> None:
-    """Call ``look``, a method, now and then while vLLM waits for its process to say something."""
-    found = weakref.WeakMethod(look)  # a thread of vLLM's holds on to the queue
-
-    def look_if_alive(since: float) -> None:
-        if (alive := found()) is not None:
-            alive(since)
-
-    waiting.watch(llm.llm_engine.engine_core.outputs_queue, look_if_alive)
+def outputs_queue(llm: Any) -> Any:
+    """Return the queue through which the process of vLLM answers."""
+    return llm.llm_engine.engine_core.outputs_queue
 
 
 def stop(llm: Any) -> bool:

@@ -17,7 +17,7 @@ from llm_gym_agents.engines.base import (
     Request,
     Sampling,
 )
-from llm_gym_agents.engines.probe import StaleWeightsError
+from llm_gym_agents.engines.weight_check import StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, Publisher
 from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from llm_gym_agents.engines.base import EngineError, Request, Sampling
-from llm_gym_agents.engines.sglang import http_calls
+from llm_gym_agents.engines.sglang import server as http_calls
 from llm_gym_agents.learn.publish import Publisher
 from tests.agents.tiny import tiny_model
 

@@ -9,7 +9,7 @@ import torch
 from llm_gym_agents.engines.base import EngineError, Request, Sampling, sample_requests
 from llm_gym_agents.engines.transformers import prefill
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.engines.transformers.slot_pool import SlotPool
+from llm_gym_agents.engines.transformers.slot_cache import SlotPool
 from tests.agents.engines.truth import worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
 

@@ -5,7 +5,8 @@ import torch
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
-from llm_gym_agents.engines.transformers import decode, slots
+from llm_gym_agents.engines.transformers import decode
+from llm_gym_agents.engines.transformers import slot_cache as slots
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.made_requests import TOLERANCE, some_requests
 from tests.agents.engines.truth import worst_error

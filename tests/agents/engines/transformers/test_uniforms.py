@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llm_gym_agents.engines.transformers.uniforms import philox, uniforms
+from llm_gym_agents.engines.transformers.sampling import philox, uniforms
 
 # The known answers that come with Random123, the reference implementation.
 ANSWERS = [

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from llm_gym_agents.engines.vllm import waiting
+from llm_gym_agents.engines.vllm import process
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(process, "CHECK_EVERY_S", 0.01)
 
 
 class LostError(Exception):
@@ -30,7 +30,7 @@ def lost(after):
 
 def watched(look):
     answers = queue.Queue()
-    waiting.watch(answers, look)
+    process.wait_with_timeout(answers, look)
     return answers
 
 
@@ -57,9 +57,9 @@ def test_a_look_ends_the_wait_and_later_answers_are_still_taken():
 
 
 def test_what_a_call_returns_or_raises_is_handed_on():
-    assert waiting.call(lambda: 7, lost(1000)) == 7
+    assert process.call_with_timeout(lambda: 7, lost(1000)) == 7
     with pytest.raises(ZeroDivisionError):
-        waiting.call(lambda: 1 / 0, lost(1000))
+        process.call_with_timeout(lambda: 1 / 0, lost(1000))
 
 
 def raise_timeout():
@@ -68,13 +68,13 @@ def raise_timeout():
 
 def test_a_call_that_times_out_by_itself_is_not_mistaken_for_one_that_runs():
     with pytest.raises(TimeoutError, match="its own"):
-        waiting.call(raise_timeout, lost(1000))
+        process.call_with_timeout(raise_timeout, lost(1000))
 
 
 def test_a_call_that_never_returns_is_left_behind_and_keeps_nobody():
     never, others = threading.Event(), set(threading.enumerate())
     with pytest.raises(LostError):
-        waiting.call(never.wait, lost(2))
+        process.call_with_timeout(never.wait, lost(2))
     [left] = set(threading.enumerate()) - others
     assert left.daemon, "Python would wait for it at its end"
     never.set()

@@ -1,24 +1,28 @@
-"""A vLLM that may die: a call into it returns, or ends it with one sentence.
+"""A vLLM that may die: every call into it returns, or ends it with one ``EngineError``.
 
-vLLM raises what it likes, and waits without end for a process that is gone. Here both become an
-``EngineError``, and what it had under way is dropped.
+vLLM raises errors of any type, and waits for ever for a worker process that is gone. Here both
+become an ``EngineError``, and the replies under way are dropped.
 """
 
 from __future__ import annotations
 
 import functools
+import queue
+import threading
 import time
+import weakref
 from collections.abc import Callable, MutableMapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
 from multiprocessing import active_children
 from typing import Any, NoReturn
 
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
-from llm_gym_agents.engines.vllm import waiting
 
 
-class GuardedVLLM:
+class VLLMProcess:
     """A running vLLM, until ``close`` or its first failure.
 
     Args:
@@ -45,7 +49,11 @@ class GuardedVLLM:
         self._llm: Any = vllm_runtime.start(path, separate=separate, **settings)
         self._children = set(active_children()) - others
         if separate:
-            vllm_runtime.watch(self._llm, self._look)
+            check = weakref.WeakMethod(self._check_alive)  # a thread of vLLM holds the queue
+            wait_with_timeout(
+                vllm_runtime.outputs_queue(self._llm),
+                lambda since: alive(since) if (alive := check()) is not None else None,
+            )
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +85,7 @@ class GuardedVLLM:
         """Have vLLM do something, and do not wait for a process that never will."""
         work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
         if self.separate:
-            return self._guard(waiting.call, work, self._look)
+            return self._guard(call_with_timeout, work, self._check_alive)
         return self._guard(work)
 
     def _add(self, name: str, prompt: dict[str, Any], parameters: Any) -> None:
@@ -115,9 +123,55 @@ class GuardedVLLM:
         except Exception as error:  # noqa: BLE001 - vLLM raises what it likes
             self.give_up(f"failed: {vllm_runtime.reason(error)}", error)
 
-    def _look(self, since: float) -> None:
+    def _check_alive(self, since: float) -> None:
         """Give vLLM up if its process is gone, or has been asked too long ago."""
         if not all(child.is_alive() for child in self._children):
             self.give_up("lost its process")
         if time.monotonic() - since >= self.stall_s:
             self.give_up(f"has said nothing for {self.stall_s:g} s")
+
+
+Check = Callable[[float], None]
+"""Called during a wait with the time at which it began; raises to end the wait."""
+CHECK_EVERY_S = 1.0
+
+
+def wait_with_timeout(answers: queue.Queue[Any], check: Check) -> None:
+    """Make every ``answers.get()`` call ``check`` once a second while it waits.
+
+    The wait stays in the caller's thread, so an interrupt ends it and loses no answer.
+    """
+    take = answers.get
+
+    def get() -> Any:
+        start = time.monotonic()
+        while True:
+            try:
+                return take(timeout=CHECK_EVERY_S)
+            except queue.Empty:
+                check(start)
+
+    answers.get = get  # type: ignore[assignment]
+
+
+def call_with_timeout(work: Callable[[], Any], check: Check) -> Any:
+    """Return what ``work`` returns, calling ``check`` once a second until then.
+
+    ``work`` may never return, so it runs in a daemon thread that Python does not wait for at exit.
+    """
+    start, answer = time.monotonic(), Future[Any]()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    while True:
+        try:
+            return answer.result(CHECK_EVERY_S)
+        except NotYet:
+            if answer.done():  # ``work`` itself raised a TimeoutError
+                raise
+            check(start)

@@ -1,19 +1,77 @@
-"""An optimizer's state, by the names of its parameters.
-
-Names and not positions, so that parameters may be handed to a new optimizer in another order.
-Tensors come back in the dtype they had: ``Optimizer.load_state_dict`` would cast them to the
-dtype of their parameter.
-"""
+"""``Part``: what one component of a run needs to go on, as tensors and JSON."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from llm_gym_agents.checkpoint.part import CheckpointError, Part
+from llm_gym.errors import LLMGymError
+
+
+class CheckpointError(LLMGymError, RuntimeError):
+    """A checkpoint cannot be written, or what is there is not one that can be used."""
+
+
+@dataclass(kw_only=True)
+class Part:
+    """The state of one component: an optimizer, a critic, a counter."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    values: Any = None
+    """Anything made of dictionaries with text keys, lists, text, numbers, True, False and None."""
+
+
+def as_json(value: Any, where: str) -> Any:
+    """Return ``value`` as JSON reads it back, or raise a sentence that says where it is not JSON.
+
+    Tuples become lists and numpy's scalars plain numbers. NaN and infinity stay: Python's JSON
+    has them, and a metric that went wrong must not cost a checkpoint.
+
+    >>> as_json({"betas": (0.9, 0.999)}, "optimizer")
+    {'betas': [0.9, 0.999]}
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [as_json(each, f"{where}[{at}]") for at, each in enumerate(value)]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: as_json(each, f"{where}.{key}") for key, each in value.items()}
+    raise CheckpointError(
+        f"{where} must be JSON to be saved, got {type(value).__name__}; tensors go into "
+        "Part.tensors, and keys of dictionaries must be text"
+    )
+
+
+def module_state(module: nn.Module, *, skip: tuple[str, ...] = ()) -> Part:
+    """Return the weights of ``module``, without those whose names begin with one of ``skip``."""
+    state = module.state_dict()
+    return Part(tensors={name: state[name] for name in state if not name.startswith(skip)})
+
+
+@torch.no_grad()
+def set_module_state(module: nn.Module, part: Part, *, skip: tuple[str, ...] = ()) -> None:
+    """Copy the weights of ``part`` into ``module``, in place. The names must be the same."""
+    state = module_state(module, skip=skip).tensors
+    odd = sorted(state.keys() ^ part.tensors.keys())
+    odd += [
+        name for name in state if name not in odd and state[name].shape != part.tensors[name].shape
+    ]
+    if odd:
+        raise CheckpointError(
+            f"{type(module).__name__} must have the weights of the checkpoint, got a difference "
+            f"in {odd[0]!r}; was the model built with other settings?"
+        )
+    for name, tensor in part.tensors.items():
+        state[name].copy_(tensor)
 
 
 def optimizer_state(optimizer: Optimizer, model: nn.Module) -> Part:
@@ -104,3 +162,32 @@ def _counts_on_device(optimizer: Optimizer, parameter: Tensor) -> bool:
         for group in optimizer.param_groups
         if any(parameter is each for each in group["params"])
     )
+
+
+def rng_state() -> Part:
+    """Return the state of every global generator."""
+    tensors = {"torch": torch.get_rng_state()}
+    for at, state in enumerate(torch.cuda.get_rng_state_all()):
+        tensors[f"cuda.{at}"] = state
+    if torch.backends.mps.is_available():
+        tensors["mps"] = torch.mps.get_rng_state()
+    numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002 - as above
+    tensors["numpy"] = torch.tensor(numpy["state"].pop("key").astype(np.int64))
+    version, internal, gauss = random.getstate()
+    tensors["python"] = torch.tensor(internal)
+    return Part(tensors=tensors, values={"numpy": numpy, "python": [version, gauss]})
+
+
+def set_rng_state(part: Part) -> None:
+    """Put every global generator back; a device that is not here any more is passed over."""
+    torch.set_rng_state(part.tensors["torch"])
+    for at in range(torch.cuda.device_count()):
+        if f"cuda.{at}" in part.tensors:
+            torch.cuda.set_rng_state(part.tensors[f"cuda.{at}"], at)
+    if "mps" in part.tensors and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(part.tensors["mps"])
+    numpy = part.values["numpy"]
+    key = part.tensors["numpy"].numpy().astype(np.uint32)
+    np.random.set_state({**numpy, "state": {**numpy["state"], "key": key}})  # noqa: NPY002
+    version, gauss = part.values["python"]
+    random.setstate((version, tuple(part.tensors["python"].tolist()), gauss))

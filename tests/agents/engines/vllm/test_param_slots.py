@@ -1,9 +1,9 @@
-"""Places of pushed weights: found where they are, and only there."""
+"""Slots of pushed weights: found where they are, and only there."""
 
 import torch
 from torch import nn
 
-from llm_gym_agents.engines.vllm.places import Places
+from llm_gym_agents.engines.vllm.worker import ParamSlots
 
 
 class Served(nn.Module):
@@ -43,14 +43,14 @@ PLAIN = tuple(name for name, _ in weights(0) if name != "turned.weight")
 def learned(seed=0):
     model = Served()
     model.load_weights(weights(seed))
-    places = Places(model)
-    places.learn(weights(seed))
-    return model, places
+    slots = ParamSlots(model)
+    slots.learn(weights(seed))
+    return model, slots
 
 
 def test_a_push_to_known_places_leaves_what_loading_leaves():
-    model, places = learned()
-    reached = places.write(weights(1, *PLAIN))
+    model, slots = learned()
+    reached = slots.write(weights(1, *PLAIN))
     other = Served()
     other.load_weights(weights(1))
     assert reached == ["embed.weight", "gate_up.weight", "norm", "qkv.weight"]
@@ -60,38 +60,38 @@ def test_a_push_to_known_places_leaves_what_loading_leaves():
 
 
 def test_rows_of_padding_are_left_alone():
-    model, places = learned()
+    model, slots = learned()
     before = model.embed.weight[7].clone()
-    places.write(weights(1, "embed.weight"))
+    slots.write(weights(1, "embed.weight"))
     assert torch.equal(model.embed.weight[7], before)
 
 
 def test_a_weight_that_is_kept_in_another_way_has_no_place_and_nothing_is_written():
-    model, places = learned()
+    model, slots = learned()
     before = [each.detach().clone() for each in model.parameters()]
-    assert places.write(weights(1)) is None
+    assert slots.write(weights(1)) is None
     assert all(map(torch.equal, before, model.parameters()))
 
 
 def test_a_weight_of_another_shape_is_not_written_to_the_place_of_its_name():
-    _, places = learned()
-    assert places.write([("norm", torch.ones(5))]) is None
+    _, slots = learned()
+    assert slots.write([("norm", torch.ones(5))]) is None
 
 
 def test_a_part_whose_siblings_were_never_seen_has_no_place():
     model = Served()
     model.load_weights(weights(0))
-    places = Places(model)
-    places.learn(weights(0, "v.weight", "up.weight"))
-    assert places.write(weights(1, "v.weight")) is None
+    slots = ParamSlots(model)
+    slots.learn(weights(0, "v.weight", "up.weight"))
+    assert slots.write(weights(1, "v.weight")) is None
 
 
 def test_a_wider_weight_is_cast_as_loading_casts_it():
     model = Served().bfloat16()
     model.load_weights(weights(0))
-    places = Places(model)
-    places.learn(weights(0))
-    assert places.write(weights(1, "norm", "q.weight")) == ["norm", "qkv.weight"]
+    slots = ParamSlots(model)
+    slots.learn(weights(0))
+    assert slots.write(weights(1, "norm", "q.weight")) == ["norm", "qkv.weight"]
     (_, norm), (_, query) = weights(1, "norm", "q.weight")
     assert torch.equal(model.norm, norm.bfloat16())
     assert torch.equal(model.qkv.weight[:6], query.bfloat16())

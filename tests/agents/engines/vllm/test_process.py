@@ -5,7 +5,7 @@ import pytest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm import runtime
-from llm_gym_agents.engines.vllm.guarded import GuardedVLLM
+from llm_gym_agents.engines.vllm.process import VLLMProcess
 
 
 class Refused(ValueError):
@@ -47,7 +47,7 @@ def running():
 
 @pytest.fixture
 def vllm(played, running):
-    return GuardedVLLM("model", separate=False, stall_s=1.0, replies=running)
+    return VLLMProcess("model", separate=False, stall_s=1.0, replies=running)
 
 
 WAYS = {
