@@ -96,7 +96,7 @@ _MODULES = {
         "reject",
         "win",
     ),
-    "core.text_env": ("TextEnv",),
+    "core.env": ("TextEnv",),
     "episodes": (
         "Trajectory",
         "play_episode",
@@ -109,9 +109,9 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
+    from llm_gym.core.env import TextEnv
     from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
     from llm_gym.core.spaces import AnyText
-    from llm_gym.core.text_env import TextEnv
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
     from llm_gym.evaluate.checker import check_text_env
     from llm_gym.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym

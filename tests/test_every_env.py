@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import llm_gym
+from llm_gym.core.env import CommonArgs
 from llm_gym.core.formats import FORMATS
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.splits import SPLITS, split_of
-from llm_gym.core.text_env import CommonArgs
 from llm_gym.evaluate.checker import HOSTILE, INFO_KEYS, check_text_env
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
@@ -331,7 +331,7 @@ def test_the_docstring_is_a_page(env):
 
 
 def test_common_arguments_are_documented_once():
-    doc = inspect.getdoc(llm_gym.core.text_env.TextEnv)
+    doc = inspect.getdoc(llm_gym.core.env.TextEnv)
     for name in CommonArgs.__annotations__:
         assert f"\n    {name}: " in doc, name
 

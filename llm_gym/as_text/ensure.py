@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.as_text.verdicts import SuccessInfo
 from llm_gym.as_text.wrapper import SETTINGS, AsText
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import as_gym
 from llm_gym.registry.classes import creator

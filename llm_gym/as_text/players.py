@@ -1,6 +1,6 @@
 """What a player may ask an environment in text: the legal actions, a pattern, some advice.
 
-The same questions as ``llm_gym.core.players`` answers for the environments of the suite,
+The same questions as ``llm_gym.core.env`` answers for the environments of the suite,
 answered by the phrasebook.
 """
 

@@ -15,12 +15,12 @@ from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
 from llm_gym.as_text.phrasebooks.number_reader import NumberReader
 from llm_gym.as_text.phrasebooks.reader import Unusable
 from llm_gym.as_text.settings import numbers_in
-from llm_gym.core.clip import clip
 from llm_gym.core.formats import ActionFormat, drop_thinking
 from llm_gym.core.reading.finders import find_pattern, find_phrases
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.reading.reader import readings
 from llm_gym.core.reading.spoken import spoken
+from llm_gym.core.text import clip
 
 
 class Reading(NamedTuple):

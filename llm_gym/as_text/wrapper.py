@@ -23,12 +23,12 @@ from llm_gym.as_text.rules import write_rules
 from llm_gym.as_text.settings import check_settings, path_of
 from llm_gym.as_text.shapes import of_reset, of_step
 from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
-from llm_gym.core.clip import clip
+from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.formats import get_format
 from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.text_env import MAX_ACTION_CHARS
+from llm_gym.core.text import clip
 from llm_gym.errors import ConfigError, ContractError
 
 _PLAYING = StopReason.PLAYING

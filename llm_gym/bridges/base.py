@@ -17,12 +17,12 @@ from gymnasium.error import ResetNeeded
 from llm_gym.bridges.foreign import Foreign
 from llm_gym.bridges.suites import stable
 from llm_gym.core import splits
-from llm_gym.core.clip import clip
+from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.formats import get_format
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.text_env import MAX_ACTION_CHARS
+from llm_gym.core.text import clip
 from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
 
 _PLAYING = StopReason.PLAYING

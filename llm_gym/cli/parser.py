@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 
 _NUMBER = re.compile(r"argument (\S+): must")

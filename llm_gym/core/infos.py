@@ -1,6 +1,7 @@
-"""Reading ``info``, where environments of other people keep what they like, under our names too.
+"""What an environment says about itself and its steps: ``info`` and the system prompt.
 
-What cannot be read is as good as not said: nobody's dictionary ends a run.
+Other people's environments put what they like into ``info``, under our names too. A value that
+cannot be read counts as missing, and never raises.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)
@@ -33,3 +35,27 @@ def reward_terms(info: Mapping[str, Any]) -> dict[str, float]:
     if not isinstance(told, Mapping):
         return {}
     return {str(name): float(each) for name, each in told.items() if isinstance(each, _NUMBERS)}
+
+
+def find_system_prompt(env: gym.Env[Any, Any], info: Mapping[str, Any] | None = None) -> str:
+    """Return what ``env`` wants told before its first observation; "" where it says nothing.
+
+    The ``info`` of ``reset`` has the last word, because a wrapper on the way may have added to
+    it; an environment that does not put its prompt there has an attribute ``system_prompt``.
+
+    >>> import llm_gym
+    >>> env = gym.make("llm_gym/GuessTheNumber-v0", rules="system")
+    >>> find_system_prompt(env, {"system_prompt": "Play."})
+    'Play.'
+    >>> find_system_prompt(env, env.reset(seed=0)[1]) == find_system_prompt(env)
+    True
+    """
+    said = (info or {}).get("system_prompt")
+    if said is None:
+        said = find_attribute(env, "system_prompt")
+    return said if isinstance(said, str) else ""
+
+
+def find_attribute(env: gym.Env[Any, Any], name: str) -> Any:
+    """Return ``name`` of the outermost wrapper that has it, or None."""
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None

@@ -7,7 +7,7 @@ size, and the order is the same in every process and with every version of NumPy
 
 from __future__ import annotations
 
-from llm_gym.core.hashing import place_hash
+from llm_gym.core.splits import stable_hash
 
 _ROUNDS = 4
 
@@ -34,6 +34,6 @@ def _mix(number: int, half: int, key: str) -> int:
     mask = (1 << half) - 1
     left, right = number >> half, number & mask
     for turn in range(_ROUNDS):
-        noise = place_hash(f"{key} {turn} {right}", 64)
+        noise = stable_hash(f"{key} {turn} {right}", 64)
         left, right = right, left ^ (noise & mask)
     return left << half | right

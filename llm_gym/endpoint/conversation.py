@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from llm_gym.core.hashing import place_hash
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.splits import stable_hash
 from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.errors import ContextFullError
 from llm_gym.episodes import Trajectory
@@ -108,7 +108,7 @@ def reply_seed(run: int, episode: int, turn: int) -> int:
     >>> reply_seed(0, 1, 2) == reply_seed(0, 1, 2) != reply_seed(0, 2, 1)
     True
     """
-    return place_hash(f"reply {run}/{episode}/{turn}", 31)
+    return stable_hash(f"reply {run}/{episode}/{turn}", 31)
 
 
 def _report(number: int, error: Exception) -> str:

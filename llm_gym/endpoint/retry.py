@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from llm_gym.core.hashing import place_hash
+from llm_gym.core.splits import stable_hash
 from llm_gym.endpoint.http_json import HTTPError
 from llm_gym.errors import ConfigError
 
@@ -74,4 +74,4 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def jitter(*place: int) -> float:
     """Return a number in [0, 1) that depends on ``place`` alone."""
-    return place_hash("/".join(map(str, place)), 64) / 2**64
+    return stable_hash("/".join(map(str, place)), 64) / 2**64

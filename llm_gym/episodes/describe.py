@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.core.prompts import find_attribute, find_system_prompt
+from llm_gym.core.infos import find_attribute, find_system_prompt
 from llm_gym.episodes.encoding import decode, encode
 from llm_gym.legacy import LegacyEnv
 

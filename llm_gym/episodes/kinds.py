@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.episodes.encoding import decode, encode, read_special, write_special
 from llm_gym.errors import RecordError
 

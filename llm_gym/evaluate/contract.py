@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.errors import ContractError
 
 

@@ -17,9 +17,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from llm_gym.core.env import TextEnv
 from llm_gym.core.game import Game
-from llm_gym.core.players import Players
-from llm_gym.core.text_env import TextEnv
 from llm_gym.envs.questions.dataset import DatasetEnv
 from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 
@@ -145,7 +144,7 @@ def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
         "solve must be a staticmethod of observations and moves",
     )
     need(
-        type(game).solver_action is Players.solver_action,
+        type(game).solver_action is TextEnv.solver_action,
         "solver_action belongs to the base; write solve, which sees the transcript alone",
     )
     for seed in range(4):

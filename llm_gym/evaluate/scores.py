@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
 
 PLAYERS: dict[str, Callable[[TextEnv], str]] = {
     "random": lambda env: env.random_action(),

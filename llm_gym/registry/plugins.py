@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 from llm_gym.registry.classes import class_spec, names_in
 from llm_gym.registry.suggestions import meant_id, no_setting

@@ -7,7 +7,7 @@ import sys
 
 import gymnasium as gym
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.registry.classes import class_spec, creator
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

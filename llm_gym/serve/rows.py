@@ -9,7 +9,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from llm_gym import __version__
-from llm_gym.core.prompts import find_attribute, find_system_prompt
+from llm_gym.core.infos import find_attribute, find_system_prompt
 from llm_gym.errors import ConfigError
 from llm_gym.remote import wire
 from llm_gym.serve.limits import Limits

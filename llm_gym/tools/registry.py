@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError
 from llm_gym.tools.schema import fit

@@ -9,16 +9,16 @@ import gymnasium as gym
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.prompts import find_system_prompt
+from llm_gym.core.infos import find_system_prompt
+from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 
 MAX_CHARS = 1_000_000
 Messages = tuple[dict[str, str], ...]
 
 
-class ChatObservation(Typed, gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
+class ChatObservation(TypedSettings, gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
     """Show the episode so far as chat messages.
 
     An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt where the

@@ -10,8 +10,8 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.infos import reward_terms
+from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 
 THINK = "think"
@@ -31,7 +31,7 @@ def thinks_first(text: str) -> bool:
     return bool(closed and once and reply.strip()) and "think>" not in reply
 
 
-class FormatReward(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class FormatReward(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     """Take something from the reward for every reply that is not in the right format.
 
     A bonus for each good reply could be farmed by playing on; a price for each bad one cannot:

@@ -8,14 +8,14 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError, ContractError
 
 _NOTE_CHARS = 100
 
 
-class MaxInvalid(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class MaxInvalid(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     """End the episode after some unusable replies; the player is told so at the beginning.
 
     It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut.

@@ -8,14 +8,14 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.typed import Typed
+from llm_gym.core.settings import TypedSettings
 from llm_gym.episodes import EpisodeWriter, Trajectory
 from llm_gym.episodes.describe import begin, describe_env
 from llm_gym.episodes.writer import add_turn, close_record, open_record
 from llm_gym.errors import ConfigError
 
 
-class RecordEpisodes(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class RecordEpisodes(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     """Append every episode to a file of records as it ends; ``llm-gym replay`` reads it.
 
     An episode that is reset without a seed is given one, drawn from the environment's own

@@ -9,8 +9,8 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 
 _NOTE_CHARS = 60
@@ -25,7 +25,7 @@ def about_tokens(text: str) -> int:
     return -(-len(text) // 4)
 
 
-class TokenBudget(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class TokenBudget(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     """Limit what the player writes in an episode, and say how much is left of it.
 
     The step that uses up the budget is played and truncates the episode (``tokens``). Only

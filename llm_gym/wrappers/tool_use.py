@@ -9,10 +9,9 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.infos import reward_terms
-from llm_gym.core.prompts import find_system_prompt
+from llm_gym.core.infos import find_system_prompt, reward_terms
+from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.parsing.base import MAX_CALLS
@@ -24,7 +23,7 @@ MAX_TOOL_CALLS = 10
 _MARKS_CHARS = 100  # what a parser puts around a result
 
 
-class ToolUse(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class ToolUse(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     r"""Let the player of a text environment call tools between its moves.
 
     A reply that calls tools is a step of its own: the observation is their result, the

@@ -7,14 +7,14 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.core.typed import Typed
 from llm_gym.errors import ConfigError
 
 MAX_CHARS = 32_768
 
 
-class TranscriptObservation(Typed, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class TranscriptObservation(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     r"""Show the first observation and the turns since, actions included.
 
     The first observation holds the rules and always stays. Of the turns, those that fit are

@@ -10,7 +10,7 @@ import gymnasium as gym
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym_agents.learn.imitation import examples, imitate
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.lm.tiny import tiny_llama

@@ -1,18 +1,17 @@
 """Hashes of a place: the very numbers that runs and splits have been made with."""
 
-from llm_gym.core.hashing import place_hash
-from llm_gym.core.splits import digest
+from llm_gym.core.splits import digest, stable_hash
 from llm_gym.endpoint.conversation import reply_seed
 from llm_gym.endpoint.retry import jitter
 
 
 def test_every_user_of_the_hash_has_the_numbers_it_always_had():
-    assert place_hash("episode 0/3") == 3910902201237229323
-    assert place_hash("0/1/2/0") == 453923624483662167
+    assert stable_hash("episode 0/3") == 3910902201237229323
+    assert stable_hash("0/1/2/0") == 453923624483662167
     assert reply_seed(0, 1, 2) == 1721969440
     assert digest("X") == "ff914fd1c552e395"
     assert jitter(1, 2) == 0.9438541695773658
 
 
 def test_text_that_cannot_be_encoded_has_a_hash_too():
-    assert place_hash("\ud800") != place_hash("\ud801")
+    assert stable_hash("\ud800") != stable_hash("\ud801")

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from llm_gym.core.hints import did_you_mean
+from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.stream import TokenStream

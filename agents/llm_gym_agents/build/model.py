@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.as_text import make_text
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.registry.sources import EnvSource
 from llm_gym.registry.user_code import close_user_env

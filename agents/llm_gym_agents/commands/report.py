@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from llm_gym.cli.terminal_text import shown
-from llm_gym.core.clip import clip
+from llm_gym.core.text import clip
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published

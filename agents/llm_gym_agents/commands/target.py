@@ -8,7 +8,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.config import ConfigStore

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import StopReason
-from llm_gym.core.prompts import find_system_prompt
 
 
 class ToolCall(Protocol):

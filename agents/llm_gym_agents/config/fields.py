@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origi
 
 import numpy as np
 
-from llm_gym.core.hints import did_you_mean
+from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
 
 

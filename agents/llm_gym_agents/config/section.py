@@ -6,7 +6,7 @@ import dataclasses
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
-from llm_gym.core.hints import closest, did_you_mean
+from llm_gym.core.text import closest, did_you_mean
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.fields import checked
 

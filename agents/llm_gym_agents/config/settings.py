@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from llm_gym.core.hints import did_you_mean
+from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.parallel import ParallelConfig
 from llm_gym_agents.config.ray import RayConfig

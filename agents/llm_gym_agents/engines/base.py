@@ -16,7 +16,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from llm_gym.core.hashing import place_hash
+from llm_gym.core.splits import stable_hash
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents.engines.weight_push import in_bucket
 from llm_gym_agents.engines.weight_sums import WeightSum
@@ -109,7 +109,7 @@ def request_seed(run: int, episode: int, turn: int, sample: int = 0) -> int:
     >>> request_seed(0, 1, 2) == request_seed(0, 1, 2) != request_seed(0, 2, 1)
     True
     """
-    return place_hash(f"{run}/{episode}/{turn}/{sample}")
+    return stable_hash(f"{run}/{episode}/{turn}/{sample}")
 
 
 def sample_requests(

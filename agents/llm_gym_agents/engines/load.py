@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym.core.hints import closest
+from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine

@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.core.prompts import find_attribute
+from llm_gym.core.infos import find_attribute
 from llm_gym.tools.registry import ToolRegistry
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym_agents.batch.sequences import Inputs, Sequences
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.text.chat import ChatFormat

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from llm_gym.core.hashing import place_hash
+from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
 
 IDLE = -1
@@ -36,7 +36,7 @@ class Cut(IntEnum):
 
 def episode_seed(run: int, group: int) -> int:
     """Return the seed of an environment: 63 bits that depend on run and group alone."""
-    return place_hash(f"episode {run}/{group}")
+    return stable_hash(f"episode {run}/{group}")
 
 
 EVAL_IDS, GREEDY_IDS = 2**40, 2**41

@@ -16,8 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from llm_gym.core.prompts import find_system_prompt
-from llm_gym.core.text_env import TextEnv
+from llm_gym.core.env import TextEnv
+from llm_gym.core.infos import find_system_prompt
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import Space, spaces
 
-from llm_gym.core.clip import clip
+from llm_gym.core.text import clip
 
 FEW = 128
 """An array of more numbers than this is summarised."""

@@ -14,10 +14,10 @@ from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
 from llm_gym.core.reading.finders import find_numbers
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.errors import ConfigError
 
 Beginner = Literal["player", "opponent", "random"]

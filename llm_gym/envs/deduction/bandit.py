@@ -9,9 +9,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.shared.memo import Memo
 from llm_gym.errors import ConfigError
 
 COLOURS = (
@@ -147,7 +147,7 @@ class BanditEnv(TextEnv):
 
     def describe(self) -> str:
         left = self.max_turns - self._base_turn
-        text = TURNS_LEFT[left]
+        text = f"Turns left: {left}."
         if left == 1:
             text += " Now name the best button."
         return f"Paid so far: {', '.join(self._counts)}. {text}" if self.summary else text

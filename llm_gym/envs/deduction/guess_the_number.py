@@ -9,11 +9,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.reading.finders import find_numbers
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
+from llm_gym.envs.shared.memo import Memo
 from llm_gym.errors import ConfigError
 
 _NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)
@@ -123,7 +123,7 @@ class GuessTheNumberEnv(TextEnv):
         return [str(self.low), str((self.low + self.high) // 2), str(self.high)]
 
     def describe(self) -> str:
-        return TURNS_LEFT[self.max_turns - self._base_turn]
+        return f"Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         read = _READ[move]

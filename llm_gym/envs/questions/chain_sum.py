@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.text_env import CommonArgs
+from llm_gym.core.env import CommonArgs
 from llm_gym.envs.questions.number_question import NumberQuestion
 from llm_gym.errors import ConfigError
 

@@ -9,9 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core import splits
+from llm_gym.core.env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.data import questions
 from llm_gym.data.columns import Columns, Row
 from llm_gym.data.graders import LETTERS, Choice, Function, Grader, get_grader

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.text_env import CommonArgs
+from llm_gym.core.env import CommonArgs
 from llm_gym.envs.questions.number_question import NumberQuestion
 from llm_gym.envs.shared.word_list import all_words
 from llm_gym.errors import ConfigError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, lose, reject, win
 from llm_gym.core.reading.finders import find_numbers
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import TextEnv
 from llm_gym.data.numbers import is_bare, parse_number
 
 

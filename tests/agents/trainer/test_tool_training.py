@@ -6,8 +6,8 @@ import functools
 import pytest
 import torch
 
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import go_on, lose, reject, win
-from llm_gym.core.text_env import TextEnv
 from llm_gym.tools import Tool, ToolDefinition
 from llm_gym.wrappers import ToolUse
 from llm_gym_agents import ConfigStore, PPOTrainer

@@ -8,10 +8,10 @@ from typing import Unpack
 
 import numpy as np
 
-from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.board_games.blackjack.odds import dealer_stops, should_hit, total
+from llm_gym.envs.shared.memo import Memo
 from llm_gym.errors import ConfigError
 
 RANKS = ("A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K")
@@ -143,7 +143,7 @@ class BlackjackEnv(TextEnv):
         return (
             f"You have {cards}: {total(self._hard, self._ace)}{soft}. "
             f"The dealer shows {RANKS[self._cards[2]]}. "
-            f"{TURNS_LEFT[self.max_turns - self._base_turn]}"
+            f"Turns left: {self.turns_left}."
         )
 
     def apply(self, move: str) -> Outcome:

@@ -8,8 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.memo import Memo
-from llm_gym.core.text_env import CommonArgs
+from llm_gym.core.env import CommonArgs
 from llm_gym.envs.board_games.connect_four.search import (
     BOARD,
     BOTTOM,
@@ -21,6 +20,7 @@ from llm_gym.envs.board_games.connect_four.search import (
     look_ahead,
 )
 from llm_gym.envs.board_games.two_player import Beginner, TwoPlayerEnv, read_position
+from llm_gym.envs.shared.memo import Memo
 
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _ROW = re.compile(r"^(?:[.XO] ){6}[.XO]$", re.MULTILINE)

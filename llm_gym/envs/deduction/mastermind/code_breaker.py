@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import eq
 
-from llm_gym.core.memo import Memo
+from llm_gym.envs.shared.memo import Memo
 
 Code = tuple[int, ...]
 Answer = tuple[Code, int, int]

@@ -9,11 +9,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.deduction.mastermind.code_breaker import Answer, Code, fitting_codes, pegs
+from llm_gym.envs.shared.memo import Memo
 from llm_gym.errors import ConfigError
 
 _RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike)?")
@@ -204,7 +204,7 @@ class MastermindEnv(TextEnv):
         return [_written(code) for code in codes]
 
     def describe(self) -> str:
-        return f"{self._board}{TURNS_LEFT[self.max_turns - self._base_turn]}"
+        return f"{self._board}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         read = _READ[move, self.code_length, self.numbers]

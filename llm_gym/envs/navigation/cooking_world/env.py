@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.env import CommonArgs
 from llm_gym.core.outcome import Outcome, lose
-from llm_gym.core.text_env import CommonArgs
 from llm_gym.envs.navigation.cooking_world import solver
 from llm_gym.envs.navigation.cooking_world.kitchen import (
     FOODS,

@@ -8,10 +8,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.navigation.frozen_lake.planner import (
     DIRECTIONS,
     FAR,

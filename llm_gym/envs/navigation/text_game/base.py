@@ -11,11 +11,11 @@ from typing import Literal
 
 import numpy as np
 
+from llm_gym.core.env import TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.reading.prose import Named
 from llm_gym.core.splits import DRAWS
-from llm_gym.core.text_env import TextEnv
 from llm_gym.envs.navigation.text_game.commands import VERBS, read, settle
 from llm_gym.envs.navigation.text_game.naming import find_commands
 from llm_gym.envs.navigation.text_game.quest import Goal, distance, next_command

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.text_env import CommonArgs
+from llm_gym.core.env import CommonArgs
 from llm_gym.envs.navigation.text_game import solver, words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest

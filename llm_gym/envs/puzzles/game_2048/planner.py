@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from llm_gym.core.memo import Memo
 from llm_gym.envs.shared.bit_grid import each
+from llm_gym.envs.shared.memo import Memo
 
 Step = tuple[int, int]
 Table = Memo[int, int]

@@ -9,11 +9,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
-from llm_gym.core.memo import TURNS_LEFT
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.sokoban.levels import Level, draw_level, most_pushes, solution
 from llm_gym.envs.puzzles.sokoban.planner import Room, plan, pushes_to_go
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
@@ -191,7 +190,7 @@ class SokobanEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}{TURNS_LEFT[self.max_turns - self._base_turn]}"
+        return f"{self._board.decode()}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_direction(move)

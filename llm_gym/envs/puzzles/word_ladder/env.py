@@ -8,11 +8,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.reading.finders import find_words
 from llm_gym.core.reading.prose import Named
-from llm_gym.core.text_env import CommonArgs, TextEnv
 from llm_gym.envs.puzzles.word_ladder.graph import (
     FARTHEST,
     distances,

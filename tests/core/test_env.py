@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
+from llm_gym.core.env import TextEnv
 from llm_gym.core.game import Game
 from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, win
-from llm_gym.core.text_env import TextEnv
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
-from llm_gym.registry.suite import ENVS
 
 
 class Door(TextEnv):
@@ -325,12 +324,3 @@ def test_bad_settings_are_named_with_their_value(kwargs, message):
 def test_bad_reset_options_are_named(options, message):
     with pytest.raises(ConfigError, match=message):
         Door().reset(options=options)
-
-
-@pytest.mark.parametrize("id", [row.id for row in ENVS])
-def test_no_game_has_more_attributes_than_python_finds_quickly(id):
-    # CPython keeps up to 30 attributes of an object by position; one more, and finding any
-    # attribute or method takes twice as long.
-    env = gym.make(id).unwrapped
-    env.reset(seed=0)
-    assert len(vars(env)) <= 30

@@ -1,8 +1,7 @@
-"""Settings of the wrong type are refused before anything is built of them.
+"""Constructor arguments are checked against their type hints before anything is built.
 
-What a constructor says of its arguments is what it takes. Without this ``max_turns=2.5`` makes a
-game without an end, ``strict="no"`` a strict one, and ``size="4"`` an error about ``<=`` somewhere
-below. Numbers of numpy, as a sweep over settings gives them, arrive as Python's own.
+Without this ``max_turns=2.5`` makes a game without an end, ``strict="no"`` a strict one, and
+``size="4"`` an error about ``<=`` somewhere below. NumPy numbers arrive as Python's own.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _NAMES = {
 _NONE = type(None)
 
 
-class Typed:
-    """A base whose subclasses are given nothing that their constructors do not ask for."""
+class TypedSettings:
+    """A base whose subclasses get settings of the types that their constructors declare."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the constructor plain numbers."""

@@ -1,4 +1,4 @@
-"""Did you mean …? The known name that is most like the one that was given."""
+"""Text for people: shortened, or with the known name that was probably meant."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     """
     meant = closest(given, known)
     return f" (did you mean {meant!r}?)" if meant else ""
+
+
+def clip(text: str, longest: int) -> str:
+    """Return ``text``, with its end cut off and the cut marked where it is too long.
+
+    >>> clip("a long story", 10)
+    'a long ...'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."

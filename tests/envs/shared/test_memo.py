@@ -1,6 +1,6 @@
 """Memo: the values of a pure function, remembered up to a number of arguments."""
 
-from llm_gym.core.memo import TURNS_LEFT, Memo
+from llm_gym.envs.shared.memo import Memo
 
 
 def test_a_value_is_computed_once():
@@ -23,7 +23,3 @@ def test_no_more_than_size_arguments_are_remembered():
     for number in range(100):
         assert memo[number] == str(number)
         assert len(memo) <= 3
-
-
-def test_turns_are_told_as_a_sentence():
-    assert TURNS_LEFT[12] == "Turns left: 12."

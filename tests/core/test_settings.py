@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from llm_gym.core.text_env import TextEnv
-from llm_gym.core.typed import _kinds, check_types, plain
+from llm_gym.core.env import TextEnv
+from llm_gym.core.settings import _kinds, check_types, plain
 from llm_gym.errors import ConfigError
 from llm_gym.registry.suite import ENVS
 

@@ -30,7 +30,3 @@ class Memo(dict[K, V]):
             self.clear()
         value = self[key] = self.function(key)
         return value
-
-
-TURNS_LEFT = Memo[int, str]("Turns left: {}.".format)
-"""The line that most observations end with."""

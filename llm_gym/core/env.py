@@ -1,0 +1,458 @@
+"""``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
+
+Read ``step`` first. It finds the move in the model's text, lets the game play it, charges the
+turn, adds up the reward and says what happened. The rules of the game itself are a subclass's
+``Game`` methods. Private names begin with ``_base_``, so no name of a game's can be one of them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from llm_gym.core import splits
+from llm_gym.core.difficulty import settings_at, settings_given
+from llm_gym.core.formats import drop_thinking, get_format
+from llm_gym.core.game import Game
+from llm_gym.core.outcome import Outcome, StopReason, reject
+from llm_gym.core.reading.cues import TAKEN_BACK
+from llm_gym.core.reading.dressing import LISTED
+from llm_gym.core.reading.prose import is_open
+from llm_gym.core.reading.reader import has_marker, readings
+from llm_gym.core.reading.spoken import spoken
+from llm_gym.core.settings import TypedSettings
+from llm_gym.core.spaces import AnyText
+from llm_gym.errors import ActionTypeError, ConfigError, ContractError
+
+MAX_ACTION_CHARS = 1_000_000
+# Looking a member up in its enum costs more than a whole move.
+_PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
+_ROUNDING = 1e-9
+_NO_TURNS = "No turns left: you lost."
+_OPTIONS = {"split", "difficulty"}
+
+
+class CommonArgs(TypedDict, total=False):
+    """Arguments that every text environment takes; ``TextEnv`` documents them."""
+
+    action_format: str
+    strict: bool
+    rules: Literal["observation", "system"]
+    invalid: Literal["feedback", "terminate"]
+    penalty: float
+    retries: int
+    shaping: bool
+    shaping_gamma: float
+    difficulty: float | None
+    render_mode: str | None
+
+
+class TextEnv(TypedSettings, Game, gym.Env[str, str]):
+    """Base class of every environment of the suite.
+
+    A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
+    and implements ``Game``.
+
+    Args:
+        action_format: How a move is written: plain, tag, boxed, json, react or raw.
+        strict: Whether only a move written just as the format asks counts. By default the one
+            legal move that a reply plainly names is that move.
+        rules: Where the rules go: into the first observation, or into ``system_prompt``.
+        invalid: What an unusable move does: ``feedback`` says why and costs a turn,
+            ``terminate`` ends the episode.
+        penalty: Taken from the reward at every unusable move, at least 0.
+        retries: Unusable moves per turn that are answered without costing it.
+        shaping: Add the potential-based term to the reward.
+        shaping_gamma: Discount per turn of the shaping term; give the trainer's own.
+        difficulty: In [0, 1]; replaces the settings that the game derives from it.
+        render_mode: ``ansi`` or ``human``.
+    """
+
+    metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
+    _base_rules_cache: str | None = None
+    _base_not_state = frozenset(
+        {"spec", "observation_space", "action_space", "render_mode"}
+        | {"_base_format", "_base_parse", "_base_bare"}
+    )
+    """Attributes of the environment rather than of the episode: no snapshot holds them."""
+
+    def __init__(
+        self,
+        *,
+        action_format: str = "plain",
+        strict: bool = False,
+        rules: Literal["observation", "system"] = "observation",
+        invalid: Literal["feedback", "terminate"] = "feedback",
+        penalty: float = 0.0,
+        retries: int = 0,
+        shaping: bool = False,
+        shaping_gamma: float = 1.0,
+        difficulty: float | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if not 0.0 <= penalty < float("inf"):
+            raise ConfigError(f"penalty must not be negative, got {penalty}")
+        if retries < 0:
+            raise ConfigError(f"retries must not be negative, got {retries}")
+        if not 0.0 <= shaping_gamma <= 1.0:
+            raise ConfigError(f"shaping_gamma must be in [0, 1], got {shaping_gamma}")
+        if shaping and type(self).potential is Game.potential:
+            raise ConfigError(f"shaping=True needs a potential; {type(self).__name__} has none")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
+        self.strict, self.rules, self.invalid = strict, rules, invalid
+        self.penalty, self.retries = penalty, retries
+        self.shaping, self.shaping_gamma = shaping, shaping_gamma
+        self.render_mode = render_mode
+        if type(self).instance is Game.instance:
+            self.has_splits = False  # what cannot be told apart cannot be kept apart
+        self._base_format = get_format(action_format)
+        self._base_parse = self._base_format.parse
+        self._base_bare = action_format in ("plain", "raw")  # a reply may be a move and no more
+        self._base_reader = "format"  # how the last move was found, for ``info``
+        self._base_settle_difficulty(difficulty)
+        self.observation_space = AnyText(self.max_observation_chars)
+        examples = [self._base_format.render(move) for move in self.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+        self._base_stop: StopReason | None = None
+        self._base_turn = 0
+        self._base_phi = self._base_phi_start = 0.0
+        self._base_screen = ""
+        self._base_player_seed: int | None = None
+        self._base_player_rng: np.random.Generator | None = None
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a new episode.
+
+        ``options`` may hold ``split`` (train, dev or test) and ``difficulty``, for this episode.
+        """
+        if seed is not None:
+            super().reset(seed=seed)
+            self._base_player_seed, self._base_player_rng = seed, None
+        if options not in (None, {}) or self._base_active is not self._base_own:
+            self._base_apply_difficulty(_checked(options).get("difficulty"))
+        split = options.get("split") if options else None
+        if split is None:
+            self.new_game(self.np_random)
+        else:
+            self._base_draw(split)
+        self._base_stop, self._base_missed = _PLAYING, (0, 0)
+        self._base_turn = self._base_invalid_actions = 0
+        if self.shaping:
+            self._base_phi, self._base_phi_start = 0.0, self._base_potential()
+        rules, state = self._base_rules(), self.describe()
+        self._base_observations: list[str] = [f"{rules}\n\n{state}"]
+        self._base_moves: list[str] = []
+        info = self._base_info(True, None, {})
+        if self.rules == "system":
+            info["system_prompt"] = rules  # for players at the other end of a process
+        else:
+            state = self._base_observations[0]
+        if self.render_mode is not None:
+            self._base_draw_screen("", state)
+        return state, info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play the move that ``action`` holds."""
+        if self._base_stop is not _PLAYING or not isinstance(action, str):
+            raise self._base_refusal(action)
+        one_word = self._base_bare and action.isalnum()  # as most players write it
+        move = str(action) if one_word else self._base_first_reading(action)
+        if move is None or len(move) > self.max_move_chars:
+            text, valid, stop, reward = self._base_unreadable(move)
+        else:
+            text, valid, stop, reward = self.apply(move)
+        if not valid and not self.strict:
+            move, (text, valid, stop, reward) = self._base_read_on(action, move, text)
+        terms = {"success": reward}
+        if valid:
+            self._base_turn += 1
+        else:
+            stop = self._base_charge_invalid(terms)
+            reward -= self.penalty
+        if stop is _PLAYING:
+            if self._base_turn == self.max_turns:
+                stop, reveal = _LOST, self.reveal()
+                text = f"{text} {_NO_TURNS}" if text else _NO_TURNS
+                text = f"{text} {reveal}" if reveal else text
+            else:
+                state = self.describe()
+                text = f"{text}\n{state}" if text else state
+        self._base_stop = stop
+        if self.shaping:
+            reward += self._base_shape(terms)
+        self._base_observations.append(text)
+        self._base_moves.append(move or "")
+        if self.render_mode is not None:
+            self._base_draw_screen(action, text)
+        return text, reward, stop is not _PLAYING, False, self._base_info(valid, move, terms)
+
+    def render(self) -> str | None:
+        """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
+        if self.render_mode == "ansi":
+            return self._base_screen
+        if self.render_mode is None:
+            gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
+        return None
+
+    # --- players: all answer with actions in the environment's own format ------------------
+
+    def oracle_action(self) -> str:
+        """Return the action of a best player who sees everything."""
+        return self._base_format.render(self.oracle_move())
+
+    def solver_action(self) -> str:
+        """Return the action of a good player who has read only this episode's observations."""
+        return self._base_format.render(self.solve(self._base_observations, self._base_moves))
+
+    def random_action(self) -> str:
+        """Return a random usable action.
+
+        It has a generator of its own, seeded by ``reset``, so asking for it never changes what
+        the environment does next.
+        """
+        if self._base_player_rng is None:
+            entropy = None if self._base_player_seed is None else (self._base_player_seed, 1)
+            self._base_player_rng = np.random.default_rng(entropy)
+        return self._base_format.render(self.random_move(self._base_player_rng))
+
+    def legal_actions(self) -> list[str] | None:
+        """Return every usable action in this state, or None where there are too many."""
+        moves = self.legal_moves()
+        return None if moves is None else [self._base_format.render(move) for move in moves]
+
+    def action_pattern(self) -> str:
+        """Return a regex that usable actions match in full, for constrained decoding."""
+        moves = self.legal_moves()
+        if moves is not None:
+            return self._base_format.pattern(moves)
+        return self._base_format.pattern(self.move_pattern() or r"[^\n]{1,200}")
+
+    # --- the episode -----------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
+        return self._base_rules() if self.rules == "system" else ""
+
+    @property
+    def turns_left(self) -> int:
+        """Turns left of ``max_turns``."""
+        return (self.max_turns or 0) - self._base_turn
+
+    def instance_id(self) -> str:
+        """Return 16 hex digits that name this instance, alike in every process."""
+        return splits.digest(f"{type(self).__name__} {self.instance()!r}")
+
+    def snapshot(self) -> bytes:
+        """Return the episode as it stands, to be given to ``restore`` any number of times.
+
+        The bytes are a pickle: restore only what you trust.
+        """
+        return pickle.dumps(self._base_state(), protocol=pickle.HIGHEST_PROTOCOL)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to ``snapshot``, in this environment or another one built alike."""
+        state: dict[str, Any] = pickle.loads(snapshot)
+        for name in self._base_state().keys() - state.keys():
+            delattr(self, name)
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def _base_state(self) -> dict[str, Any]:
+        return {name: one for name, one in vars(self).items() if name not in self._base_not_state}
+
+    # --- reading the reply -------------------------------------------------------------------
+
+    def _base_first_reading(self, action: str) -> str | None:
+        """Return what the format's own parser finds, if there is nothing to weigh against it."""
+        if self.strict:
+            return self._base_parse(drop_thinking(action))
+        said = spoken(action)
+        move = self._base_parse(said)
+        if move is None or (not self.free_text and is_open(move)):
+            return None
+        mark = self._base_format.mark
+        if (mark and action.count(mark) > 1) or (self._base_bare and has_marker(action, move)):
+            return None
+        if mark and TAKEN_BACK.search(said, said.rfind(move) + len(move)):
+            return None
+        if "\n" in action and LISTED.match(move):  # options or a plan, maybe
+            return None
+        return move
+
+    def _base_read_on(self, action: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
+        """Look closer at a reply whose first reading cannot be played."""
+        refused: tuple[str | None, Outcome] = move, reject(text)
+        if move is not None and self.is_understood(move):
+            return refused
+        told = (self._base_rules(), self._base_observations[-1])
+        said = spoken(action)
+        own = self._base_parse(said)
+        for found in readings(said, self, told):
+            if found.move is None:
+                self._base_reader = found.how
+                return None, reject(found.problem)
+            if len(found.move) > self.max_move_chars or (found.move == move and move):
+                continue
+            outcome = self.apply(found.move)
+            if outcome[1] or found.is_final:
+                self._base_reader = "format" if found.move == own else found.how
+                return found.move, outcome
+            if refused[0] is None and (self._base_bare or found.how != "last line"):
+                refused, self._base_reader = (found.move, outcome), found.how
+        if refused[0] is None:
+            self._base_reader = "nothing"
+        return refused
+
+    def _base_unreadable(self, move: str | None) -> Outcome:
+        if move is None:
+            return reject(f"I found no move in your reply. {self._base_how()}".rstrip())
+        return reject(f"A move has at most {self.max_move_chars} characters.")
+
+    # --- what the player is told ---------------------------------------------------------------
+
+    def _base_rules(self) -> str:
+        if self._base_rules_cache is None:
+            self._base_rules_cache = self._base_write_rules()
+        return self._base_rules_cache
+
+    def _base_write_rules(self) -> str:
+        parts = [self.rules_text()]
+        if self.max_turns is not None:
+            parts.append(f"You have {self.max_turns} turn{'s' * (self.max_turns != 1)}.")
+        if self.retries:
+            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
+        cost = "costs a turn" if self.invalid == "feedback" else "ends the game"
+        parts.append(f"An unusable reply {cost}.")
+        if self.penalty:
+            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
+        return f"{' '.join(parts)}\n{self._base_how()}".rstrip("\n")
+
+    def _base_how(self) -> str:
+        return self._base_format.tell(self.example_moves()[0], self.move_name)
+
+    def _base_info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
+        reader, self._base_reader = self._base_reader, "format"
+        return {
+            "move": move,
+            "reader": reader,
+            "valid_action": valid,
+            "success": self._base_stop is _WON,
+            "stop_reason": self._base_stop,
+            "reward_terms": terms,
+            "turn": self._base_turn,
+            "invalid_actions": self._base_invalid_actions,
+        }
+
+    def _base_draw_screen(self, action: str, text: str) -> None:
+        self._base_screen = f"> {action}\n{text}" if action else text
+        if self.render_mode == "human":
+            # A lone surrogate in a model's text cannot be encoded for a terminal.
+            sys.stdout.write(self._base_screen.encode("utf-8", "replace").decode() + "\n")
+
+    # --- what a turn costs and earns -----------------------------------------------------------
+
+    def _base_refusal(self, action: object) -> Exception:
+        if not isinstance(action, str):
+            return ActionTypeError(
+                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
+                "decode token ids before calling step"
+            )
+        why = "has not begun" if self._base_stop is None else f"is over ({self._base_stop})"
+        return ResetNeeded(f"the episode {why}; call reset() before step()")
+
+    def _base_charge_invalid(self, terms: dict[str, float]) -> StopReason:
+        self._base_invalid_actions += 1
+        if self.penalty:
+            terms["invalid"] = -self.penalty
+        turn, misses = self._base_missed
+        misses = misses + 1 if turn == self._base_turn else 1
+        if misses <= self.retries:
+            self._base_missed = self._base_turn, misses
+            return _PLAYING
+        self._base_turn += 1
+        return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
+
+    def _base_shape(self, terms: dict[str, float]) -> float:
+        # Counted from the first state, and 0 in a terminal state by definition: the sum over an
+        # episode is 0, so no behaviour can farm it, and a term is at most 1 either way.
+        playing = self._base_stop is _PLAYING
+        phi = self._base_potential() - self._base_phi_start if playing else 0.0
+        term = terms["shaping"] = self.shaping_gamma * phi - self._base_phi
+        self._base_phi = phi
+        return term
+
+    def _base_potential(self) -> float:
+        phi = self.potential()
+        if not -_ROUNDING <= phi <= 1.0 + _ROUNDING:  # not a number is not in between either
+            raise ContractError(
+                f"{type(self).__name__}.potential() must be in [0, 1], got {phi}; "
+                "llm_gym.core.game.progress makes one of a distance"
+            )
+        return min(max(phi, 0.0), 1.0)
+
+    # --- difficulty and splits -------------------------------------------------------------------
+
+    def _base_settle_difficulty(self, difficulty: float | None) -> None:
+        """Set what the constructor's difficulty stands for."""
+        names = self.at_difficulty(0.0).keys()
+        chosen: Mapping[str, Any] = {}
+        if difficulty is not None:
+            chosen = settings_at(self, difficulty)
+            if given := settings_given(self, chosen):
+                raise ConfigError(
+                    f"difficulty sets {', '.join(chosen)}; got difficulty={difficulty} and "
+                    f"{given}: give one or the other"
+                )
+        self._base_set(chosen)
+        self._base_own = self._base_active = {name: getattr(self, name) for name in names}
+
+    def _base_apply_difficulty(self, difficulty: float | None) -> None:
+        """Set what one episode's difficulty stands for, or go back to the environment's own."""
+        if difficulty is None:
+            self._base_active = self._base_own
+        else:
+            self._base_active = dict(settings_at(self, difficulty))
+        self._base_set(self._base_active)
+
+    def _base_set(self, settings: Mapping[str, Any]) -> None:
+        for name, value in settings.items():
+            setattr(self, name, value)
+        self._base_rules_cache = None
+        self.check_settings()
+
+    def _base_draw(self, split: object) -> None:
+        wanted = splits.check_split(split)
+        if not self.has_splits:
+            unnamed = type(self).instance is Game.instance
+            why = "does not define instance()" if unnamed else "has too few instances for splits"
+            raise ConfigError(f"{type(self).__name__} {why}; reset without a split")
+        for _ in range(splits.DRAWS):
+            self.new_game(self.np_random)
+            if splits.split_of(self.instance_id()) == wanted:
+                return
+        raise ConfigError(
+            f"no {wanted} instance among {splits.DRAWS} draws; choose harder settings"
+        )
+
+
+def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
+    options = {} if options is None else options
+    if not isinstance(options, dict):
+        raise ConfigError(f"reset options must be a dictionary, got {options!r:.200}")
+    if unknown := options.keys() - _OPTIONS:
+        raise ConfigError(
+            f"reset options must be among split and difficulty, got {sorted(map(str, unknown))}"
+        )
+    return options
