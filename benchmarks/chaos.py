@@ -41,14 +41,14 @@ def settings(folder: str, iterations: int, batch: int, actors: int | None) -> Co
     config.environment.env_id = "llm_gym/TextGameEasy-v0"
     config.environment.env_kwargs = {"shaping": True}
     config.environment.eval_interval = 0
-    config.inference.num_envs = config.inference.lot_size = batch // 2
+    config.inference.num_envs = config.inference.isolated_batch_size = batch // 2
     config.inference.max_tokens, config.inference.max_turns = 6, 6
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.training.batch_size = config.training.mini_batch_size = batch
     config.training.learning_rate = 1e-3
     config.checkpoint.output_dir, config.checkpoint.save_interval = folder, 0
     if actors:
-        config.ray.use_ray, config.ray.num_actors, config.ray.max_restarts = True, actors, 20
+        config.ray.use_ray, config.ray.num_actors = True, actors
     return config
 
 

@@ -52,7 +52,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "shorter": (*FALLING, "warm_start.steps=60", "warm_start.turns=5000"),
     "one_pass_faster": (*FALLING, "training.ppo_epochs=1", "training.mini_batch_size=8",
                         "training.learning_rate=1.2e-3"),
-    "far_sighted": (*FALLING, "training.gamma=0.95", "training.lam=0.95"),
+    "far_sighted": (*FALLING, "training.gamma=0.95", "training.gae_lambda=0.95"),
     "unclipped": (*FALLING, "training.max_grad_norm=1.0"),
 }  # fmt: skip
 """What each changes."""

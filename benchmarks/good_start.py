@@ -39,7 +39,7 @@ SOLVED = {"SearchQAEasy": "--warm-start.player solver"}
 """Flags of the warm start, where it would not imitate the solver by itself."""
 _FAST = "--warm-start.rl-rate-factor 1"
 _MILD = "--environment.env-kwargs penalty=0.02"
-_LEASH = "--training.use-kl-in-loss --training.kl-coef 0.05"
+_LEASH = "--training.kl loss --training.kl-coef 0.05"
 VARIANTS = {
     "as it is": "",
     "at once": "--warm-start.critic-iters 0",

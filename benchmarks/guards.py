@@ -35,7 +35,7 @@ from machine import provenance
 RESULT = Path(__file__).parent / "results" / "guards.json"
 ENV_ID = "llm_gym/GuessTheNumberEasy-v0"
 EPISODES, FRESH = 25_000, 1000
-WHOLE = {"environment.stop_at_success": None, "environment.stop_when_sure": False}
+WHOLE = {"environment.stop_at_success": None}
 """To its full length, so that curves can be compared."""
 GROUPS = {"training.adv_estimator": "grpo", "training.group_size": 8}
 COMPARED = ("default", "before")
@@ -48,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "normalised values": WHOLE | {"training.normalise_values": True},
     "detached critic": WHOLE | {"model.critic": "detached"},
     "groups": WHOLE | GROUPS,
-    "groups replaced": WHOLE | GROUPS | {"training.replace_flat_groups": 2},
+    "groups replaced": WHOLE | GROUPS | {"training.resample_zero_variance_groups": 2},
     "cosine": WHOLE | {"training.lr_schedule": "cosine"},
 }
 

@@ -59,7 +59,7 @@ def config_of(arguments: argparse.Namespace, folder: str) -> Any:
     if arguments.model == "tiny":
         config.model.model_name = "tiny"
     else:
-        config.model.local_path = arguments.model
+        config.model.model_name = arguments.model
     config.inference.backend = arguments.engine
     if arguments.engine == "vllm":
         # A cache of known size: engines that share a card can start at the same time.

@@ -68,14 +68,14 @@ def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
     for name, value in (named_values(args.set, "--set") | job.get("set", {})).items():
         section, _, setting = name.partition(".")
         config.update({section: {setting: value}})
-    config.model.local_path, config.training.seed = args.model, job["seed"]
+    config.model.model_name, config.training.seed = args.model, job["seed"]
     config.inference.backend = args.backend
     config.inference.engine = {}
     if args.backend == "vllm":
         own = {"cache_gb": args.cache_gb, "sleeps": False, "max_rows": 256}
         config.inference.engine = {"max_model_len": 4096} | own
     config.environment.eval_interval = config.checkpoint.save_interval = 0
-    config.environment.stop_at_success, config.checkpoint.save_best = None, False
+    config.environment.stop_at_success = None
     config.environment.eval_episodes = 16  # of a look that the warm start takes; ours are longer
     if args.tiny:
         config.training.batch_size, config.training.mini_batch_size = 4, 2

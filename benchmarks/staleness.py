@@ -54,7 +54,9 @@ def learn(args: argparse.Namespace) -> dict[str, Any]:
     iterations = max(2, args.train // batch)
     config.warm_start.player, config.environment.eval_interval = "none", 0
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
-    config.inference.lot_size = batch // ACTORS  # what is played apart comes to the same bits
+    config.inference.isolated_batch_size = (
+        batch // ACTORS
+    )  # what is played apart comes to the same bits
     if kind != "in_process":
         config.ray.use_ray, config.ray.num_actors = True, ACTORS
         config.ray.staleness = int(kind)

@@ -86,9 +86,9 @@ def load(name: str, dtype: torch.dtype = torch.float32) -> Any:
 
 def settings(episodes: int, micro: int) -> ConfigStore:
     config = ConfigStore()
-    config.model.compute_dtype = "bfloat16"
+    config.model.dtype = "bfloat16"
     config.training.batch_size, config.training.mini_batch_size = episodes, episodes // 4
-    config.training.shuffle, config.training.micro_batch_tokens = False, micro
+    config.training.micro_batch_tokens = micro
     return config
 
 
@@ -240,7 +240,7 @@ def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict[str, Any]:
-    dtype = getattr(torch, config.model.dtype)
+    dtype = torch.float32
     lm = prepare_lm(config, load(name, dtype))
     learner = Learner(config, lm)
     data = batch(lm.config.vocab_size, args.episodes, TURNS, PROMPT, REPLY)
@@ -272,7 +272,7 @@ PHASES = ("time/collect_s", "time/score_s", "time/advantage_s", "time/train_s", 
 
 def iteration_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     config = ConfigStore()
-    config.model.local_path = args.model
+    config.model.model_name = args.model
     config.inference.backend = args.backend
     config.inference.max_tokens, config.inference.num_envs = 32, args.episodes
     config.training.batch_size, config.training.mini_batch_size = args.episodes, args.episodes // 4

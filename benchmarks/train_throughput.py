@@ -100,7 +100,6 @@ def build(hidden: int, layers: int, vocabulary: int, episodes: int) -> PPO:
     )
     config = ConfigStore().training
     config.batch_size, config.mini_batch_size = episodes, max(1, episodes // 4)
-    config.shuffle = False
     return PPO(PolicyValueModel(lm.train()), config)
 
 

@@ -51,7 +51,7 @@ def train(args: argparse.Namespace, folder: str) -> tuple[PPOTrainer, dict[str, 
         tokenizer = tiny_tokenizer(ENV, {})
         trainer = PPOTrainer(config, model=tiny_llama(tokenizer, heads=2), tokenizer=tokenizer)
     else:
-        config.model.local_path = args.model
+        config.model.model_name = args.model
         trainer = PPOTrainer(config)
     started = perf_counter() - start
     rows = trainer.fit(1, args.iterations)

@@ -44,11 +44,11 @@ The guards of long runs, which [the page on training](training.md#guards-for-lon
 | guard | here | verl | TRL |
 |---|---|---|---|
 | entropy bonus | 0.01 / 0 / 0, fixed; `training.entropy_target` steers it | 0, fixed | 0; `use_adaptive_entropy` steps it by 0.005 towards 0.2 nats |
-| groups without spread | kept; `training.replace_flat_groups` | kept; `filter_groups`, any number of batches | kept |
-| replies that were cut | learned from; `training.mask_cut_replies` | learned from | learned from; `mask_truncated_completions` |
+| groups without spread | kept; `training.resample_zero_variance_groups` | kept; `filter_groups`, any number of batches | kept |
+| replies that were cut | learned from; `training.mask_truncated_replies` | learned from | learned from; `mask_truncated_completions` |
 | critic | on the policy's trunk; detached or a copy by `model.critic` | a model of its own | none |
 | values | as they are; `training.normalise_values` | as they are, clipped at 0.5 | none |
-| sampler and trainer disagree | tokens weighed, at most 2; `training.mismatch_limit` drops episodes | not corrected; `rollout_is`, `rollout_rs` | with vLLM, episodes whose ratio is above 3 are dropped |
+| sampler and trainer disagree | tokens weighed, at most 2; `training.max_sampler_kl` drops episodes | not corrected; `rollout_is`, `rollout_rs` | with vLLM, episodes whose ratio is above 3 are dropped |
 | end of a run | the weights of the best evaluation | the last | the last; `load_best_model_at_end` |
 | early stop | embedded: at 94 % for sure | none | by a callback |
 """

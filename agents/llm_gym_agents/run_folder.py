@@ -20,6 +20,8 @@ from llm_gym_agents.run.lock import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.text.pieces import Pieces
 
+RECORDED_EPISODES = 4
+"""Most episodes of one record."""
 WARM_START = "warm-start"
 """The checkpoint of a warm start."""
 FINAL = "final"
@@ -44,10 +46,9 @@ class RunFolder:
         self.checkpoints = place.checkpoints(
             self.path / "checkpoints",
             keep_last_n=settings.keep_last_n,
-            save_best=settings.save_best,
         )
         self.recorder = place.recorder(
-            self.path, settings.record_every, settings.record_episodes, Pieces(tokenizer)
+            self.path, settings.record_every, RECORDED_EPISODES, Pieces(tokenizer)
         )
         self._lock = RunLock(self.path)
         self._is_own = settings.resume
@@ -83,8 +84,7 @@ class RunFolder:
 
     def holds_no_better(self, now: HeldOut | None) -> bool:
         """Whether weights of this success are to be saved because none here did as well."""
-        wanted = self._config.checkpoint.save_best and now is not None
-        return bool(wanted and now and self.checkpoints.is_best(now.success, now.low))
+        return bool(now and self.checkpoints.is_best(now.success, now.low))
 
     def put_model_apart(self, start: HeldOut | None) -> Path | None:
         """Make ``final`` the model that the run ends with; return its checkpoint, if any.

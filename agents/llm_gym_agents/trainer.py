@@ -112,9 +112,7 @@ class PPOTrainer:
             self.sampler.has_splits,
             lambda: bool((self.warm_start or {}).get(metrics.FROM_SOLVER)),
         )
-        self.curriculum = Curriculum(
-            config.environment.curriculum_target, config.environment.curriculum_step
-        )
+        self.curriculum = Curriculum(config.environment.curriculum)
         play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
         self._begin()
         self.files = RunFolder(config, self.place, self.tokenizer)

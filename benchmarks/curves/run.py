@@ -58,7 +58,6 @@ def settings(
     config = parse_args(flags, config) if flags else config
     choose(config, named_by(flags))
     config.checkpoint.record_every = config.checkpoint.save_interval = 0
-    config.checkpoint.save_best = False
     return config
 
 

@@ -103,12 +103,14 @@ def test_a_run_is_set_as_it_is_named_and_the_taught_one_as_the_suite_asks(real_m
     lane = importlib.import_module("real_model_lane")
     args = argparse.Namespace(
         model="m", backend="vllm", cache_gb=3, tiny=False, work=tmp_path,
-        set=["training.lam=0.7", "training.gamma=0.6"],
+        set=["training.gae_lambda=0.7", "training.gamma=0.6"],
     )  # fmt: skip
     job = real_model.named_run("frozen-lake:2 training.gamma=0.5 inference.max_turns=9")
     config = lane.settings(job, args)
     assert (config.training.gamma, config.inference.max_turns, config.training.seed) == (0.5, 9, 2)
-    assert config.training.lam == 0.7, "what is set for all, where the run does not say otherwise"
+    assert config.training.gae_lambda == 0.7, (
+        "what is set for all, where the run does not say otherwise"
+    )
     assert config.inference.engine["cache_gb"] == 3
     plain = lane.settings(real_model.job_of("frozen-lake", 2), args)
     assert plain.checkpoint.output_dir != config.checkpoint.output_dir, "both may run at once"

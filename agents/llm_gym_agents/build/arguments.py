@@ -46,7 +46,7 @@ def _check_model(model: Any, *, will_adapt: bool) -> None:
     if not isinstance(model, PreTrainedModel) or model.get_output_embeddings() is None:
         raise ConfigError(
             f"model must be a transformers causal language model, got {name}; "
-            "AutoModelForCausalLM.from_pretrained loads one, and config.model.local_path names one"
+            "AutoModelForCausalLM.from_pretrained loads one, and config.model.model_name names one"
         )
     if any(parameter.is_meta for parameter in model.parameters()):
         raise ConfigError(f"model must have its weights, got a {name} on the device meta")

@@ -13,7 +13,6 @@ from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
-from llm_gym.vector.local_rows import Elsewhere
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.rollouts.pool import TextEnvPool
@@ -22,11 +21,9 @@ MOST_TURNS = 1_000
 """Turns of an episode that is played to be imitated, where the environment knows no end."""
 
 
-def build_pool(
-    config: ConfigStore, env: EnvSource, rows: int, elsewhere: Elsewhere | None = None
-) -> TextEnvPool:
+def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
     """Return ``rows`` environments, cut after as many turns as the config says."""
-    limit = config.inference.max_turns if config.inference.multi_turn else 1
+    limit = config.inference.max_turns
     wrappers: list[Callable[[Any], Any]] = []
     if limit is not None:
         wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
@@ -34,7 +31,7 @@ def build_pool(
     return TextEnvPool(
         source,
         rows,
-        workers=elsewhere or min(config.environment.workers, rows),
+        workers=min(config.environment.workers, rows),
         timeout=config.environment.timeout,
         wrappers=wrappers,
         **settings,
@@ -44,7 +41,7 @@ def build_pool(
 def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
     """Return one environment as the pool plays it, cut after ``MOST_TURNS`` if nothing else is."""
     source, settings = _source(config, env)
-    limit = config.inference.max_turns if config.inference.multi_turn else 1
+    limit = config.inference.max_turns
     return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
 
 

@@ -25,16 +25,16 @@ def run_plan(config: ConfigStore, own: Any) -> Plan:
     longest = inference.engine.get("max_model_len") or _most_positions(own)
     rows = min(inference.num_envs, config.training.batch_size)
     device = torch.device("cuda")
-    narrow = compute_dtype(settings.compute_dtype, settings.dtype, device) != torch.float32
+    narrow = compute_dtype(settings.dtype, device) != torch.float32
     return plan(
         Shape.of(own, trust_remote_code=settings.trust_remote_code),
         micro_batch_tokens=config.training.micro_batch_tokens,
         lora_rank=settings.lora_rank,
-        kept_bytes=4 if settings.dtype == "float32" else 2,
+        kept_bytes=2 if settings.lora_rank and narrow else 4,
         optimizer_bytes=bytes_of_state(config.training.optimizer, lora_rank=settings.lora_rank),
         checkpointing=settings.gradient_checkpointing,
         narrow=narrow,
-        has_reference=config.training.use_kl_in_reward or config.training.use_kl_in_loss,
+        has_reference=config.training.kl != "none",
         engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
         engine_bytes=2 if narrow else 4,
         engine_sleeps=bool(inference.engine.get("sleeps", True)),

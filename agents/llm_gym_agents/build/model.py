@@ -15,7 +15,7 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.build.memory import run_plan, total_memory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.lm.load import load_config, load_model, load_tokenizer
-from llm_gym_agents.lm.precision import keep_trained_in_float32, without_dropout
+from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.lm.read_again import read_again
 from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
 from llm_gym_agents.text.tokenizers import (
@@ -34,21 +34,21 @@ def build_lm(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model that is trained, and its tokenizer."""
     settings = config.model
-    path = settings.local_path or settings.model_name
-    if path == TINY:
+    if is_embedded(config):
         tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
         seed = config.training.seed
         lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
-        lm.to(device=device_of(settings.device), dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
+        device = device_of(settings.device)
+        lm.to(device=device, dtype=_kept_dtype(config, device))  # type: ignore[call-arg]
     else:
-        lm, own = load_lm(config, path)
+        lm, own = load_lm(config, settings.model_name)
         tokenizer = tokenizer or own
     return prepare_lm(config, lm), tokenizer
 
 
 def is_embedded(config: ConfigStore) -> bool:
     """Whether ``config`` names the model that is made on the spot."""
-    return (config.model.local_path or config.model.model_name) == TINY
+    return config.model.model_name == TINY
 
 
 def language_model(
@@ -70,13 +70,12 @@ def language_model(
 def _placed(config: ConfigStore, model: PreTrainedModel) -> PreTrainedModel:
     """Return a model that was passed in, where the config wants it and in its precision.
 
-    ``auto`` and float32 are what nobody has to ask for: they move it to a GPU that is there, and
-    leave its precision alone.
+    ``auto`` moves it to a GPU if there is one, and leaves its precision alone.
     """
     settings = config.model
     model.to(device=device_of(settings.device))  # type: ignore[call-arg]
-    if settings.dtype != "float32":
-        model.to(dtype=getattr(torch, settings.dtype))  # type: ignore[call-arg]
+    if settings.dtype != "auto":
+        model.to(dtype=_kept_dtype(config, settings.device))  # type: ignore[call-arg]
     return model
 
 
@@ -89,8 +88,16 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
     if alone and torch.device(device).type == "cuda":
         own = load_config(path, trust_remote_code=trust)
         run_plan(config, own).check(total_memory(torch.device(device)))
-    lm = load_model(path, dtype=settings.dtype, device=device, trust_remote_code=trust)
+    dtype = str(_kept_dtype(config, device)).removeprefix("torch.")
+    lm = load_model(path, dtype=dtype, device=device, trust_remote_code=trust)
     return lm, load_tokenizer(path, trust_remote_code=trust)
+
+
+def _kept_dtype(config: ConfigStore, device: str) -> torch.dtype:
+    """Return the precision that weights are loaded in: float32, unless they stay frozen."""
+    if not config.model.lora_rank:
+        return torch.float32
+    return compute_dtype(config.model.dtype, torch.device(device.replace("auto", "cpu")))
 
 
 def device_of(wanted: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
-from llm_gym.vector.local_rows import Elsewhere
 from llm_gym_agents.build.envs import build_pool
 from llm_gym_agents.build.memory import shared_card
 from llm_gym_agents.checkpoint import save_lm
@@ -35,7 +34,7 @@ def build_engine(
         # The rest is the model section's to say: this engine has the trainer's own model.
         check_settings(backend, own, known=("max_rows", "prefix_cache"))
         return TransformersEngine(lm, tokenizer=tokenizer, **own)
-    computed = compute_dtype(config.model.compute_dtype, config.model.dtype, lm.device)
+    computed = compute_dtype(config.model.dtype, lm.device)
     common = {
         "dtype": str(computed).removeprefix("torch."),
         "tensor_parallel_size": config.model.tensor_parallel_size,
@@ -55,21 +54,17 @@ def build_sampler(
     tokenizer: PreTrainedTokenizerBase,
     env: EnvSource,
     held_out: EnvSource | None = None,
-    elsewhere: Elsewhere | None = None,
 ) -> Sampler:
-    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``.
-
-    ``elsewhere`` starts the environments on other machines.
-    """
-    lot_size = config.inference.lot_size
+    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
+    lot_size = config.inference.isolated_batch_size
     rows = min(config.inference.num_envs, config.training.batch_size, lot_size or sys.maxsize)
     with ExitStack() as undo:  # nobody else could end the engine's processes
         engine = build_engine(config, lm, tokenizer)
         undo.callback(engine.close)
         policy = build_policy(config, engine, tokenizer)
-        pool = build_pool(config, env, rows, elsewhere)
+        pool = build_pool(config, env, rows)
         undo.callback(pool.close, raise_if_closed=False)
-        other = None if held_out is None else build_pool(config, held_out, rows, elsewhere)
+        other = None if held_out is None else build_pool(config, held_out, rows)
         sampler = Sampler(policy, pool, other, lot_size=lot_size)
         undo.pop_all()
     return sampler
@@ -83,17 +78,11 @@ def build_policy(
     return LLMPolicy(
         engine,
         ChatFormat.from_tokenizer(tokenizer),
-        sampling=Sampling(
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-            min_p=settings.min_p,
-        ),
+        sampling=Sampling(settings.max_tokens, settings.temperature),
         context=settings.context,
         system_prompt=settings.system_prompt,
         run_seed=config.training.seed,
         barrier=settings.backend == "transformers"
-        if settings.barrier is None
-        else settings.barrier,
+        if settings.sync_replies is None
+        else settings.sync_replies,
     )

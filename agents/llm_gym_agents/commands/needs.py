@@ -16,7 +16,7 @@ def check_needs(config: ConfigStore) -> None:
     elsewhere = served == "sglang" and "url" in config.inference.engine
     wanted = {
         f"inference.backend {served}": (served, served != "transformers" and not elsewhere),
-        "ray.use_ray": ("ray", config.ray.use_ray and not config.ray.in_process),
+        "ray.use_ray": ("ray", config.ray.use_ray),
         "model.lora_rank": ("peft", bool(config.model.lora_rank)),
     }
     for setting, (package, is_wanted) in wanted.items():
@@ -26,4 +26,4 @@ def check_needs(config: ConfigStore) -> None:
                 f"{setting} needs {package}. Install it with: {install_command(extra)}"
             )
     if not is_embedded(config):
-        check_path(config.model.local_path or config.model.model_name)
+        check_path(config.model.model_name)

@@ -30,8 +30,8 @@ CHOICES = "choices.json"
 def flags(argv: Sequence[str]) -> set[str]:
     """Return the settings that a command line names, whatever it gives them.
 
-    >>> sorted(flags(["--training.learning-rate", "1", "--training.no-shuffle", "--model.dtype=x"]))
-    ['model.dtype', 'training.learning_rate', 'training.shuffle']
+    >>> sorted(flags(["--training.learning-rate", "1", "--no-ray.use-ray", "--model.dtype=x"]))
+    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
     """
     named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
     return {name.replace(".no_", ".") for name in named if "." in name}
@@ -103,7 +103,7 @@ def list_recipes(out: TextIO) -> None:
 
 def _takes(config: ConfigStore) -> str:
     """Say what a recipe needs and how long it is."""
-    training, name = config.training, config.model.local_path or config.model.model_name
+    training, name = config.training, config.model.model_name
     model = "no model, it makes a small one" if name == EMBEDDED else f"the model {name}"
     episodes = training.num_epochs * training.num_iters_per_epoch * training.batch_size
     return f"{model}; at most {episodes:,} episodes of {config.environment.env_id}"
@@ -112,10 +112,10 @@ def _takes(config: ConfigStore) -> str:
 def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> None:
     """Write what a run would be, without beginning it."""
     training, inference = config.training, config.inference
-    name = config.model.local_path or config.model.model_name
+    name = config.model.model_name
     iterations = training.num_epochs * training.num_iters_per_epoch
     seen = look(config)
-    turns = (inference.max_turns if inference.multi_turn else 1) or seen.turns or 1
+    turns = inference.max_turns or seen.turns or 1
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
     lines = [

@@ -50,7 +50,7 @@ def _teach(config: ConfigStore, out: Path) -> int:
     finally:
         trainer.cleanup()
     env_id = config.environment.env_id
-    sys.stdout.write(f"{out}  (train it with: llm-gym train {env_id} --model.local-path {out})\n")
+    sys.stdout.write(f"{out}  (train it with: llm-gym train {env_id} --model.model-name {out})\n")
     return 0
 
 

@@ -152,7 +152,7 @@ RULES: tuple[Rule, ...] = (
          "a given model", "room for the longest move that was seen; raise it for reasoning"),
     Rule("inference.max_turns", MOST_TURNS, _endless,
          "an environment in words that goes on", "more short episodes teach more than a long one"),
-    Rule("inference.turn_limit_is_cut", True, _endless,
+    Rule("inference.bootstrap_at_turn_limit", True, _endless,
          "an environment in words that goes on", "it would have gone on: the critic says what for"),
     Rule(_kwarg("max_invalid"), MOST_TURNS, lambda s: s.env == "as_text" and s.turns is None,
          "an environment in words without an end", "nonsense must not be the way out of it"),
@@ -209,7 +209,8 @@ RULES: tuple[Rule, ...] = (
          "any", "at a constant rate a good player falls back"),
     Rule("training.gamma", _discount, _always,
          "any", "credit has to find its turn: half an episode is as far as it looks"),
-    Rule("training.lam", 0.9, _always, "any", "beyond ten turns the critic says what is to come"),
+    Rule("training.gae_lambda", 0.9, _always,
+         "any", "beyond ten turns the critic says what is to come"),
     Rule("training.entropy_coef", 0.002,
          lambda s: _embedded(s) and s.groups and (s.has_potential or not s.by_spread),
          "embedded model, episodes compared turn by turn, or not divided by their spread",
@@ -230,8 +231,6 @@ RULES: tuple[Rule, ...] = (
     Rule("environment.eval_episodes", EVALUATED, _always, "any", "an interval of 10 points"),
     Rule("environment.stop_at_success", 0.94, _embedded,
          "embedded model", "little is left to learn: 99 of 100 episodes are surely above"),
-    Rule("environment.stop_when_sure", True, _embedded,
-         "embedded model", "a few lucky episodes end no run"),
 )  # fmt: skip
 
 

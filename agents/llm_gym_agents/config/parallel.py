@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_gym_agents.config.fields import Positive
 from llm_gym_agents.config.section import Section
 
 
@@ -16,5 +15,3 @@ class ParallelConfig(Section, section="parallel"):
     mode: Literal["none", "ddp", "fsdp"] = "none"
     """ddp keeps all weights on each GPU and reads a part of the batch; fsdp spreads weights,
     gradients and optimizer over the GPUs as well."""
-    timeout: Positive = 1800.0
-    """Seconds that processes wait for one that says nothing before they end."""

@@ -39,10 +39,10 @@ def _batches(config: Settings) -> Iterator[str]:
             f"training.group_size must be at least 2 for the estimator {training.adv_estimator!r}, "
             f"which compares episodes of one start, got {training.group_size}; 8 is usual"
         )
-    if training.replace_flat_groups and training.group_size < 2:
+    if training.resample_zero_variance_groups and training.group_size < 2:
         yield (
-            "training.group_size must be at least 2 with training.replace_flat_groups, which plays "
-            f"groups without spread anew, got {training.group_size}"
+            "training.group_size must be at least 2 with training.resample_zero_variance_groups, "
+            f"which plays groups without spread anew, got {training.group_size}"
         )
     if training.batch_size % training.group_size:
         yield (
@@ -96,19 +96,11 @@ def _losses(config: Settings) -> Iterator[str]:
             f"{training.ppo_epochs} and {training.mini_batch_size}"
         )
     aggregation = training.loss_agg or get_policy_loss(training.policy_loss).aggregation
-    unbounded = config.inference.multi_turn and config.inference.max_turns is None
-    if aggregation == "seq-mean-token-sum-norm" and unbounded:
+    if aggregation == "seq-mean-token-sum-norm" and config.inference.max_turns is None:
         yield (
             "inference.max_turns must be set for the aggregation 'seq-mean-token-sum-norm', which "
             "divides by the most tokens an episode may have, got None"
         )
-
-
-def _kl(config: Settings) -> Iterator[str]:
-    training = config.training
-    if (training.use_kl_in_reward or training.use_kl_in_loss) and training.kl_coef == 0:
-        used = "use_kl_in_reward" if training.use_kl_in_reward else "use_kl_in_loss"
-        yield f"training.kl_coef must be above 0 with training.{used}, got 0.0"
 
 
 def _play(config: Settings) -> Iterator[str]:
@@ -118,21 +110,13 @@ def _play(config: Settings) -> Iterator[str]:
             f"inference.temperature must be at least {MIN_TEMPERATURE} to train, got "
             f"{temperature}; greedy play has nothing to learn from"
         )
-    filters = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
-    for name, off in filters.items():
-        if (value := getattr(config.inference, name)) != off:
-            yield (
-                f"inference.{name} must be {off} to train, got {value}: tokens that are filtered "
-                "out have no log-prob that the trainer could compute; filter when you evaluate"
-            )
     environment = config.environment
     if environment.workers > config.inference.num_envs:
         yield (
             "environment.workers must be at most inference.num_envs, "
             f"got {environment.workers} and {config.inference.num_envs}"
         )
-    elsewhere = config.ray.use_ray and config.ray.env_actors
-    if environment.timeout is not None and not environment.workers and not elsewhere:
+    if environment.timeout is not None and not environment.workers:
         yield (
             f"environment.timeout needs environment.workers, got {environment.timeout} and 0; "
             "a step in the trainer's own process cannot be given up"
@@ -150,11 +134,6 @@ def _warm_start(config: Settings) -> Iterator[str]:
 
 def _machine(config: Settings) -> Iterator[str]:
     model = config.model
-    if model.dtype == "float16":
-        yield (
-            "model.dtype must be float32 or bfloat16 to train, got 'float16', in which small "
-            "gradients vanish"
-        )
     if model.tensor_parallel_size > 1 and config.inference.backend == "transformers":
         yield (
             "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang, "
@@ -169,11 +148,6 @@ def _ray(config: Settings) -> Iterator[str]:
             "training.importance_cap must be a number with ray.staleness above 0, got None: tokens "
             "of older weights need a weight"
         )
-    if ray.use_ray and ray.env_actors and config.environment.workers:
-        yield (
-            "environment.workers must be 0 with ray.env_actors, which hold the environments "
-            f"instead, got {config.environment.workers} and {ray.env_actors}"
-        )
 
 
 _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
@@ -181,7 +155,6 @@ _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _schedule,
     _rates,
     _losses,
-    _kl,
     _play,
     _warm_start,
     _machine,

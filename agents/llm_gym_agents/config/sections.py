@@ -29,14 +29,11 @@ class ModelConfig(Section, section="model"):
     """Which model is trained."""
 
     model_name: Text = "tiny"
-    """Hugging Face id; tiny builds a small Llama and its tokenizer on the spot."""
-    local_path: Text | None = None
-    """Folder to load the model from instead."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Precision that weights are kept in; those that are trained are always kept in float32."""
-    compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the arithmetic; auto is bfloat16 on a GPU and float32 on a CPU."""
-    head: Literal["auto", "chunked", "liger", "cut"] = "auto"
+    """Hugging Face id or folder; tiny builds a small Llama and its tokenizer on the spot."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the arithmetic and of frozen weights; auto is bfloat16 on a GPU and float32 on a
+    CPU. Weights that are trained are kept in float32."""
+    logprob_kernel: Literal["auto", "chunked", "liger", "cut"] = "auto"
     """What computes log-probs: plain torch, Liger or cut-cross-entropy; auto measures on a GPU."""
     device: Device = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
@@ -65,35 +62,27 @@ class InferenceConfig(Section, section="inference"):
     """Inference engine."""
     engine: Settings = field(default_factory=dict)
     """Settings of that engine, such as gpu_memory_utilization for vllm."""
-    barrier: bool | None = None
+    sync_replies: bool | None = None
     """Wait for every reply before any environment moves, for runs that are equal to the bit; None
     does so with transformers only."""
     num_envs: Count = 32
     """Episodes played side by side, by each player."""
-    lot_size: Count | None = None
+    isolated_batch_size: Count | None = None
     """Episodes played together and apart from all others, so that who plays them, and after what,
     changes no bit; None for all of them, or an equal share for each of several players."""
     max_tokens: Count = 256
     """Most tokens of a reply."""
     temperature: NotNegative = 1.0
     """Divides the logits; 0 is greedy, which cannot be trained on."""
-    top_p: Annotated[float, Bounds(above=0, most=1)] = 1.0
-    """Sample among the likeliest tokens that have this probability together."""
-    top_k: Whole = 0
-    """Sample among this many of the likeliest tokens; 0 for all."""
-    min_p: Fraction = 0.0
-    """Sample among tokens with at least this share of the likeliest one's probability."""
     context: Literal["history", "observation"] = "history"
     """What the model reads: the episode so far, or only the current observation."""
     system_prompt: str | None = None
     """Told to the model instead of what the environment says; "" tells nothing."""
-    multi_turn: bool = True
-    """Play episodes to their ends; False ends them after one reply."""
     max_turns: Count | None = None
     """Replies after which an episode is over; None leaves it to the environment."""
-    turn_limit_is_cut: bool = False
-    """Whether max_turns, and multi_turn=False, cut an episode that would have gone on: the critic
-    then says what the rest was worth. Otherwise they end it."""
+    bootstrap_at_turn_limit: bool = False
+    """Whether max_turns truncates an episode, so that the critic estimates the rest, instead of
+    ending it."""
 
 
 @dataclass(kw_only=True)
@@ -105,15 +94,11 @@ class CheckpointConfig(Section, section="checkpoint"):
     save_interval: Whole = 1
     """Epochs between two checkpoints; 0 for one at the end."""
     keep_last_n: Count = 3
-    """Checkpoints kept besides the best."""
-    save_best: bool = True
-    """Keep the checkpoint with the highest held-out success as well."""
+    """Checkpoints kept besides the best one."""
     end_with_best: bool = True
     """End a run with its best weights, its warm start's among them, instead of the last ones."""
     record_every: Whole = 10
     """Iterations from one record of training episodes to the next; 0 for none."""
-    record_episodes: Count = 4
-    """Most episodes of such a record."""
     resume: bool = False
     """Go on from the newest checkpoint in output_dir."""
     wandb_project: Text | None = None
@@ -145,18 +130,14 @@ class EnvironmentConfig(Section, section="environment"):
     eval_greedy: bool = False
     """Evaluate with the most likely token each time instead of sampling as in training."""
     stop_at_success: Fraction | None = None
-    """End the run once an evaluation reaches this success; None for the full length."""
-    stop_when_sure: bool = False
-    """Whether the lower end of its 95 % interval has to reach it."""
+    """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
+    for the full length."""
     stop_after_no_gain: Count | None = None
     """End the run after so many evaluations without one above the interval of the last gain; None
     for the full length."""
-    curriculum: bool = False
-    """Raise the difficulty as success in training passes curriculum_target, lower it below."""
-    curriculum_target: Annotated[float, Bounds(above=0, below=1)] = 0.7
-    """Success that a curriculum aims at."""
-    curriculum_step: Annotated[float, Bounds(above=0, most=1)] = 0.05
-    """How far the difficulty, from 0 to 1, moves at a time."""
+    curriculum: Annotated[float, Bounds(above=0, below=1)] | None = None
+    """Success in training above which the difficulty rises, and below which it falls; None for no
+    curriculum."""
 
     def __getattr__(self, name: str) -> Any:
         # A BaseEnvironment is given this section as its config, and looks in it for parameters

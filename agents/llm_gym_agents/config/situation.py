@@ -84,7 +84,7 @@ def _played(config: Settings) -> Situation:
     kind: Literal["embedded", "full", "lora"] = "full"
     if model.lora_rank:
         kind = "lora"
-    elif (model.local_path or model.model_name) == EMBEDDED:
+    elif model.model_name == EMBEDDED:
         kind = "embedded"
     if config.environment.env_id is None:
         return Situation(model=kind, env="other")

@@ -24,8 +24,6 @@ Aggregation = Literal[
     "seq-mean-token-mean",
     "seq-mean-token-sum-norm",
 ]
-KLKind = Literal["k1", "abs", "k2", "k3", "k1+", "abs+", "k2+", "k3+"]
-Beta = Annotated[float, Bounds(least=0, below=1)]
 
 
 @dataclass(kw_only=True)
@@ -47,8 +45,6 @@ class TrainingConfig(Section, section="training"):
     """Episodes of an optimizer step."""
     micro_batch_tokens: Count = 16384
     """Most tokens read in one forward pass; bounds memory and changes no gradient."""
-    shuffle: bool = True
-    """Deal the episodes of a batch into new mini-batches in every pass."""
     seed: Whole = 0
     """Decides episodes, sampling and initial weights."""
 
@@ -57,7 +53,7 @@ class TrainingConfig(Section, section="training"):
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ..."""
     gamma: Fraction = 1.0
     """Discount of one step."""
-    lam: Fraction = 0.95
+    gae_lambda: Fraction = 0.95
     """Lambda of generalised advantage estimation, of one step."""
     discount: Literal["token", "turn"] = "turn"
     """What a step is; with turn a longer reply is not discounted more."""
@@ -65,14 +61,9 @@ class TrainingConfig(Section, section="training"):
     """What grpo, dr_grpo and rloo compare: whole episodes, or turn by turn what was to come."""
     whiten_advantages: bool = True
     """Scale advantages to mean 0 and variance 1 over the tokens of a batch."""
+
     reward_mode: Literal["replace", "add"] = "replace"
     """Whether a reward function replaces the environment's rewards or adds to them."""
-    reward_timeout: Positive | None = None
-    """Seconds that a call of a reward function may take; None for any number."""
-    reward_retries: Whole = 0
-    """Further tries after a call that failed or took too long."""
-    reward_concurrency: Count | None = None
-    """Calls at a time; None is 32 for an async function and 1 for a plain one."""
 
     # --- losses ---------------------------------------------------------------------------
     policy_loss: Annotated[str, Registered("POLICY_LOSSES", "ppo")] = "ppo"
@@ -82,8 +73,6 @@ class TrainingConfig(Section, section="training"):
     range of the loss's authors, which is 0.2 for ppo."""
     clip_ratio_high: Positive | None = None
     """How far it may rise, if not as far as clip_ratio says."""
-    dual_clip: Annotated[float, Bounds(above=1)] | None = 3.0
-    """Bound on the loss of a token with a negative advantage, in advantages; None for none."""
     loss_agg: Aggregation | None = None
     """How token losses become one number; None for what the policy loss's authors use."""
     importance_cap: Positive | None = 2.0
@@ -94,35 +83,23 @@ class TrainingConfig(Section, section="training"):
     """Entropy of a token, in nats, that the weight is moved to hold; None keeps the weight."""
     value_coef: NotNegative = 0.5
     """Weight of the critic's loss."""
-    value_clip: Positive | None = None
-    """How far a value may move from the old one; None for no clip."""
     normalise_values: bool = False
     """Let the critic learn returns in units of their running mean and spread."""
 
     # --- what is not learned from ---------------------------------------------------------
-    replace_flat_groups: Whole = 0
+    resample_zero_variance_groups: Whole = 0
     """Most further groups played in place of one whose episodes all scored the same."""
-    mask_cut_replies: bool = False
+    mask_truncated_replies: bool = False
     """Leave episodes with a reply that max_tokens cut out of the loss."""
-    mismatch_limit: Positive | None = None
+    max_sampler_kl: Positive | None = None
     """Leave out episodes that the trainer rates otherwise than the sampler by more than this KL, a
     mean over their tokens; None for none."""
 
     # --- the distance to the model that training began with -------------------------------
-    use_kl_in_reward: bool = False
-    """Subtract the KL to the reference from the rewards."""
-    use_kl_in_loss: bool = False
-    """Add the KL to the reference to the loss."""
-    kl_coef: NotNegative = 0.001
-    """Weight of the KL; the first one if adaptive_kl."""
-    kl_kind: KLKind = "k3+"
-    """Estimate of the KL in the loss; with + it has the gradient of the true KL."""
-    adaptive_kl: bool = False
-    """Move the weight until the KL is at target_kl."""
-    target_kl: Positive = 0.1
-    """The KL that adaptive_kl aims at."""
-    kl_horizon: Positive = 10000.0
-    """Episodes over which adaptive_kl changes the weight by at most 20 %."""
+    kl: Literal["none", "reward", "loss"] = "none"
+    """Where the KL to that model is a penalty: in the rewards, in the loss, or nowhere."""
+    kl_coef: Positive = 0.001
+    """Weight of the KL penalty."""
     kl_early_stop: Positive | None = None
     """End the passes over a batch when the policy has moved this far from the one that sampled."""
 
@@ -141,10 +118,6 @@ class TrainingConfig(Section, section="training"):
     """First iterations, in which only the critic learns."""
     weight_decay: NotNegative = 0.0
     """Weight decay of AdamW."""
-    adam_beta1: Beta = 0.9
-    """Decay of AdamW's mean of gradients."""
-    adam_beta2: Beta = 0.999
-    """Decay of AdamW's mean of squared gradients."""
     adam_eps: Positive = 1e-8
     """Added to AdamW's divisor: weights with gradients below it move by less than a whole step."""
     max_grad_norm: Positive = 1.0

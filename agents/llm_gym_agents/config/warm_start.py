@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_gym_agents.config.fields import Count, Fraction, Positive, Text, Whole
+from llm_gym_agents.config.fields import Count, Positive, Text, Whole
 from llm_gym_agents.config.section import Section
 
 
@@ -24,8 +24,6 @@ class WarmStartConfig(Section, section="warm_start"):
     """Most times that so many moves are collected and so many steps taken: once more as long as
     more than a tenth of the replies cannot be used, and a round makes a quarter of them usable; who
     imitates a solver, until nine of ten episodes are won."""
-    batch_size: Count = 96
-    """Moves of an optimizer step."""
     rate: Positive = 3e-3
     """Step size of AdamW."""
     critic_iters: Whole = 0
@@ -35,5 +33,3 @@ class WarmStartConfig(Section, section="warm_start"):
     """Factor on the learning rates of reinforcement learning after imitating a solver."""
     file: Text | None = None
     """Conversations to imitate, as llm-gym sft-data writes them."""
-    threshold: Fraction = 0.5
-    """Share of replies that can be used below which auto teaches a given model."""

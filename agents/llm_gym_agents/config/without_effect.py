@@ -23,7 +23,7 @@ class _Without(NamedTuple):
 
 _ESTIMATOR_SETTINGS = {
     "gamma": "gamma",
-    "lam": "lam",
+    "gae_lambda": "lam",
     "discount": "discount",
     "whiten_advantages": "whiten",
     "group_credit": "credit",
@@ -31,12 +31,10 @@ _ESTIMATOR_SETTINGS = {
 _LOSS_SETTINGS = {
     "clip_ratio": "clip_ratio",
     "clip_ratio_high": "clip_ratio",
-    "dual_clip": "dual_clip",
 }
 _CRITIC_SETTINGS = (
     "model.critic",
     "training.value_coef",
-    "training.value_clip",
     "training.value_learning_rate",
     "training.critic_warmup_iters",
     "warm_start.critic_iters",
@@ -80,7 +78,7 @@ def _algorithm(config: Settings) -> Iterator[_Without]:
     if "credit" in estimator.settings and training.group_credit == "episode":
         yield _Without(("training.gamma",), f"{cause} and training.group_credit='episode'")
     if not estimator.needs_critic:
-        yield _Without((*_CRITIC_SETTINGS, "inference.turn_limit_is_cut"), cause)
+        yield _Without((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
     loss = get_policy_loss(training.policy_loss)
     missing = [ours for ours, its in _LOSS_SETTINGS.items() if its not in loss.settings]
     names = tuple(f"training.{name}" for name in missing)
@@ -92,49 +90,24 @@ def _switches(config: Settings) -> Iterator[_Without]:
     environment = config.environment
     if not config.model.lora_rank:
         yield _Without(("model.lora_alpha",), "model.lora_rank=0")
-        yield _Without(("model.dtype",), "model.lora_rank=0: what is trained is kept in float32")
-    if config.inference.multi_turn and config.inference.max_turns is None:
-        yield _Without(("inference.turn_limit_is_cut",), "inference.max_turns=None")
+    if config.inference.max_turns is None:
+        yield _Without(("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
     if environment.env_id is not None:
         yield _Without(("environment.max_steps",), "an environment that has rules of its own")
-    if config.model.local_path is not None:
-        yield _Without(("model.model_name",), f"model.local_path={config.model.local_path!r}")
-    if not config.inference.multi_turn:
-        yield _Without(("inference.max_turns",), "inference.multi_turn=False")
-    if not environment.curriculum:
-        names = ("environment.curriculum_target", "environment.curriculum_step")
-        yield _Without(names, "environment.curriculum=False")
     if not environment.eval_interval:
-        every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success", "stop_when_sure")
+        every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in (*every, "stop_after_no_gain"))
-        best = ("checkpoint.save_best", "checkpoint.end_with_best")
-        yield _Without((*evaluation, *best), "environment.eval_interval=0")
-    elif environment.stop_at_success is None:
-        yield _Without(("environment.stop_when_sure",), "environment.stop_at_success=None")
-    if not config.checkpoint.record_every:
-        yield _Without(("checkpoint.record_episodes",), "checkpoint.record_every=0")
+        yield _Without((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     yield from _warm_start(config)
-    yield from _parallel(config)
     yield from _ray(config)
 
 
 def _training_switches(config: Settings) -> Iterator[_Without]:
     training = config.training
-    if not (training.use_kl_in_reward or training.use_kl_in_loss):
-        names = ("training.kl_coef", "training.adaptive_kl")
-        yield _Without(names, "training.use_kl_in_reward=False and training.use_kl_in_loss=False")
-    if not training.use_kl_in_loss:
-        yield _Without(("training.kl_kind",), "training.use_kl_in_loss=False")
-    if not training.adaptive_kl:
-        names = ("training.target_kl", "training.kl_horizon")
-        yield _Without(names, "training.adaptive_kl=False")
+    if training.kl == "none":
+        yield _Without(("training.kl_coef",), "training.kl='none'")
     if training.ppo_epochs == 1:
         yield _Without(("training.kl_early_stop",), "training.ppo_epochs=1")
-
-
-def _parallel(config: Settings) -> Iterator[_Without]:
-    if config.parallel.mode == "none":
-        yield _Without(("parallel.timeout",), "parallel.mode='none'")
 
 
 def _warm_start(config: Settings) -> Iterator[_Without]:
@@ -142,14 +115,12 @@ def _warm_start(config: Settings) -> Iterator[_Without]:
     cause = f"warm_start.player={player!r}"
     if player != "file":
         yield _Without(("warm_start.file",), cause)
-    if player != "auto":
-        yield _Without(("warm_start.threshold",), cause)
     if player in ("none", "file"):
         yield _Without(("warm_start.turns",), cause)
     if player not in ("auto", "solver"):
         yield _Without(("warm_start.critic_iters", "warm_start.rl_rate_factor"), cause)
     if player == "none":
-        names = ("steps", "rounds", "batch_size", "rate")
+        names = ("steps", "rounds", "rate")
         yield _Without(tuple(f"warm_start.{name}" for name in names), cause)
 
 
@@ -157,7 +128,3 @@ def _ray(config: Settings) -> Iterator[_Without]:
     names = [each.name for each in fields(config.ray) if each.name != "use_ray"]
     if not config.ray.use_ray:
         yield _Without(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
-    elif config.ray.in_process:
-        told = ("address", "num_cpus_per_actor", "num_gpus_per_actor", "memory_gb_per_actor")
-        unused = (*told, "timeout", "max_restarts", "env_actors", "transfer")
-        yield _Without(tuple(f"ray.{name}" for name in unused), "ray.in_process=True")

@@ -88,8 +88,7 @@ def import_ray() -> Any:
         import ray
     except ImportError as error:
         raise MissingExtraError(
-            f"ray.use_ray needs ray. Install it with: {install_command('ray')}, or set "
-            "ray.in_process"
+            f"ray.use_ray needs ray. Install it with: {install_command('ray')}"
         ) from error
     import ray.util.scheduling_strategies
 

@@ -32,6 +32,8 @@ from llm_gym_agents.distributed.calls import (
 from llm_gym_agents.distributed.last_words import last_words
 from llm_gym_agents.run.environ import environment
 
+BUCKET_BYTES = 256 * 2**20
+"""Bytes of weights that travel at a time."""
 OBJECT_STORE_BUCKETS = 4
 """Buckets that the object store of a cluster on this machine has room for, and as much for
 episodes."""
@@ -71,9 +73,8 @@ class RayCluster(Calls):
     def _connect(self) -> None:
         own: dict[str, Any] = {}
         if self._settings.address is None:
-            store = 2 * OBJECT_STORE_BUCKETS * self._settings.bucket_mb * 2**20
+            store = 2 * OBJECT_STORE_BUCKETS * BUCKET_BYTES
             need = self._settings.num_actors * self._settings.num_cpus_per_actor
-            need += self._settings.env_actors
             own = {
                 "include_dashboard": False,
                 "object_store_memory": min(store, _memory() // 4),
@@ -109,9 +110,8 @@ class RayCluster(Calls):
         """Refuse what the cluster could never give: Ray would wait for it for ever."""
         have = self._ray.cluster_resources()
         for what, each in self._takes().items():
-            kind = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}[what]
+            kind = {"num_cpus": "CPU", "num_gpus": "GPU"}[what]
             need = each * self._settings.num_actors
-            need += self._settings.env_actors if kind == "CPU" else 0
             if need > have.get(kind, 0.0) + 1e-6:
                 raise ConfigError(
                     f"{self._settings.num_actors} actors with {each:g} {kind} each need {need:g}, "
@@ -125,8 +125,6 @@ class RayCluster(Calls):
             "num_cpus": settings.num_cpus_per_actor,
             "num_gpus": settings.num_gpus_per_actor or 0.0,
         }
-        if settings.memory_gb_per_actor is not None:
-            taken["memory"] = settings.memory_gb_per_actor * 2**30
         return taken
 
     # --- actors --------------------------------------------------------------------------
@@ -137,13 +135,6 @@ class RayCluster(Calls):
         remote = self._ray.remote(max_restarts=0, concurrency_groups=groups, **self._takes())(make)
         with as_cluster_error("is gone"):
             return remote.remote(argument)
-
-    def start_hosts(self, make: Callable[..., Any]) -> list[Any]:
-        """Return the actors that hold environments; Ray starts them again if they are lost."""
-        groups = {PLAY: 1, WEIGHTS: 2 * self._settings.num_actors}
-        remote = self._ray.remote(max_restarts=-1, concurrency_groups=groups, num_cpus=1)(make)
-        with as_cluster_error("is gone"):
-            return [remote.remote() for _ in range(self._settings.env_actors)]
 
     def kill(self, actor: Any) -> None:
         """End an actor without asking it."""

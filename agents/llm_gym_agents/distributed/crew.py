@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -19,15 +18,16 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.calls import ActorLostError
 from llm_gym_agents.distributed.cards import players_cards
 from llm_gym_agents.distributed.cluster import RayCluster
-from llm_gym_agents.distributed.envs import EnvHost
 from llm_gym_agents.distributed.host import Facts, SamplerHost, setup_of
-from llm_gym_agents.distributed.in_process import InProcess
 from llm_gym_agents.distributed.lead import Lead
 from llm_gym_agents.distributed.members import Cluster, Lot, Member
 from llm_gym_agents.distributed.watch import GroupWatch
 from llm_gym_agents.distributed.weights import Broadcast
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.lm.served_weights import served_names
+
+MAX_RESTARTS = 3
+"""Replacements of an actor in a row, without an episode from it, before the run ends."""
 
 
 class Crew:
@@ -52,19 +52,15 @@ class Crew:
         lead: Lead,
     ) -> None:
         self.config = config
-        self.cluster: Cluster = InProcess()
-        if not config.ray.in_process:
-            self.cluster = RayCluster(config.ray, players_cards(config))
+        self.cluster: Cluster = RayCluster(config.ray, players_cards(config))
         self.members = [Member(index) for index in range(config.ray.num_actors)]
-        self.env_hosts: list[Any] = []
         self.version = 0
         """Of the weights that every actor has."""
         self.watch = GroupWatch()
-        self.broadcast = Broadcast(self.cluster, lead.weights, lm.device, config.ray)
+        self.broadcast = Broadcast(self.cluster, lead.weights, lm.device)
         try:
             setup = setup_of(config, lm, tokenizer, env, held_out, served_names(lm))
-            hosts = self.env_hosts = self.cluster.start_hosts(EnvHost)
-            self._setup = self.cluster.put(setup._replace(env_hosts=tuple(hosts)))
+            self._setup = self.cluster.put(setup)
             self._start(self.members)
         except BaseException:
             self.close()
@@ -120,11 +116,9 @@ class Crew:
             words = self.cluster.last_words(member.actor, facts.pid) if facts else ""
             self.cluster.kill(member.actor)
             member.deaths += 1
-            if member.deaths > self.config.ray.max_restarts:
-                raise EngineError(
-                    f"{member.name} was lost {member.deaths} times in a row, and ray.max_restarts "
-                    f"is {self.config.ray.max_restarts}: {_with_words(why, words)}"
-                )
+            if member.deaths > MAX_RESTARTS:
+                why = _with_words(why, words)
+                raise EngineError(f"{member.name} was lost {member.deaths} times in a row: {why}")
             self.watch.lost(member, _with_words(why, words))
             try:
                 self._start([member])
@@ -144,7 +138,7 @@ class Crew:
         self.broadcast.close()
         members, self.members = self.members, []
         actors = [member.actor for member in members if member.actor is not None]
-        for actor in [*actors, *self.env_hosts]:
+        for actor in actors:
             with suppress(EngineError):
                 self.cluster.kill(actor)
         self.cluster.close()

@@ -21,7 +21,6 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.envs import rows_on
 from llm_gym_agents.distributed.parcels import Parcel, opened
 from llm_gym_agents.distributed.weight_group import GroupBrokenError, Meeting, WeightGroup
 from llm_gym_agents.engines.base import Completion, Request
@@ -51,8 +50,6 @@ class Setup(NamedTuple):
     held_out: EnvSource | None
     names: tuple[str, ...]
     """Of the weights that will be sent."""
-    env_hosts: tuple[Any, ...] = ()
-    """Actors that hold the environments; none where the player does."""
 
 
 class Facts(NamedTuple):
@@ -99,8 +96,8 @@ def setup_of(
     # They sample with merged weights, in the precision that the learner computes in.
     own.model.lora_rank, own.model.gradient_checkpointing = 0, False
     own.parallel.mode = "none"
-    computed = compute_dtype(config.model.compute_dtype, config.model.dtype, lm.device)
-    own.model.compute_dtype = str(computed).removeprefix("torch.")  # type: ignore[assignment]
+    computed = compute_dtype(config.model.dtype, lm.device)
+    own.model.dtype = str(computed).removeprefix("torch.")  # type: ignore[assignment]
     if config.inference.backend == "vllm" and config.ray.num_gpus_per_actor:
         share = VLLM_SHARE * min(1.0, config.ray.num_gpus_per_actor)
         own.inference.engine = {"gpu_memory_utilization": share} | own.inference.engine
@@ -145,7 +142,6 @@ class SamplerHost:
             setup.tokenizer,
             setup.env,
             setup.held_out,
-            rows_on(setup.env_hosts),
         )
         self.turnstile = self.sampler.policy.turnstile = Turnstile()
         engine = self.sampler.engine

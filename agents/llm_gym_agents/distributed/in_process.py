@@ -29,10 +29,6 @@ class InProcess:
         """Return an actor."""
         return make(argument)
 
-    def start_hosts(self, make: Callable[..., Any]) -> list[Any]:
-        """Return no actors for environments: they stay with the players."""
-        return []
-
     def put(self, value: Any) -> Any:
         """Return what stands for ``value`` in a call."""
         return value

@@ -50,7 +50,7 @@ class Place:
         if config.parallel.mode == "none":
             return Place()
         settings = config.parallel
-        ranks = join(settings.mode, device=config.model.device, timeout=settings.timeout)  # type: ignore[arg-type]
+        ranks = join(settings.mode, device=config.model.device)  # type: ignore[arg-type]
         if ranks.device.type == "cuda":
             config.model.device = str(ranks.device)
         return RankPlace(ranks)

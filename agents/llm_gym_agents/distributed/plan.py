@@ -148,7 +148,7 @@ def planned(config: ConfigStore) -> ResourcePlan | None:
     spread = config.parallel.mode != "none" or config.ray.use_ray
     if not spread or is_embedded(config):
         return None
-    path = config.model.local_path or config.model.model_name
+    path = config.model.model_name
     trust = config.model.trust_remote_code
     own = load_config(path, trust_remote_code=trust)
     world = int(os.environ.get("WORLD_SIZE", "1")) if config.parallel.mode != "none" else 1

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import torch
 
-from llm_gym_agents.config.ray import Transfer
 from llm_gym_agents.distributed.members import Member
 from llm_gym_agents.distributed.weight_group import Backend
 
@@ -24,17 +23,14 @@ class Routes(NamedTuple):
     """The others."""
 
 
-def routes_of(members: Sequence[Member], device: torch.device, transfer: Transfer) -> Routes:
+def routes_of(members: Sequence[Member], device: torch.device) -> Routes:
     """Return the way to each of ``members`` from a learner on ``device``.
 
-    ``auto`` takes a handle on the learner's card, a group of one actor on each other card, and the
-    object store for the rest: for all of them where the learner is on a CPU.
+    A handle on the learner's card, a group of one actor on each other card, and the object store
+    for the rest: for all of them where the learner is on a CPU.
     """
-    if transfer == "store":
-        return Routes([], [], list(members))
     if device.type != "cuda":
-        grouped = list(members) if transfer == "group" else []
-        return Routes([], grouped, [] if grouped else list(members))
+        return Routes([], [], list(members))
     own = card(device)
     found = Routes([], [], [])
     taken: set[tuple[str, str]] = set()

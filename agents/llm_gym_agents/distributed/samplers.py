@@ -143,7 +143,9 @@ class SamplerGroup:
         held_out: bool = False,
     ) -> list[Lot]:
         """Give tasks to the actors, lot by lot."""
-        size = self.config.inference.lot_size or -(-len(tasks) // len(self.members)) or None
+        size = (
+            self.config.inference.isolated_batch_size or -(-len(tasks) // len(self.members)) or None
+        )
         lots = [Lot(each, version, greedy, held_out) for each in lots_of(tasks, size)]
         for at, lot in enumerate(lots):
             member = self.members[at % len(self.members)]

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_gym_agents.config.ray import RayConfig, Transfer
 from llm_gym_agents.distributed.carriers import ByGroup, ByHandle, through_store
+from llm_gym_agents.distributed.cluster import BUCKET_BYTES
 from llm_gym_agents.distributed.engine import MemberEngine
 from llm_gym_agents.distributed.host import Sums
 from llm_gym_agents.distributed.members import Cluster, Member
@@ -39,15 +39,11 @@ class Broadcast:
         cluster: Where they live.
         weights: Opens what is sent, see ``Lead.weights``.
         device: Where the learner is.
-        settings: How weights travel, and how many at a time.
     """
 
-    def __init__(
-        self, cluster: Cluster, weights: Weights, device: torch.device, settings: RayConfig
-    ) -> None:
+    def __init__(self, cluster: Cluster, weights: Weights, device: torch.device) -> None:
         self._cluster, self._weights, self._device = cluster, weights, device
-        self._bytes = settings.bucket_mb * 2**20
-        self._transfer: Transfer = "store" if settings.in_process else settings.transfer
+        self._bytes = BUCKET_BYTES
         self._handle, self._group = ByHandle(), ByGroup(cluster, backend_of(device))
         self._checks: dict[Member, tuple[Any, WeightCheck]] = {}
         """What was seen of each actor's engine so far."""
@@ -80,7 +76,7 @@ class Broadcast:
 
     def _send(self, push: Push, named: Iterator[tuple[str, Tensor]]) -> None:
         """Send all of ``named``, in each actor's way."""
-        way = routes_of(push.members, self._device, self._transfer)
+        way = routes_of(push.members, self._device)
         if not way.handle and not way.group:  # on a CPU nothing is copied on the way to the store
             for bucket in buckets(named, self._bytes):
                 through_store(self._cluster, push, bucket)

@@ -73,11 +73,9 @@ class EarlyStop:
         settings = self._config.environment
         if self.now is None:
             return None
-        reached = self.now.low if settings.stop_when_sure else self.now.success
-        if settings.stop_at_success is not None and reached >= settings.stop_at_success:
-            surely = "surely " * settings.stop_when_sure
+        if settings.stop_at_success is not None and self.now.low >= settings.stop_at_success:
             return (
-                f"held-out success is {self.now.success:.1%}, {surely}at least the "
+                f"held-out success is {self.now.success:.1%}, surely at least the "
                 f"{settings.stop_at_success:.0%} of environment.stop_at_success"
             )
         patience = settings.stop_after_no_gain

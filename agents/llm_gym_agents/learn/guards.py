@@ -59,7 +59,7 @@ class Guards:
         if self.config.entropy_target is not None:
             found["policy/entropy_coef"] = self.entropy.entropy_coef
             self.entropy.update(entropy)
-        if self.config.mask_cut_replies or self.config.mismatch_limit is not None:
+        if self.config.mask_truncated_replies or self.config.max_sampler_kl is not None:
             kept_E = self.kept_E
             found["train/left_out"] = 0.0 if kept_E is None else 1.0 - float(kept_E.float().mean())
         return found

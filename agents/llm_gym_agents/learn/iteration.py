@@ -77,7 +77,7 @@ class Iterate:
         row = episode_metrics(lesson.rollout) | learned | published | lesson.metrics
         read = data.ids_S.numel()
         row |= watch.metrics(self.learner.model, read, learned, updated - played)
-        if self.config.environment.curriculum:
+        if self.config.environment.curriculum is not None:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
         moments, all_s = (start, played, updated, end), elapsed_s + (end - start)

@@ -65,8 +65,8 @@ class Learner:
             lm,
             critic=critic,
             temperature=temperature,
-            compute_dtype=compute_dtype(config.model.compute_dtype, config.model.dtype, lm.device),
-            kernel=config.model.head,
+            compute_dtype=compute_dtype(config.model.dtype, lm.device),
+            kernel=config.model.logprob_kernel,
         )
         without_dropout(self.model)
         check_reading(lm, self.model.compute_dtype)
@@ -140,7 +140,6 @@ class Learner:
         parts = {
             "critic": module_state(self.model, skip=("lm.",)),
             "optimizer": optimizer_state(self.ppo.optimizer, self.model),
-            "kl": Part(values=dict(self.ppo.kl_control.state_dict())),
             "guards": Part(values=self.ppo.guards.state()),
         }
         if self.reference is not None:
@@ -161,7 +160,7 @@ class Learner:
         if self.reference is not None and "reference" not in parts:
             raise CheckpointError(
                 "a KL to the reference needs a checkpoint that has one, got one of a run without; "
-                "training.use_kl_in_reward or use_kl_in_loss must be as it was"
+                "training.kl must be as it was"
             )
 
     def load_state(self, parts: Mapping[str, Part]) -> None:
@@ -175,7 +174,6 @@ class Learner:
             group.update(own)
         if self.reference is not None:
             set_module_state(self.reference, parts["reference"])
-        self.ppo.kl_control.load_state_dict(parts["kl"].values)
         if "guards" in parts:  # a checkpoint from before there were any has none
             self.ppo.guards.load_state(parts["guards"].values)
 
@@ -185,12 +183,11 @@ def most_tokens(config: ConfigStore) -> float | None:
     loss = algo.get_policy_loss(config.training.policy_loss)
     if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
         return None
-    turns = config.inference.max_turns if config.inference.multi_turn else 1
-    return float(config.inference.max_tokens * (turns or 1))
+    return float(config.inference.max_tokens * (config.inference.max_turns or 1))
 
 
 def _has_reference(config: ConfigStore) -> bool:
-    return config.training.use_kl_in_reward or config.training.use_kl_in_loss
+    return config.training.kl != "none"
 
 
 def _frozen_copy(config: ConfigStore, model: PolicyValueModel) -> PolicyValueModel | None:

@@ -30,11 +30,11 @@ def kept_episodes(
         old_log_prob_T: What the trainer's own pass says of each token before the update.
     """
     kept_E = torch.ones(len(data.lengths_E), dtype=torch.bool)
-    if config.mask_cut_replies and data.cut_E is not None:
+    if config.mask_truncated_replies and data.cut_E is not None:
         kept_E &= ~data.cut_E
-    if config.mismatch_limit is not None and old_log_prob_T is not None:
+    if config.max_sampler_kl is not None and old_log_prob_T is not None:
         gap_E = sequence_mismatch(old_log_prob_T, data.sampler_log_prob_T, data.lengths_E)
-        kept_E &= gap_E <= config.mismatch_limit
+        kept_E &= gap_E <= config.max_sampler_kl
     return None if bool(kept_E.all()) else kept_E
 
 

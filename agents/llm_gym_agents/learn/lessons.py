@@ -19,7 +19,6 @@ from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.schedule import reward_settings
 from llm_gym_agents.rollouts.failures import FailureWatch, why_unplayed
 from llm_gym_agents.rollouts.flat_groups import replace_flat_groups
 from llm_gym_agents.rollouts.rewards import settle_rewards
@@ -78,7 +77,7 @@ class Lessons:
         rollout = everything.without_failed()
         failed = 1.0 - len(rollout.episodes) / len(everything.episodes)
         metrics = {"episode/failed": failed} | self._settle(rollout.episodes)
-        if tries := self._config.training.replace_flat_groups:
+        if tries := self._config.training.resample_zero_variance_groups:
 
             def further(named: Sequence[EpisodeTask]) -> Rollout:
                 with stop.may_stop_at_once():
@@ -112,9 +111,9 @@ class Lessons:
         return rollout, torch.tensor([score[episode.seed] for episode in rollout.episodes])
 
     def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
-        how = reward_settings(self._config)
+        mode = self._config.training.reward_mode
 
         def settle(own: list[Trajectory]) -> dict[str, float]:
-            return settle_rewards(self._reward_fn, own, self._environment, **how)
+            return settle_rewards(self._reward_fn, own, self._environment, mode=mode)
 
         return self._over(episodes, settle)

@@ -40,9 +40,7 @@ def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.opt
     ]
     if critic:
         groups.append({"params": critic, "lr": value_rate, "base_lr": value_rate})
-    betas = (config.adam_beta1, config.adam_beta2)
     settings: dict[str, Any] = {
-        "betas": betas,
         "eps": config.adam_eps,
         "weight_decay": config.weight_decay,
     }

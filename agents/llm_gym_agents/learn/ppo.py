@@ -65,9 +65,6 @@ class PPO:
         self.ranks = ranks
         self._norm_length = norm_length
         self.estimator = algo.get_advantage(config.adv_estimator)
-        self.kl_control = algo.KLController(
-            config.kl_coef, config.target_kl, config.adaptive_kl, horizon=config.kl_horizon
-        )
         self.guards = Guards(config, model)
         entropy_coef = self.guards.entropy.entropy_coef
         self.objective = algo.TokenObjective(
@@ -79,11 +76,9 @@ class PPO:
             critic(model),
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
-            cliprange_value=config.value_clip,
             value_coef=config.value_coef,
             entropy_coef=entropy_coef,
-            kl_coef=config.kl_coef if config.use_kl_in_loss else 0.0,
-            kl_kind=config.kl_kind,
+            kl_coef=config.kl_coef if config.kl == "loss" else 0.0,
             importance_cap=config.importance_cap,
         ).to(model.device)
         whole = self.objective.spec.needs_whole_episodes
@@ -130,8 +125,6 @@ class PPO:
         clock.note("advantage")
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate
-        if self.config.use_kl_in_loss:
-            self.objective.kl_coef = self.kl_control.kl_coef
         self.objective.set_entropy_coef(self.guards.entropy.entropy_coef)
         metrics = self._epochs(packer, batch, critic_only)
         metrics |= self.guards.end(metrics["policy/entropy"])
@@ -142,12 +135,11 @@ class PPO:
         metrics |= self._mismatch(scores.log_prob_T, data)
         self.trained = trained_tokens(data, scores, advantages)
         clock.note("train")
-        if self.config.use_kl_in_loss and not self.config.use_kl_in_reward:
+        if self.config.kl == "loss":
             kl_metrics = {
                 "kl/reference": metrics["policy/ref_kl"],
-                "kl/coef": self.objective.kl_coef,
+                "kl/coef": self.config.kl_coef,
             }
-            self.kl_control.update(metrics["policy/ref_kl"], n_steps=len(data.lengths_E))
         if critic_only:
             metrics[CRITIC_ONLY] = 1.0
         return metrics | kl_metrics | critic_metrics(scores, advantages) | clock.seconds
@@ -159,8 +151,8 @@ class PPO:
         """
         config = self.config
         once = config.ppo_epochs == 1 and config.mini_batch_size >= episodes
-        once = once and self.model.value_head is None and not config.use_kl_in_reward
-        return once and config.mismatch_limit is None
+        once = once and self.model.value_head is None and config.kl != "reward"
+        return once and config.max_sampler_kl is None
 
     def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
         """Read the whole batch once with the current weights: see ``BatchScorer.score``."""
@@ -168,19 +160,17 @@ class PPO:
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
         """Return rewards per token, less the KL penalty where that is part of the reward."""
-        if not self.config.use_kl_in_reward or scores.ref_log_prob_T is None:
+        if self.config.kl != "reward" or scores.ref_log_prob_T is None:
             return data.reward_T, {}
         assert scores.log_prob_T is not None
-        used = self.kl_control.kl_coef
         reward_T, kl = algo.kl_in_rewards(
             data.reward_T,
             scores.log_prob_T,
             scores.ref_log_prob_T,
             data.lengths_E,
-            kl_coef=used,
+            kl_coef=self.config.kl_coef,
         )
-        self.kl_control.update(kl, n_steps=len(data.lengths_E))
-        return reward_T, {"kl/reference": float(kl), "kl/coef": used}
+        return reward_T, {"kl/reference": float(kl), "kl/coef": self.config.kl_coef}
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
         """Return what the update reads of every token of the batch."""
@@ -229,13 +219,11 @@ class PPO:
         return means | {"train/epochs": epochs, "train/steps": steps}
 
     def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
-        """Yield every episode once, some at a time, in random order if they are shuffled."""
-        order = torch.arange(episodes)
-        if self.config.shuffle:
-            order = self.ranks.leading(torch.randperm(episodes))
-            # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
-            # draws the next pass's order as well. Without that draw their numbers would change.
-            torch.randperm(episodes)
+        """Yield every episode once, some at a time, in random order."""
+        order = self.ranks.leading(torch.randperm(episodes))
+        # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
+        # draws the next pass's order as well. Without that draw their numbers would change.
+        torch.randperm(episodes)
         for some in order.split(self.config.mini_batch_size):
             yield some.tolist()
 

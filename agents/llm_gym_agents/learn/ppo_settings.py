@@ -19,8 +19,6 @@ def policy_settings(config: TrainingConfig) -> dict[str, Any]:
         if config.clip_ratio_high is not None:
             high = config.clip_ratio_high
         settings["clip_ratio"] = (low, high)
-    if "dual_clip" in takes:
-        settings["dual_clip"] = config.dual_clip
     return settings
 
 
@@ -28,7 +26,7 @@ def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict
     """Return the settings that the estimator has."""
     known = {
         "gamma": config.gamma,
-        "lam": config.lam,
+        "lam": config.gae_lambda,
         "discount": config.discount,
         "whiten": config.whiten_advantages,
         "credit": config.group_credit,

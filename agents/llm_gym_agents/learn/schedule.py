@@ -41,12 +41,12 @@ class Curriculum:
     """Raises the difficulty when a batch is mostly won, and lowers it when it is mostly lost.
 
     Args:
-        target: Success that is neither too easy nor too hard.
+        target: Success that is neither too easy nor too hard; None leaves the difficulty alone.
         step: How far one batch can move the difficulty.
         difficulty: Where to begin.
     """
 
-    target: float = 0.7
+    target: float | None = None
     step: float = 0.05
     difficulty: float = 0.0
 
@@ -57,6 +57,8 @@ class Curriculum:
         0.1
         """
         move = 0.0
+        if self.target is None:
+            return self.difficulty
         if success > self.target:
             move = self.step
         elif success < self.target / 2:
@@ -88,9 +90,9 @@ class Schedule:
     def turn_limit(self) -> int | None:
         """After how many turns our own settings end an episode, if they do."""
         settings = self.config.inference
-        if settings.turn_limit_is_cut:
+        if settings.bootstrap_at_turn_limit:
             return None
-        return settings.max_turns if settings.multi_turn else 1
+        return settings.max_turns
 
     def tasks(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
         """Return the episodes that ``iteration`` plays."""
@@ -128,7 +130,7 @@ class Schedule:
         options: dict[str, Any] = {}
         if split and self.has_splits:
             options["split"] = split
-        if self.config.environment.curriculum:
+        if self.config.environment.curriculum is not None:
             options["difficulty"] = difficulty
         return options or None
 
@@ -158,14 +160,3 @@ class Schedule:
         """Return whether a checkpoint is due when so many iterations are done."""
         every = self.config.checkpoint.save_interval * self.config.training.num_iters_per_epoch
         return (bool(every) and done % every == 0) or done == self.iterations
-
-
-def reward_settings(config: ConfigStore) -> dict[str, Any]:
-    """Return how a reward function is called."""
-    settings = config.training
-    return {
-        "mode": settings.reward_mode,
-        "timeout": settings.reward_timeout,
-        "retries": settings.reward_retries,
-        "concurrency": settings.reward_concurrency,
-    }

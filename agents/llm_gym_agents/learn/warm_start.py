@@ -28,6 +28,10 @@ from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
+BATCH_SIZE = 96
+"""Moves of an optimizer step."""
+ENOUGH_USABLE = 0.5
+"""Share of usable replies below which ``auto`` teaches a given model."""
 PROBE_IDS = 2**42
 """Where the ids of probed episodes begin: ids decide what is sampled."""
 PROBED = 16
@@ -165,7 +169,7 @@ class WarmStart:
             self.learner.model,
             data,
             steps=settings.steps,
-            batch_size=settings.batch_size,
+            batch_size=BATCH_SIZE,
             learning_rate=settings.rate,
             fall=self.fall(player, at),
             seed=training.seed + at,
@@ -213,7 +217,7 @@ class WarmStart:
         if self.embedded:
             return Decision("random", "the embedded model has random weights and writes no moves")
         usable, replies = self.probe()
-        limit = self.config.warm_start.threshold
+        limit = ENOUGH_USABLE
         if not replies:
             return Decision("none", "the environment does not say which replies it can use")
         share = f"{usable / replies:.0%} of {replies} probed replies can be used"

@@ -18,19 +18,18 @@ from torch import Tensor, nn
 _RATES = ("dropout", "attention_dropout", "attn_dropout", "activation_dropout", "hidden_dropout")
 
 
-def compute_dtype(wanted: str, kept: str, device: torch.device) -> torch.dtype:
+def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
     """Return the type to compute in: what is asked for, or with ``auto`` what suits the device.
 
-    >>> compute_dtype("auto", "float32", torch.device("cuda"))
+    >>> compute_dtype("auto", torch.device("cuda"))
     torch.bfloat16
-    >>> compute_dtype("auto", "float32", torch.device("cpu"))
+    >>> compute_dtype("auto", torch.device("cpu"))
     torch.float32
     """
     if wanted != "auto":
         found: torch.dtype = getattr(torch, wanted)
         return found
-    narrow = device.type == "cuda" or kept == "bfloat16"
-    return torch.bfloat16 if narrow else torch.float32
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
 def computing_in(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:

@@ -5,7 +5,7 @@ first imitates some: random legal ones, from which it learns the language and pl
 where chance never wins, a few of a solver's. PPO does the rest.
 
     llm-gym train smollm2-text-game-easy
-    llm-gym train smollm2-frozen-lake --model.local-path FOLDER --inference.backend transformers
+    llm-gym train smollm2-frozen-lake --model.model-name FOLDER --inference.backend transformers
 
 ``benchmarks/real_model.py`` runs all of them, three seeds each.
 """
@@ -36,7 +36,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "ppo_epochs": 1,  # a second pass drifts off policy
         "value_learning_rate": 1e-4,
         "gamma": 0.9,
-        "lam": 0.9,
+        "gae_lambda": 0.9,
     },
 }
 FALLS = {"lr_schedule": "linear"}

@@ -32,7 +32,6 @@ def text_game_easy() -> Recipe:
                 # 192 of 200: the best of several looks is a lucky one, and fresh episodes are to be
                 # won nine times of ten all the same.
                 "stop_at_success": 0.92,
-                "stop_when_sure": True,
             },
             "inference": {
                 "num_envs": 128,
@@ -62,7 +61,7 @@ def text_game_easy() -> Recipe:
                 "learning_rate": 8e-4,
                 "lr_schedule": "linear",  # at a constant rate what is found is lost again
                 "gamma": 0.9,
-                "lam": 0.9,
+                "gae_lambda": 0.9,
                 "discount": "turn",
                 "entropy_coef": 0.01,
                 "max_grad_norm": 0.5,

@@ -101,7 +101,7 @@ def _ways(
     elif "solver" in known:
         ways.append("imitate the solver first (--warm-start.player solver)")
     if embedded:
-        ways.append("take a model that knows words and numbers (--model.local-path)")
+        ways.append("take a model that knows words and numbers (--model.model-name)")
     return ways or ["raise training.batch_size, or shape the reward"]
 
 

@@ -35,10 +35,10 @@ MODEL_LENGTH = 1024
 
 
 def settings(args: argparse.Namespace) -> ConfigStore:
-    """Return what ``llm-gym train --model.local-path`` would choose, with the shared batch."""
+    """Return what ``llm-gym train --model.model-name`` would choose, with the shared batch."""
     made = ConfigStore()
     made.environment.env_id, made.environment.env_kwargs = ENV_ID, ENV_KWARGS
-    made.model.local_path, made.training.seed = str(args.folder), args.seed
+    made.model.model_name, made.training.seed = str(args.folder), args.seed
     made.training.batch_size, made.inference.max_tokens = BATCH, REPLY
     made.training.mini_batch_size = BATCH // args.steps
     made.training.learning_rate = args.rate

@@ -46,15 +46,12 @@ VARIANTS = {
         "training": {
             "adv_estimator": "grpo",
             "group_size": 2,
-            "use_kl_in_reward": True,
-            "adaptive_kl": True,
-            "target_kl": 1e-3,
-            "kl_horizon": 10.0,
+            "kl": "reward",
         }
     },
     "lora": {
         "model": {"lora_rank": 2},
-        "training": {"use_kl_in_loss": True, "adaptive_kl": True, "kl_horizon": 10.0},
+        "training": {"kl": "loss"},
     },
     "separate": {"model": {"critic": "separate"}, "training": {"adv_estimator": "gae_turn"}},
     "remax": {"training": {"adv_estimator": "remax"}},
@@ -62,7 +59,7 @@ VARIANTS = {
         "model": {"critic": "detached"},
         "training": {
             "group_size": 2,
-            "replace_flat_groups": 2,
+            "resample_zero_variance_groups": 2,
             "entropy_target": 1.0,
             "normalise_values": True,
         },
@@ -71,8 +68,7 @@ VARIANTS = {
     "curriculum": {
         "environment": {
             "env_id": "llm_gym/TextGame-v0",
-            "curriculum": True,
-            "curriculum_step": 0.3,
+            "curriculum": 0.7,
         },
     },
 }

@@ -124,7 +124,7 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
             ["train", "text-game-easy", "--environment.env-kwargs", "romes=4"],
             "romes",
         ),
-        (["train", "llm_gym/Echo-v0", "--model.local-path", "./no"], "no model folder './no'"),
+        (["train", "llm_gym/Echo-v0", "--model.model-name", "./no"], "no model folder './no'"),
         (["resume", "nowhere"], "there is no folder nowhere"),
         (["eval", "llm_gym/Echo-v0", "--model", "./no"], "no model folder './no'"),
         (["eval", "--model", "tiny"], "name one environment, or pass --suite"),
@@ -234,7 +234,7 @@ def test_a_setting_that_does_not_exist_is_named(here, capsys):
         (["--inference.backend", "vllm"], install_command("vllm")),
         (["--inference.backend", "sglang"], install_command("sglang")),
         (["--ray.use-ray"], install_command("ray")),
-        (["--model.local-path", "nowhere/at/all"], "there is no model folder 'nowhere/at/all'"),
+        (["--model.model-name", "nowhere/at/all"], "there is no model folder 'nowhere/at/all'"),
     ],
 )
 def test_what_is_not_installed_is_said_before_the_plan(here, capsys, monkeypatch, settings, says):

@@ -46,7 +46,7 @@ def test_examples_are_the_training_commands_of_code_blocks_that_need_nothing_els
 llm-gym train a/B-v0   # a comment
 llm-gym train a/C-v0 --view
 llm-gym train a/D-v0 \\
-    --model.local-path path/to/model
+    --model.model-name path/to/model
 llm-gym train ENV --help-settings
 llm-gym eval a/E-v0 --model x
 ```

@@ -14,7 +14,7 @@ def test_it_writes_a_model_that_can_be_loaded(tmp_path, capsys):
     assert cli.main(["warm-start", "llm_gym/Echo-v0", "--out", str(out), *FEW, *once]) == 0
     text = capsys.readouterr().out
     assert "40 moves, 3 steps, loss" in text
-    assert f"--model.local-path {out}" in text
+    assert f"--model.model-name {out}" in text
     tokenizer = load_tokenizer(str(out))
     assert load_model(str(out)).config.vocab_size == len(tokenizer)
 

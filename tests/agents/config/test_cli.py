@@ -42,7 +42,7 @@ def test_what_is_not_typed_comes_from_the_base_which_stays_as_it_is():
 
 def test_none_can_be_typed():
     base = everything_changed()
-    assert parse_args(["--training.dual-clip", "None"], base).training.dual_clip is None
+    assert parse_args(["--training.importance-cap", "None"], base).training.importance_cap is None
     assert parse_args(["--training.loss-agg", "None"], base).training.loss_agg is None
 
 

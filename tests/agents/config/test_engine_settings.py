@@ -37,15 +37,6 @@ def test_a_backend_that_is_not_installed_is_an_error(backend, tmp_path, monkeypa
         built_engine({"inference.backend": backend}, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("inference.top_p", 0.9), ("inference.top_k", 5), ("inference.min_p", 0.1)],
-)
-def test_filters_are_refused_in_training(name, value, tmp_path):
-    with pytest.raises(ConfigError, match=rf"{name} must be .* to train, got {value}"):
-        configured({name: value}, tmp_path).check()
-
-
 def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr(
@@ -85,7 +76,7 @@ def test_settings_of_the_engine_reach_it(tmp_path):
     ],
 )
 def test_a_barrier_is_what_was_said_or_what_suits_the_backend(backend, said, waits, tmp_path):
-    config = configured({"inference.backend": backend, "inference.barrier": said}, tmp_path)
+    config = configured({"inference.backend": backend, "inference.sync_replies": said}, tmp_path)
     _, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
     assert build.build_policy(config, ScriptedEngine(), tokenizer).barrier is waits
 
@@ -101,4 +92,4 @@ def test_without_a_barrier_some_move_while_others_wait(tmp_path):
         return (policy(pool.reset())["cut"] == Cut.WAIT).sum().item()
 
     assert waits({}) == 0
-    assert waits({"inference.barrier": False}) == 7
+    assert waits({"inference.sync_replies": False}) == 7

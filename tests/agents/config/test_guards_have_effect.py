@@ -12,15 +12,12 @@ GROUPS = settings(training__adv_estimator="rloo", training__group_size=2)
 GUARDS = {
     "training.entropy_target": (1.0, "weights", {}),
     "training.normalise_values": (True, "weights", {}),
-    "training.replace_flat_groups": (2, "starts", GROUPS),
+    "training.resample_zero_variance_groups": (2, "starts", GROUPS),
     "training.group_credit": ("turn", "weights", GROUPS),
     # One token is no whole move: many replies are cut, and some of them are not.
-    "training.mask_cut_replies": (True, "weights", settings(inference__max_tokens=1)),
+    "training.mask_truncated_replies": (True, "weights", settings(inference__max_tokens=1)),
     # Learned in bfloat16 and sampled in float32, which are not quite the same.
-    "training.mismatch_limit": (1e-6, "weights", settings(model__compute_dtype="bfloat16")),
-    "environment.stop_when_sure": (
-        True, "metrics", EVALUATED | settings(environment__stop_at_success=0.16)
-    ),
+    "training.max_sampler_kl": (1e-6, "weights", settings(model__dtype="bfloat16")),
     "environment.stop_after_no_gain": (1, "metrics", EVALUATED),
     "checkpoint.end_with_best": (
         False, "weights", EVALUATED | settings(training__learning_rate=0.3)
@@ -49,8 +46,8 @@ def test_a_detached_critic_is_another_one(tmp_path):
 def test_guards_that_have_nothing_to_do_change_no_bit(tmp_path):
     """On, but with limits that nothing passes."""
     idle = settings(
-        training__mask_cut_replies=True,
-        training__mismatch_limit=1e9,
+        training__mask_truncated_replies=True,
+        training__max_sampler_kl=1e9,
         environment__stop_after_no_gain=1000,
     )
     plain, guarded = play({}, tmp_path / "plain"), play(idle, tmp_path / "idle")

@@ -15,10 +15,9 @@ from tests.agents.players import player_at_chance
 from tests.agents.tiny import save_tiny
 
 
-@pytest.mark.parametrize("name", ["model.model_name", "model.local_path"])
-def test_a_model_is_loaded_from_where_the_config_says(name, tmp_path):
+def test_a_model_is_loaded_from_where_the_config_says(tmp_path):
     folder = save_tiny(tmp_path / "model", hidden_size=16)
-    lm, tokenizer = build_lm(configured({name: folder}, tmp_path), ECHO)
+    lm, tokenizer = build_lm(configured({"model.model_name": folder}, tmp_path), ECHO)
     assert lm.config.hidden_size == 16
     assert tokenizer.chat_template is not None
 
@@ -26,8 +25,12 @@ def test_a_model_is_loaded_from_where_the_config_says(name, tmp_path):
 @pytest.mark.parametrize("folder", [True, False])
 def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
     given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
-    lm, _ = build_lm(configured(given | {"model.dtype": "bfloat16"}, tmp_path), ECHO)
-    assert lm.dtype == torch.bfloat16
+    lm, _ = build_lm(
+        configured(given | {"model.dtype": "bfloat16", "model.lora_rank": 2}, tmp_path), ECHO
+    )
+    kept = {name: weight.dtype for name, weight in lm.named_parameters()}
+    assert {dtype for name, dtype in kept.items() if "lora_" not in name} == {torch.bfloat16}
+    assert {dtype for name, dtype in kept.items() if "lora_" in name} == {torch.float32}
 
 
 @pytest.mark.parametrize("folder", [True, False])
@@ -88,7 +91,10 @@ def test_checkpointing_saves_memory_and_changes_no_weight(tmp_path):
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 @pytest.mark.parametrize(
     ("name", "value", "package"),
-    [("model.head", "liger", "liger-kernel"), ("training.optimizer", "adamw_8bit", "bitsandbytes")],
+    [
+        ("model.logprob_kernel", "liger", "liger-kernel"),
+        ("training.optimizer", "adamw_8bit", "bitsandbytes"),
+    ],
 )
 def test_a_kernel_or_an_optimizer_that_is_not_installed_is_an_error(name, value, package, tmp_path):
     if importlib.util.find_spec(package.replace("-", "_")):

@@ -15,23 +15,15 @@ from tests.agents.distributed.echo_run import echo_trainer
 HERE = "agents/config/test_ray_settings.py"
 AHEAD = "agents/distributed/test_ahead.py"
 CLUSTER = "agents/distributed/on_ray/test_cluster.py"
-ENVS = "agents/distributed/on_ray/test_envs.py"
 FAULTS = "agents/distributed/on_ray/test_faults.py"
-TRANSFER = "agents/distributed/on_ray/test_transfer.py"
 SHOWN = {
     "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
-    "in_process": (HERE, "test_actors_play_instead_of_one_sampler"),
     "num_actors": (HERE, "test_actors_play_instead_of_one_sampler"),
     "address": (CLUSTER, "test_an_address_leads_to_the_cluster_that_is_there"),
     "num_cpus_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
     "num_gpus_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
-    "memory_gb_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
     "staleness": (AHEAD, "test_playing_runs_ahead_by_as_much_as_it_may"),
     "timeout": (FAULTS, "test_an_environment_that_hangs_is_cut_at_its_deadline"),
-    "max_restarts": (FAULTS, "test_an_actor_that_always_dies_ends_the_run_in_one_sentence"),
-    "env_actors": (ENVS, "test_environments_live_on_actors_of_their_own"),
-    "transfer": (TRANSFER, "test_weights_in_a_group_give_the_numbers_of_one_process"),
-    "bucket_mb": (HERE, "test_weights_travel_in_buckets_of_the_size_that_is_set"),
 }
 
 
@@ -54,23 +46,10 @@ def test_actors_play_instead_of_one_sampler(tmp_path):
     group.cleanup()
 
 
-def test_weights_travel_in_buckets_of_the_size_that_is_set(tmp_path):
-    for size in (1, 3):
-        trainer = echo_trainer(tmp_path / str(size), in_process=True, bucket_mb=size)
-        assert trainer.sampler.crew.broadcast._bytes == size * 2**20
-        trainer.cleanup()
-
-
 @pytest.mark.parametrize(("name", "value"), [("num_actors", 2), ("num_gpus_per_actor", 0.5)])
 def test_settings_of_ray_are_said_to_have_no_effect_without_it(name, value):
     config = ConfigStore.from_dict({"ray": {name: value}})
     assert config.without_effect() == [f"ray.{name}={value} has no effect with ray.use_ray=False"]
-
-
-def test_settings_of_a_cluster_are_said_to_have_no_effect_in_one_process():
-    given = {"use_ray": True, "in_process": True, "num_actors": 2, "address": "auto"}
-    said = ConfigStore.from_dict({"ray": given}).without_effect()
-    assert said == ["ray.address='auto' has no effect with ray.in_process=True"]
 
 
 def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):

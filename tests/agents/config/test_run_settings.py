@@ -1,13 +1,12 @@
 """What surrounds the update: environments, rewards, imitation beforehand, the folder of the run."""
 
-import asyncio
 import json
 import sys
 
 import pytest
 
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym_agents import build
 from llm_gym_agents.learn import warm_start
@@ -40,50 +39,6 @@ def test_workers_play_in_processes_that_may_be_given_up(tmp_path):
         configured(settings(environment__timeout=0.5), tmp_path).check()
 
 
-def test_a_reward_function_that_fails_is_tried_again(tmp_path):
-    tries = []
-
-    def shy(episode):
-        """Fail at the first call of each episode."""
-        tries.append(episode.episode_id)
-        if tries.count(episode.episode_id) < 2:
-            raise RuntimeError("not yet")
-        return 1.0
-
-    rows = play({"training.reward_retries": 1}, tmp_path / "patient", shy).metrics
-    assert rows[0]["reward/mean"] == 1.0
-    assert len(tries) == 2 * len(set(tries)) == 2 * 16
-    tries.clear()
-    with pytest.raises(LLMGymError, match="not yet"):
-        play({}, tmp_path / "strict", shy)
-
-
-def test_a_reward_function_that_hangs_is_given_up(tmp_path):
-    async def hangs(episode):
-        await asyncio.Event().wait()
-
-    with pytest.raises(LLMGymError, match=r"the reward function took more than 0\.05 s"):
-        play({"training.reward_timeout": 0.05}, tmp_path, hangs)
-
-
-def test_so_many_episodes_are_scored_at_a_time(tmp_path):
-    def most_at_once(given, folder):
-        now, counts = set(), []
-
-        async def judge(episode):
-            now.add(episode.episode_id)
-            counts.append(len(now))
-            await asyncio.sleep(0)  # every other call that may begin does so here
-            now.remove(episode.episode_id)
-            return 1.0
-
-        play(given, folder, judge)
-        return max(counts)
-
-    assert most_at_once({}, tmp_path / "usual") == 8
-    assert most_at_once({"training.reward_concurrency": 3}, tmp_path / "few") == 3
-
-
 def test_a_file_of_conversations_is_imitated(tmp_path):
     losses = []
     for word in ("red", "blue"):
@@ -96,13 +51,6 @@ def test_a_file_of_conversations_is_imitated(tmp_path):
     assert losses[0] != losses[1]
     with pytest.raises(ConfigError, match=r"warm_start\.file must name a file"):
         play({"warm_start.player": "file"}, tmp_path / "none")
-
-
-@pytest.mark.parametrize(("threshold", "taught"), [(0.001, False), (1.0, True)])
-def test_a_threshold_decides_whether_a_given_model_is_taught(threshold, taught, tmp_path):
-    given = WARM | settings(warm_start__player="auto", warm_start__threshold=threshold)
-    given["inference.temperature"] = 20.0  # hot enough for many a word salad
-    assert ("warm_start/loss" in play(given, tmp_path).metrics[0]) == taught
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,11 @@
 
 import copy
 
+import pytest
+
 from llm_gym_agents import PPOTrainer
+from llm_gym_agents.distributed import crew
+from llm_gym_agents.distributed.in_process import InProcess
 from tests.agents.config.effect_run import ECHO, configured
 from tests.agents.players import player_at_chance
 
@@ -10,20 +14,26 @@ ECHO_RUN = {
     "training.num_iters_per_epoch": 3,
     "training.batch_size": 12,
     "training.mini_batch_size": 6,
-    "inference.lot_size": 4,
+    "inference.isolated_batch_size": 4,
     "environment.eval_interval": 2,
     "environment.eval_episodes": 6,
 }
 
 
-def echo_trainer(folder, given=None, *, env=None, **ray):
-    """Return a trainer; keywords are settings of ``ray``, which is used if there are any."""
+def echo_trainer(folder, given=None, *, env=None, in_process=False, **ray):
+    """Return a trainer; keywords are settings of ``ray``, which is used if there are any.
+
+    ``in_process`` keeps the actors in this process, without Ray.
+    """
     settings = ECHO_RUN | {f"ray.{name}": value for name, value in ray.items()} | (given or {})
-    if ray:
+    if ray or in_process:
         settings["ray.use_ray"] = True
     lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
     config = configured(settings, folder)
-    trainer = PPOTrainer(config, env, model=copy.deepcopy(lm), tokenizer=tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        if in_process:
+            patch.setattr(crew, "RayCluster", lambda *given: InProcess())
+        trainer = PPOTrainer(config, env, model=copy.deepcopy(lm), tokenizer=tokenizer)
     trainer.on_advice = lambda sentence: None
     return trainer
 

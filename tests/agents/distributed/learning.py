@@ -25,16 +25,14 @@ CASES = {
     "groups, one read": {"training": {"adv_estimator": "grpo", "ppo_epochs": 1}},
     "adapters and a KL": {
         "model": {"lora_rank": 2},
-        "training": {"use_kl_in_loss": True, "kl_coef": 0.1, "entropy_coef": 0.01},
+        "training": {"kl": "loss", "kl_coef": 0.1, "entropy_coef": 0.01},
     },
     "reference, whole episodes": {
         "training": {
             "policy_loss": "gspo",
             "clip_ratio": 0.01,
-            "use_kl_in_reward": True,
+            "kl": "reward",
             "kl_coef": 0.1,
-            "adaptive_kl": True,
-            "target_kl": 0.01,
             "importance_cap": 2.0,
         }
     },

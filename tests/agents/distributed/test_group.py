@@ -32,7 +32,7 @@ def test_any_number_of_players_gives_the_numbers_of_one_process(actors, alone, t
 
 
 def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only(tmp_path):
-    whole = {"inference.lot_size": None}
+    whole = {"inference.isolated_batch_size": None}
     alone = echo_rows(tmp_path / "alone", whole)
     assert echo_rows(tmp_path / "one", whole, in_process=True) == alone
     three = echo_rows(tmp_path / "three", whole, in_process=True, num_actors=3)

@@ -66,7 +66,7 @@ def test_a_critic_of_its_own_costs_as_much_again():
 
 def test_the_plan_is_one_line_a_role_and_an_ordinary_run_has_none(tmp_path, monkeypatch):
     config = ConfigStore()
-    config.model.local_path = save_tiny(tmp_path / "model")
+    config.model.model_name = save_tiny(tmp_path / "model")
     assert planned(config) is None
     config.parallel.mode = "fsdp"
     monkeypatch.setenv("WORLD_SIZE", "4")

@@ -13,7 +13,7 @@ from tests.agents.small_run import small
 
 ENV = "llm_gym/Echo-v0"
 KINDS = {
-    "separate critic": {"model": {"critic": "separate"}, "training": {"use_kl_in_loss": True}},
+    "separate critic": {"model": {"critic": "separate"}, "training": {"kl": "loss"}},
     "adapters": {"model": {"lora_rank": 2}},
 }
 

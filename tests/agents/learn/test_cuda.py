@@ -111,7 +111,7 @@ def test_a_bfloat16_model_trains_and_its_loss_is_finite():
 def learner_with(optimizer, lm):
     config = ConfigStore()
     config.training = training(optimizer=optimizer, learning_rate=1e-3)
-    config.model.compute_dtype = "float32"
+    config.model.dtype = "float32"
     return Learner(config, lm)
 
 

@@ -33,14 +33,14 @@ def ends_after(results, **settings):
 
 
 def test_a_run_ends_at_the_success_that_is_asked_for():
-    assert ends_after([10, 94, 95], stop_at_success=0.95) == 3
+    assert ends_after([10, 94, 95], stop_at_success=0.88) == 3
     assert ends_after([10, 94, 94]) is None
 
 
 def test_when_it_must_be_sure_the_whole_interval_has_to_be_above():
     # 95 of 100 may be a player of 89 %; of 99 the lower end is 94.6 %.
-    assert ends_after([95, 98, 99], stop_at_success=0.94, stop_when_sure=True) == 3
-    assert ends_after([95, 98, 98], stop_at_success=0.94, stop_when_sure=True) is None
+    assert ends_after([95, 98, 99], stop_at_success=0.94) == 3
+    assert ends_after([95, 98, 98], stop_at_success=0.94) is None
 
 
 def test_a_run_ends_after_evaluations_without_a_gain():
@@ -79,7 +79,7 @@ def test_it_goes_on_from_its_state():
 
 def test_it_says_why_even_after_other_weights_were_loaded():
     config = ConfigStore()
-    config.update({"environment": {"stop_at_success": 0.94, "stop_when_sure": True}})
+    config.update({"environment": {"stop_at_success": 0.94}})
     stop = EarlyStop(config)
     stop.look(won(98))
     before = stop.state()

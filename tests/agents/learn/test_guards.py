@@ -161,9 +161,9 @@ def test_advantages_and_metrics_are_in_true_units():
     assert rows[0]["value/scale_mean"] == pytest.approx(rows[0]["value/target_mean"])
 
 
-def test_the_clip_is_around_what_the_head_says_in_the_units_it_learns_in(monkeypatch):
+def test_old_values_and_targets_are_in_the_units_that_the_head_learns_in(monkeypatch):
     torch.manual_seed(0)
-    ppo = make(normalise_values=True, value_clip=0.1)
+    ppo = make(normalise_values=True)
     seen = []
 
     def look(packer, batch, critic_only):
@@ -193,7 +193,7 @@ def test_what_was_cut_has_the_gradient_of_a_batch_without_it(aggregation):
     model = PolicyValueModel(tiny_model(), critic="none")
     whole = data(terminated=(True, True, True, True))
     whole.cut_E = torch.tensor([False, True, False, True])
-    masked = gradients(make(copy.deepcopy(model), mask_cut_replies=True, **how), whole)
+    masked = gradients(make(copy.deepcopy(model), mask_truncated_replies=True, **how), whole)
     alone = gradients(make(copy.deepcopy(model), **how), only(whole, [0, 2]))
     for name, gradient in alone.items():
         torch.testing.assert_close(masked[name], gradient, atol=1e-6, rtol=1e-4)
@@ -226,14 +226,14 @@ def only(batch, episodes):
 def test_a_batch_that_was_all_cut_teaches_nothing():
     batch = data()
     batch.cut_E = torch.ones(4, dtype=torch.bool)
-    ppo = make(mask_cut_replies=True, entropy_coef=0.1)
+    ppo = make(mask_truncated_replies=True, entropy_coef=0.1)
     found = gradients(ppo, batch)
     assert all(not gradient.any() for gradient in found.values())
 
 
 def test_episodes_that_the_sampler_rated_otherwise_are_left_out():
     torch.manual_seed(0)
-    batch, ppo = data(), make(mismatch_limit=0.5)
+    batch, ppo = data(), make(max_sampler_kl=0.5)
     with torch.no_grad():
         inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
         batch.sampler_log_prob_T = ppo.model(*inputs).log_prob_T.clone()
@@ -241,7 +241,7 @@ def test_episodes_that_the_sampler_rated_otherwise_are_left_out():
     batch.sampler_log_prob_T[:first] -= 2.0  # k3 of a log-ratio of 2 is 4.4
     assert ppo.update(batch)["train/left_out"] == 0.25
     assert ppo.guards.kept_E.tolist() == [False, True, True, True]
-    assert make(mismatch_limit=5.0).update(batch)["train/left_out"] == 0.0
+    assert make(max_sampler_kl=5.0).update(batch)["train/left_out"] == 0.0
 
 
 def test_differences_of_either_sign_do_not_cancel():
@@ -253,8 +253,8 @@ def test_differences_of_either_sign_do_not_cancel():
 
 
 def test_another_learner_goes_on_with_every_guard_to_the_same_bits():
-    guards = {"entropy_target": 0.5, "normalise_values": True, "mismatch_limit": 3.0,
-              "mask_cut_replies": True, "learning_rate": 1e-2}  # fmt: skip
+    guards = {"entropy_target": 0.5, "normalise_values": True, "max_sampler_kl": 3.0,
+              "mask_truncated_replies": True, "learning_rate": 1e-2}  # fmt: skip
     torch.manual_seed(0)
     one = Learner(config(**guards), tiny_model())
     one.update(data(0))

@@ -23,7 +23,7 @@ def weights(learner):
     return {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
 
 
-@pytest.mark.parametrize("kl", [{}, {"use_kl_in_reward": True, "adaptive_kl": True}])
+@pytest.mark.parametrize("kl", [{}, {"kl": "reward"}])
 def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
     torch.manual_seed(0)
     one = Learner(config(learning_rate=1e-2, **kl), tiny_model())
@@ -47,7 +47,7 @@ def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
 def test_a_state_without_the_reference_is_refused_before_anything_changes():
     one = Learner(config(learning_rate=1e-2), tiny_model())
     one.update(data())
-    other = Learner(config(use_kl_in_loss=True), tiny_model(seed=1))
+    other = Learner(config(kl="loss"), tiny_model(seed=1))
     before = weights(other)
     with pytest.raises(CheckpointError, match="needs a checkpoint that has one"):
         other.load_state(one.state())

@@ -68,6 +68,6 @@ def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
         return float(trajectory.episode_id >= FURTHER_IDS and trajectory.episode_id % 2)
 
     player = Fragile((), at_once=False)
-    lesson = played(player, only_anew, adv_estimator="grpo", replace_flat_groups=1)
+    lesson = played(player, only_anew, adv_estimator="grpo", resample_zero_variance_groups=1)
     assert lesson.metrics["group/replaced"] == 4
     assert [episode.total_reward for episode in lesson.rollout.episodes] == [0.0, 1.0] * 4

@@ -147,14 +147,14 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
     tmp_path, monkeypatch, own, says
 ):
     config = ConfigStore()
-    config.model.device, config.model.local_path = "cuda", str(tmp_path / "there")
+    config.model.device, config.model.model_name = "cuda", str(tmp_path / "there")
     if own is not None:
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(build.model, "total_memory", lambda device: GIB)
     config.ray.use_ray = True
-    for ask in (lambda: load_lm(config, config.model.local_path), lambda: planned(config)):
+    for ask in (lambda: load_lm(config, config.model.model_name), lambda: planned(config)):
         with pytest.raises(ConfigError) as caught:
             ask()
         assert says in str(caught.value)

@@ -57,8 +57,8 @@ def test_its_metrics_are_the_same_too():
     [
         {"ppo_epochs": 2},
         {"mini_batch_size": 2},
-        {"use_kl_in_reward": True},
-        {"mismatch_limit": 9.0},
+        {"kl": "reward"},
+        {"max_sampler_kl": 9.0},
     ],
 )
 def test_what_has_to_be_known_before_the_step_is_scored_first(settings):

@@ -18,7 +18,7 @@ pytest.importorskip("peft")
 
 def learner(**model):
     config = ConfigStore()
-    config.training = training(use_kl_in_loss=True, kl_coef=0.1, learning_rate=1e-2)
+    config.training = training(kl="loss", kl_coef=0.1, learning_rate=1e-2)
     for name, value in model.items():
         setattr(config.model, name, value)
     lm = tiny_model()

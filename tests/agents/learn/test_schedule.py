@@ -61,7 +61,7 @@ def test_the_difficulty_rises_above_the_target_and_falls_below_half_of_it():
 
 
 def test_the_difficulty_never_leaves_0_to_1():
-    curriculum = Curriculum(step=0.4)
+    curriculum = Curriculum(0.7, step=0.4)
     assert curriculum.update(0.0) == 0.0
     assert [curriculum.update(1.0) for _ in range(4)] == [0.4, 0.8, 1.0, 1.0]
 
@@ -117,7 +117,7 @@ def test_after_a_solver_the_rate_falls_from_less(from_solver, factors):
 
 def test_held_out_episodes_are_at_full_difficulty_wherever_the_curriculum_is():
     config = ConfigStore()
-    config.environment.curriculum = True
+    config.environment.curriculum = 0.7
     schedule = Schedule(config, has_splits=False)
     assert {task.options["difficulty"] for task in schedule.tasks(0, 0.25)} == {0.25}
     assert {task.options["difficulty"] for task in schedule.held_out_tasks()} == {1.0}

@@ -161,7 +161,7 @@ def test_adapters_on_the_head_itself_count_and_have_gradients():
 @pytest.mark.parametrize("name", ["liger", "cut"])
 def test_a_kernel_that_is_asked_for_and_cannot_run_is_refused_in_a_sentence(name):
     head, hidden, token = made("plain")
-    with pytest.raises(ConfigError, match=f"model.head='{name}'"):
+    with pytest.raises(ConfigError, match=f"model.logprob_kernel='{name}'"):
         token_log_probs(head, hidden, token, kernel=name)
 
 

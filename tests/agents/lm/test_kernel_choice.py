@@ -80,7 +80,7 @@ def test_who_asked_for_a_kernel_is_warned_of_it_once(doors, caplog, kernel):
         assert kernel_for("cut", SHAPE) == ("cut", kernel)
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
-    start = "model.head='cut' is used as asked, but 'auto' would not: "
+    start = "model.logprob_kernel='cut' is used as asked, but 'auto' would not: "
     assert said.getMessage().startswith(start + WRONG[kernel])
 
 

@@ -98,15 +98,16 @@ def updated_by_the_trainer(lm, data):
     known_critic(model)
     config = ConfigStore().training
     settings = {
-        "gamma": rl_loop.GAMMA, "lam": rl_loop.LAM, "discount": "token",
-        "clip_ratio": rl_loop.CLIP, "dual_clip": None, "importance_cap": None,
+        "gamma": rl_loop.GAMMA, "gae_lambda": rl_loop.LAM, "discount": "token",
+        "clip_ratio": rl_loop.CLIP, "importance_cap": None,
         "value_coef": rl_loop.VALUE_COEF, "entropy_coef": rl_loop.ENTROPY_COEF,
         "learning_rate": rl_loop.LEARNING_RATE, "max_grad_norm": rl_loop.MAX_GRAD_NORM,
-        "ppo_epochs": rl_loop.PASSES, "mini_batch_size": len(IDS), "shuffle": False,
+        "ppo_epochs": rl_loop.PASSES, "mini_batch_size": len(IDS),
     }  # fmt: skip
     for name, value in settings.items():
         setattr(config, name, value)
     ppo = PPO(model, config)
+    ppo._mini_batches = lambda episodes: [list(range(episodes))]  # in the order of the loop
     seen = []
     ppo.objective.register_forward_pre_hook(
         lambda module, args: seen.append(args[0]["advantage"].flatten())

@@ -29,7 +29,7 @@ def test_a_recipe_warms_up_and_learns_once_with_a_tiny_model(game, tmp_path):
     config = find_recipe(PREFIX + game).config
     shrink(config)
     config.warm_start.turns = 20
-    config.model.local_path = save_tiny(tmp_path / "model", max_position_embeddings=2048)
+    config.model.model_name = save_tiny(tmp_path / "model", max_position_embeddings=2048)
     config.inference.backend, config.inference.engine = "transformers", {}
     config.checkpoint.output_dir = str(tmp_path / "run")
     trainer = PPOTrainer(config)

@@ -37,8 +37,8 @@ def test_what_never_won_is_said_with_the_solver_that_could_be_imitated():
     sentence = said("llm_gym/TextToSQLEasy-v0", 0, 0, embedded=True)
     assert "none of 100 held-out episodes is won, before or after (a solver wins 100%)" in sentence
     assert "--warm-start.player solver" in sentence
-    assert "--model.local-path" in sentence
-    assert "--model.local-path" not in said("llm_gym/TextToSQLEasy-v0", 0, 0)
+    assert "--model.model-name" in sentence
+    assert "--model.model-name" not in said("llm_gym/TextToSQLEasy-v0", 0, 0)
 
 
 def test_who_has_imitated_the_solver_is_not_sent_to_it_again():
@@ -90,4 +90,4 @@ def test_where_nobody_says_what_success_is_the_return_is_told_and_no_model_is_bl
     assert "does not say whether an episode is won" in sentence
     assert "from 1 to 1.25" in sentence
     assert "success=module:function" in sentence
-    assert "--model.local-path" not in sentence
+    assert "--model.model-name" not in sentence

@@ -102,7 +102,7 @@ def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
 
 
 def test_a_run_ends_once_it_is_sure(tmp_path):
-    trainer = made(tmp_path, environment__stop_at_success=0.9, environment__stop_when_sure=True)
+    trainer = made(tmp_path, environment__stop_at_success=0.9)
     planted(trainer, [91, 95, 97, 99])
     assert len(trainer.fit()) == 3
     trainer.cleanup()
@@ -126,7 +126,7 @@ def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
            "environment__eval_interval": 0}  # fmt: skip
     rows = {}
     for tries in (0, 4):
-        trainer = made(tmp_path / str(tries), training__replace_flat_groups=tries, **how)
+        trainer = made(tmp_path / str(tries), training__resample_zero_variance_groups=tries, **how)
         rows[tries] = trainer.fit()
         trainer.cleanup()
     first, plain = rows[4][0], rows[0][0]
@@ -139,6 +139,6 @@ def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
 
 @pytest.mark.parametrize("estimator", ["grpo", "gae"])
 def test_replacing_needs_groups(estimator, tmp_path):
-    given = settings(training__adv_estimator=estimator, training__replace_flat_groups=1)
+    given = settings(training__adv_estimator=estimator, training__resample_zero_variance_groups=1)
     with pytest.raises(ConfigError, match=r"training\.group_size must be at least 2"):
         configured(given, tmp_path).check()

@@ -29,7 +29,7 @@ def through(server, **more):
 
 @pytest.mark.parametrize("barrier", [None, True])
 def test_two_iterations_train_through_it(server, tmp_path, barrier):
-    out = play(through(server, inference__barrier=barrier), tmp_path / "run")
+    out = play(through(server, inference__sync_replies=barrier), tmp_path / "run")
     assert len(out.metrics) == 2
     assert all(0 <= row[PROBE_GAP] < 1e-4 for row in out.metrics)
     assert len(server.bodies("/update_weights_from_disk")) == 3, "at first, and after each step"

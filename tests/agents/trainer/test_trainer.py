@@ -165,7 +165,7 @@ def test_remax_compares_with_a_greedy_episode_of_the_same_start(tmp_path):
 def test_a_curriculum_moves_the_difficulty(tmp_path):
     config = small(
         tmp_path,
-        environment={"curriculum": True, "curriculum_step": 0.25, "curriculum_target": 0.5},
+        environment={"curriculum": 0.5},
         training={"num_iters_per_epoch": 3},
     )
     trainer = PPOTrainer(config, "llm_gym/Echo-v0", reward_fn=None)
@@ -177,8 +177,8 @@ def test_a_curriculum_moves_the_difficulty(tmp_path):
     finally:
         type(trainer.curriculum).update = move
     trainer.cleanup()
-    assert [row["env/difficulty"] for row in rows] == [0.0, 0.25, 0.5]
-    assert trainer.curriculum.difficulty == 0.25
+    assert [row["env/difficulty"] for row in rows] == [0.0, 0.05, 0.1]
+    assert trainer.curriculum.difficulty == 0.05
 
 
 def test_groups_share_their_seed_and_episodes_never_repeat(tmp_path):

@@ -93,7 +93,7 @@ def test_the_checkpoint_knows_what_it_brought(whole):
 
 
 def test_copies_of_the_policy_begin_where_it_begins(tmp_path):
-    kl = {"use_kl_in_loss": True, "kl_coef": 0.1}
+    kl = {"kl": "loss", "kl_coef": 0.1}
     trainer = PPOTrainer(echo(tmp_path, training=kl, model={"critic": "separate"}))
     trainer.warm_up()
     parts = trainer.learner.state()
@@ -148,17 +148,18 @@ def test_auto_teaches_the_embedded_model_and_says_why(tmp_path):
 
 
 def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path):
-    model = {"local_path": save_tiny(tmp_path / "model")}
-    auto = {"player": "auto", "turns": 8, "steps": 1, "batch_size": 4}
+    model = {"model_name": save_tiny(tmp_path / "model")}
+    auto = {"player": "auto", "turns": 8, "steps": 1}
     trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
     assert "only 0% of" in said[0]
     assert "fewer than 50%" in said[0]
     assert trainer.warm_start
 
 
-def test_auto_leaves_a_given_model_alone_that_writes_enough(tmp_path):
-    model = {"local_path": save_tiny(tmp_path / "model")}
-    auto = {"player": "auto", "threshold": 0.0}
+def test_auto_leaves_a_given_model_alone_that_writes_enough(tmp_path, monkeypatch):
+    model = {"model_name": save_tiny(tmp_path / "model")}
+    auto = {"player": "auto"}
+    monkeypatch.setattr(warm_start, "ENOUGH_USABLE", 0.0)
     trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
     assert said[0].startswith("warm start: none, because 0% of ")
     assert said[0].endswith("at least 0%")
@@ -175,7 +176,7 @@ def test_a_file_can_be_its_source_in_the_history_of_a_chat_model(tmp_path):
     ]
     (tmp_path / "talks.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
     source = {"player": "file", "file": str(tmp_path / "talks.jsonl")}
-    config = echo(tmp_path / "run", model={"local_path": save_tiny(tmp_path / "model")})
+    config = echo(tmp_path / "run", model={"model_name": save_tiny(tmp_path / "model")})
     config.update({"warm_start": source, "inference": {"context": "history"}})
     trainer, said = told(config)
     assert said[0] == "warm start: imitating file moves, because warm_start.player is 'file'"

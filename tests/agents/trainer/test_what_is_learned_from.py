@@ -59,12 +59,10 @@ class Endless(Odd):
         return "more", 0.1, False, False, {}
 
 
-@pytest.mark.parametrize(("multi_turn", "turns"), [(True, 2), (False, 1)])
+@pytest.mark.parametrize("turns", [2, 1])
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_our_own_limit_is_an_ending_unless_asked_otherwise(
-    tmp_path, train, multi_turn, turns, is_cut
-):
-    inference = {"multi_turn": multi_turn, "max_turns": 2, "turn_limit_is_cut": is_cut}
+def test_our_own_limit_is_an_ending_unless_asked_otherwise(tmp_path, train, turns, is_cut):
+    inference = {"max_turns": turns, "bootstrap_at_turn_limit": is_cut}
     trainer = train(small(tmp_path, inference=inference), Endless)
     seen = learned(trainer)
     trainer.fit()
@@ -76,7 +74,7 @@ def test_our_own_limit_is_an_ending_unless_asked_otherwise(
 
 def test_values_do_not_run_away_where_our_own_limit_ends_every_episode(tmp_path, train):
     training = {"num_iters_per_epoch": 30, "learning_rate": 1e-2, "ppo_epochs": 2}
-    config = small(tmp_path, training=training, inference={"multi_turn": False})
+    config = small(tmp_path, training=training, inference={"max_turns": 1})
     rows = train(config, Endless).fit()
     assert abs(rows[-1]["value/mean"]) < 0.5, "every return is 0.1"
 

@@ -168,7 +168,7 @@ def test_charts_zoom_smooth_and_take_logarithms(tmp_path, serve, visit):
     assert len(set(shapes)) == 4
     assert shapes[3].count("L") < shapes[2].count("L")
     assert page.locator("[data-metric='policy/kl'] path.line").count() == 2
-    assert page.locator("tr.differs th").first.text_content() == "training.lam"
+    assert page.locator("tr.differs th").first.text_content() == "training.gae_lambda"
 
 
 def test_an_axis_that_reaches_zero_says_zero(tmp_path, serve, visit):

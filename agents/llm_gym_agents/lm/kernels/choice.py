@@ -59,11 +59,12 @@ def kernel_for(name: KernelName, shape: Shape) -> tuple[str, Kernel | None]:
     if not door.is_here():
         package = {"liger": "liger-kernel", "cut": "cut-cross-entropy"}[name]
         raise ConfigError(
-            f"model.head='{name}' needs {package}. Install it with: {install_command('gpu')}"
+            f"model.logprob_kernel='{name}' needs {package}. "
+            f"Install it with: {install_command('gpu')}"
         )
     if shape.device.type != "cuda" or not door.takes(shape.dtype, shape.bias):
         where = f"{shape.dtype} on {shape.device.type}" + (" with a bias" if shape.bias else "")
-        raise ConfigError(f"model.head='{name}' cannot compute in {where}; choose 'auto'")
+        raise ConfigError(f"model.logprob_kernel='{name}' cannot compute in {where}; choose 'auto'")
     if asked != "auto":
         _warn_of(name, shape)
     return name, door.negative_log_probs
@@ -106,7 +107,9 @@ def _warn_of(name: str, shape: Shape) -> None:
         wrong = _faults(shape, _example(shape), [name])
     if wrong:
         _log.warning(
-            "model.head='%s' is used as asked, but 'auto' would not: %s", name, wrong[name]
+            "model.logprob_kernel='%s' is used as asked, but 'auto' would not: %s",
+            name,
+            wrong[name],
         )
 
 

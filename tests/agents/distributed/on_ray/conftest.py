@@ -15,6 +15,6 @@ def cluster():
     from llm_gym_agents.config.ray import RayConfig
     from llm_gym_agents.distributed.cluster import RayCluster
 
-    made = RayCluster(RayConfig(num_actors=1, num_cpus_per_actor=8.0, bucket_mb=16))
+    made = RayCluster(RayConfig(num_actors=1, num_cpus_per_actor=8.0))
     yield made
     made.close()

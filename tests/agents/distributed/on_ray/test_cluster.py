@@ -27,7 +27,6 @@ def test_what_the_cluster_could_never_give_is_refused(cluster):
     for settings, says in (
         ({"num_cpus_per_actor": 5.0}, "2 actors with 5 CPU each need 10, and the cluster has 8"),
         ({"num_gpus_per_actor": 0.5}, "2 actors with 0.5 GPU each need 1, and the cluster has 0"),
-        ({"memory_gb_per_actor": 1e6}, "each need .* lower ray.num_actors"),
     ):
         with pytest.raises(ConfigError, match=says):
             RayCluster(RayConfig(num_actors=2, **settings))

@@ -60,7 +60,7 @@ def test_an_environment_that_hangs_is_cut_at_its_deadline(cluster, tmp_path):
 
 def test_an_actor_that_always_dies_ends_the_run_in_one_sentence(cluster, tmp_path):
     env = broken(tmp_path, groups=(2,), how="dies", always=True)
-    given = {"num_actors": 1, "max_restarts": 1}
+    given = {"num_actors": 1}
     trainer = echo_trainer(tmp_path / "run", NOT_EVALUATED, env=env, **given)
     with pytest.raises(EngineError, match="sampler 0 was lost 2 times in a row") as caught:
         trainer.fit()

@@ -5,10 +5,18 @@ import signal
 
 import pytest
 
+from llm_gym_agents.distributed import weights
+from llm_gym_agents.distributed.routes import Routes
 from llm_gym_agents.rollouts.tasks import training_tasks
 from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def in_a_group(monkeypatch):
+    """Every actor gets its weights in a group, as if each had a card of its own."""
+    monkeypatch.setattr(weights, "routes_of", lambda members, device: Routes([], [*members], []))
 
 
 def count_parcels(trainer):
@@ -24,8 +32,8 @@ def count_parcels(trainer):
     return seen
 
 
-def test_weights_in_a_group_give_the_numbers_of_one_process(cluster, tmp_path):
-    trainer = echo_trainer(tmp_path / "group", num_actors=2, transfer="group")
+def test_weights_in_a_group_give_the_numbers_of_one_process(cluster, in_a_group, tmp_path):
+    trainer = echo_trainer(tmp_path / "group", num_actors=2)
     parcels = count_parcels(trainer)
     rows = [comparable(row) for row in trainer.fit()]
     trainer.cleanup()
@@ -47,8 +55,8 @@ def kill_before(broadcast, bucket, pid):
     broadcast._group.carry = deadly
 
 
-def test_a_push_outlives_a_member_of_its_group(cluster, tmp_path):
-    trainer = echo_trainer(tmp_path / "run", num_actors=3, transfer="group")
+def test_a_push_outlives_a_member_of_its_group(cluster, in_a_group, tmp_path):
+    trainer = echo_trainer(tmp_path / "run", num_actors=3)
     broadcast = trainer.sampler.crew.broadcast
     broadcast._bytes = 2048  # so that there are buckets after the one that breaks the group
     parcels = count_parcels(trainer)
