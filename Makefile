@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-alfworld test-exports lint types demo smoke golden scores bench bench-demo bench-gpu harden chaos results-check lock clean
+.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports lint types demo smoke golden scores bench bench-demo bench-gpu harden chaos results-check lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -93,28 +93,16 @@ test-packages: $(PACKAGES)/.installed  ## Install other environments into a venv
 	SDL_VIDEODRIVER=dummy $(PACKAGES)/bin/python -m pytest -q tests/as_text/test_packages.py
 	$(PACKAGES)/bin/python benchmarks/as_text_gallery.py
 
-# Other suites, with the trainer beside them. BALROG is not on PyPI: what plays for it in the
-# tests needs its settings' format.
+# Other suites, with the trainer beside them.
 BRIDGES ?= .venv-bridges
 $(BRIDGES)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BRIDGES)
 	$(BRIDGES)/bin/python -m pip install --quiet --constraint constraints.txt \
-	    --editable ".[train,test,serve,bridges]" omegaconf
+	    --editable ".[train,test,serve,bridges]"
 	@touch $@
 
 test-bridges: $(BRIDGES)/.installed  ## Install other suites into a venv of its own, and play them.
 	SDL_VIDEODRIVER=dummy $(BRIDGES)/bin/python -m pytest -q tests/bridges --ignore-glob "*/export_*"
-
-# ALFWorld's planner is compiled, which takes minutes, with cmake and a compiler for C++.
-ALFWORLD ?= .venv-alfworld
-$(ALFWORLD)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(ALFWORLD)
-	$(ALFWORLD)/bin/python -m pip install --quiet --editable ".[test,alfworld]"
-	@touch $@
-
-test-alfworld: $(ALFWORLD)/.installed  ## Install ALFWorld into a venv of its own, and play it.
-	$(ALFWORLD)/bin/python -m pytest -q tests/bridges/test_alfworld.py \
-	    tests/bridges/test_every_bridge.py -k "alfworld or ALFWorld"
 
 # Other trainers and clients, which play our environments. verifiers and TRL want different
 # versions of datasets: a venv each. Of verl only what runs on a CPU is tried.

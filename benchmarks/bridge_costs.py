@@ -169,22 +169,6 @@ def jericho() -> Pair:
     return Pair(env, "look", game.reset, step)
 
 
-@cache
-def alfworld_games() -> str:
-    """Return a folder of small households of our own."""
-    sys.path.insert(0, str(ROOT))
-    from tests.bridges.alfworld_games import write_games
-
-    return str(write_games(Path(tempfile.mkdtemp())))
-
-
-def alfworld() -> Pair:
-    env = make("ALFWorld", games=f"{alfworld_games()}/valid_seen")
-    env.reset(seed=1)
-    game = env.load()
-    return Pair(env, "look", game.reset, lambda: game.step("look"), slices=10)
-
-
 def scienceworld() -> Pair:
     import scienceworld as suite
 
@@ -240,7 +224,7 @@ def openenv() -> Pair:
 PAIRS: dict[str, Callable[[], Pair]] = {
     f.__name__: f
     for f in (
-        *(textarena, gem, reasoning_gym, pettingzoo, verifiers, textworld, jericho, alfworld),
+        *(textarena, gem, reasoning_gym, pettingzoo, verifiers, textworld, jericho),
         *(scienceworld, openenv),
     )
 }

@@ -34,7 +34,7 @@ from doc_tables import TEXT
 from machine import ROOT, provenance
 
 import llm_gym  # noqa: F401 - registers the ids
-from llm_gym.bridges.base import ForeignEnv, Played
+from llm_gym.bridges.base import BridgeEnv, BridgeStep
 from llm_gym.evaluate import checker, fairness
 from llm_gym.registry.bridges import BRIDGES, installed
 
@@ -107,10 +107,6 @@ def jericho() -> Iterator[dict[str, Any]]:
     yield {"games": bridge_costs.tw_games(), "max_turns": 20}
 
 
-def alfworld() -> Iterator[dict[str, Any]]:
-    yield {"games": f"{bridge_costs.alfworld_games()}/train", "max_turns": 10}
-
-
 def scienceworld() -> Iterator[dict[str, Any]]:
     yield {"task": "find-living-thing", "max_turns": 40}
 
@@ -123,7 +119,7 @@ LISTED = {
     f.__name__: f
     for f in (
         *(textarena, reasoning_gym, gem, pettingzoo, verifiers),
-        *(textworld, jericho, alfworld, scienceworld, openenv),
+        *(textworld, jericho, scienceworld, openenv),
     )
 }
 HAS = {
@@ -134,7 +130,6 @@ HAS = {
     "verifiers": "whatever its hub has, scored by rubrics",
     "textworld": "adventures that are generated",
     "jericho": "interactive fiction",
-    "alfworld": "households",
     "scienceworld": "experiments",
     "openenv": "whatever a server has",
 }
@@ -173,15 +168,15 @@ def check(env_id: str, settings: dict[str, Any], seconds: int) -> str:
 # --- what a step costs ---------------------------------------------------------------------------
 
 
-class Nothing(ForeignEnv):
+class Nothing(BridgeEnv):
     """A foreign game that does nothing, so that only the bridge is measured."""
 
-    played = Played("Go on.")
+    played = BridgeStep("Go on.")
 
     def begin(self, seed: int) -> str:
         return "Begin."
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         return self.played
 
 

@@ -36,7 +36,7 @@ from typing import Any
 from machine import ROOT, provenance
 
 from llm_gym.endpoint.http_json import JsonHTTP
-from llm_gym.remote import wire
+from llm_gym.server import protocol
 
 RESULT = ROOT / "benchmarks" / "results" / "serve.json"
 GAME = "llm_gym/GuessTheNumber-v0"
@@ -172,10 +172,10 @@ def rows(port: int, seconds: float) -> int:
             else [name, number, "step", str(1 + (number + row) % 20)]
             for row, (name, over) in enumerate(zip(names, done, strict=True))
         ]
-        answers = http.post(wire.ROWS, {"rows": asked}, 60)["rows"]
+        answers = http.post(protocol.ROWS, {"rows": asked}, 60)["rows"]
         steps += done.count(False)
         done = [not over and (one[2] or one[3]) for one, over in zip(answers, done, strict=True)]
-    http.post(wire.ROWS, {"rows": [[name, number + 1, "close", None] for name in names]}, 60)
+    http.post(protocol.ROWS, {"rows": [[name, number + 1, "close", None] for name in names]}, 60)
     http.close()
     return steps
 
@@ -223,8 +223,10 @@ def forget(port: int, pid: int, sessions: int) -> dict[str, Any]:
             for name in names
             for row in ([name, 1, "reset", [begun, None]], [name, 2, "step", "10"])
         ]
-        http.post(wire.ROWS, {"rows": asked}, 60)
-        closed = http.post(wire.ROWS, {"rows": [[name, 3, "close", None] for name in names]}, 60)
+        http.post(protocol.ROWS, {"rows": asked}, 60)
+        closed = http.post(
+            protocol.ROWS, {"rows": [[name, 3, "close", None] for name in names]}, 60
+        )
         assert closed["rows"] == [[]] * batch
         begun += batch
         if begun >= 5000 and begun % 5000 == 0:  # the first thousands warm it up

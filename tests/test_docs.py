@@ -13,7 +13,7 @@ import yaml
 import llm_gym
 from docs import draw_architecture
 from llm_gym import cli
-from llm_gym.as_text.phrasebooks import registry
+from llm_gym.as_text.phrasebooks import book
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,7 +32,7 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
     page, monkeypatch, tmp_path, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_BOOKS", dict(registry._BOOKS))  # a page registers one
+    monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))  # a page registers one
     names = {"__name__": "__docs__"}
     for at, (block, shown) in enumerate(SHOWN.findall(page.read_text())):
         exec(compile(block, f"{page.name} block {at}", "exec"), names)

@@ -1,6 +1,6 @@
 """Any Gymnasium environment as a text environment."""
 
-from llm_gym.as_text.ensure import (
+from llm_gym.as_text.env import (
     ensure_text,
     make_text,
     speaks_text,

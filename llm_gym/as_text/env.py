@@ -1,14 +1,142 @@
-"""Any registered environment in text, by one id."""
+"""Text environments from anything: ``ensure_text``, ``make_text``, and ``llm_gym/AsText-v0``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
+from gymnasium import Space, spaces
+from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.as_text import AsText
+from llm_gym.as_text.success import SuccessInfo
+from llm_gym.as_text.wrapper import SETTINGS, AsText
+from llm_gym.core.env import TextEnv
+from llm_gym.errors import ConfigError
+from llm_gym.legacy import as_gym
+from llm_gym.registry.classes import creator
 from llm_gym.registry.plugins import cannot_build, find_spec
+from llm_gym.registry.sources import EnvSource, build_env, env_source
+
+
+def speaks_text(env: gym.Env[Any, Any]) -> bool:
+    """Return whether actions and observations of ``env`` are text already.
+
+    >>> speaks_text(gym.make("CartPole-v1"))
+    False
+    """
+    return _is_text(env.action_space) and _is_text(env.observation_space)
+
+
+def _is_text(space: Space[Any]) -> bool:
+    # A space that is not Gymnasium's may well be a string space of somebody else's.
+    known = type(space).__module__.startswith("gymnasium.")
+    return isinstance(space, spaces.Text) or not known
+
+
+def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
+    """Return ``env`` as it is if it speaks text, and in ``AsText`` if it does not.
+
+    Args:
+        env: An environment; one that ``as_gym`` adapts will do.
+        **settings: Of ``AsText``. An environment that speaks text can honour none of them, so
+            they are refused, but for ``success``, and ``rules``, which is no more than a wish
+            then.
+
+    >>> ensure_text(gym.make("CartPole-v1"))
+    <AsText<TimeLimit<OrderEnforcing<PassiveEnvChecker<CartPoleEnv<CartPole-v1>>>>>>
+    """
+    made = as_gym(env)
+    if not speaks_text(made):
+        return AsText(made, **settings)
+    if refused := settings.keys() - {"rules", "success"}:
+        raise ConfigError(f"{made} speaks text already and takes no {', '.join(sorted(refused))}")
+    success = settings.get("success")
+    return made if success is None else SuccessInfo(made, success=success)
+
+
+def make_text(env: EnvSource, **settings: Any) -> gym.Env[str, str]:
+    """Return an environment of ``env``, in text.
+
+    ``settings`` are the environment's own, or those of ``AsText``: see ``split_settings``.
+    """
+    source, own, words = _split(env, settings)
+    return ensure_text(build_env(source, own), **words)
+
+
+def text_source(
+    env: EnvSource, settings: Mapping[str, Any]
+) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any]]:
+    """Return a source of text environments and the arguments of ``make_vec`` for it.
+
+    An environment that does not speak text is put into ``AsText``, innermost of all wrappers; the
+    settings of ``AsText`` among ``settings`` go there.
+    """
+    source, own, words = _split(env, settings)
+    only_wishes = words.keys() <= {"rules"}
+    if _has_own_vector(source) and only_wishes and not own.get("wrappers"):
+        return source, own  # many of them move together, which a wrapper around each would part
+    speak = functools.partial(ensure_text, **words)
+    return source, {**own, "wrappers": [speak, *own.get("wrappers", ())]}
+
+
+def _has_own_vector(source: Any) -> bool:
+    """Return whether it is an id of ours, and so of text, with a vector environment of its own."""
+    ours = isinstance(source, EnvSpec) and str(source.entry_point).startswith("llm_gym.")
+    return ours and source.vector_entry_point is not None
+
+
+def _split(
+    env: EnvSource, settings: Mapping[str, Any]
+) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any], dict[str, Any]]:
+    source = env_source(env)
+    if isinstance(source, str):
+        source = find_spec(source)
+    return source, *split_settings(source, settings)
+
+
+def split_settings(
+    source: Any, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return which settings belong to the environment, and which to ``AsText`` around it.
+
+    A setting that ``AsText`` has goes there, unless the environment is one of text, or what makes
+    it takes an argument of that name. A class that takes some of them says so by
+    ``takes_text_settings``: their names, or True for all.
+
+    >>> split_settings("CartPole-v1", {"action_format": "tag", "sutton_barto_reward": True})
+    ({'sutton_barto_reward': True}, {'action_format': 'tag'})
+    """
+    words: dict[str, Any] = {}
+    if (taken := _arguments(source)) is not None:
+        words = {n: settings[n] for n in settings if n in SETTINGS and n not in taken}
+    own = {name: value for name, value in settings.items() if name not in words}
+    return own, words
+
+
+def _arguments(source: Any) -> Mapping[str, Any] | None:
+    """Return the arguments of what makes the environment; None where it takes those of text."""
+    if isinstance(source, str):
+        source = find_spec(source)
+    if isinstance(source, EnvSpec):
+        source = creator(source)
+    while isinstance(source, functools.partial):
+        source = source.func
+    is_class = isinstance(source, type)
+    named: Any = is_class and getattr(source, "takes_text_settings", False)
+    if named is True or (is_class and issubclass(source, TextEnv)):
+        return None
+    try:
+        taken = dict(inspect.signature(source).parameters) if callable(source) else {}
+    except (TypeError, ValueError):
+        return {}
+    if named:  # some of them, by name
+        return {**taken, **dict.fromkeys(named)}
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
+    # A function that takes anything passes it on to it knows what; a class passes it to its base.
+    return None if takes_all and not is_class else taken
 
 
 class AsTextEnv(gym.Env[str, str]):

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
-from llm_gym.as_text.phrasebooks.number_reader import NumberReader
-from llm_gym.as_text.phrasebooks.reader import Unusable
+from llm_gym.as_text.phrasebooks.readers import NumberReader, Unusable
 from llm_gym.as_text.settings import numbers_in
 from llm_gym.core.formats import ActionFormat, drop_thinking
 from llm_gym.core.reading.finders import find_pattern, find_phrases
@@ -23,7 +22,7 @@ from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.text import clip
 
 
-class Reading(NamedTuple):
+class ParsedReply(NamedTuple):
     """What was found in a reply."""
 
     move: str | None
@@ -72,24 +71,24 @@ class ReplyReader:
         """Return how a move is written, with an example."""
         return self.format.tell(self.book.example_moves()[0])
 
-    def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> Reading:
+    def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> ParsedReply:
         """Return what was found; ``info`` says what is legal, ``told`` what the model has read."""
         move = self.format.parse(drop_thinking(reply) if self.strict else spoken(reply))
         if move is not None and (action := self._choices.get(move)) is not None:
-            return Reading(move, action)
+            return ParsedReply(move, action)
         try:
-            return Reading(move, self.action(move, info))
+            return ParsedReply(move, self.action(move, info))
         except Unusable as reason:
             problem = str(reason)
         if self.strict:
-            return Reading(move, problem=problem)
+            return ParsedReply(move, problem=problem)
         speaker = BookSpeaker(self.book, info, told)
         try:
             return read_on(reply, speaker, lambda found: self.action(found, info))
         except Unusable as closer:
             # Where a move is an object, what is inside one is no move of its own.
             is_object = isinstance(self._space, gym.spaces.Dict | gym.spaces.Tuple)
-            return Reading(move, problem=problem if is_object else str(closer) or problem)
+            return ParsedReply(move, problem=problem if is_object else str(closer) or problem)
 
     def action(self, move: str | None, info: Mapping[str, Any]) -> Any:
         """Return the action that ``move`` means, or raise ``Unusable`` with the reason."""
@@ -144,7 +143,7 @@ class BookSpeaker:
         return "" if self.free_text and label in ("fence", "brackets") else text
 
 
-def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> Reading:
+def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> ParsedReply:
     """Return the move in a reply that is more than a move.
 
     Raises ``Unusable``, with what was understood, if anything, where there is none.
@@ -153,7 +152,7 @@ def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> Rea
         if found.move is None:
             raise Unusable(found.problem)
         try:
-            return Reading(found.move, read(found.move), found.how)
+            return ParsedReply(found.move, read(found.move), found.how)
         except Unusable:
             if found.is_final:
                 raise

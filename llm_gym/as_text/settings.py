@@ -1,4 +1,4 @@
-"""The settings of ``AsText``, checked, and the size of an action."""
+"""The settings of ``AsText``: their checks, the rules text they lead to, the shapes of results."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 from gymnasium import Space, spaces
 
-from llm_gym.errors import ConfigError
+from llm_gym.as_text.phrasebooks.book import Phrasebook
+from llm_gym.errors import ConfigError, ContractError
 
 _ONE_OF: Mapping[str, tuple[str | None, ...]] = {
     "rules": ("observation", "system", None),
@@ -67,3 +69,68 @@ def path_of(phrasebook: Any) -> Any:
     if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
         return f"{phrasebook.__module__}:{phrasebook.__qualname__}"
     return phrasebook
+
+
+def write_rules(
+    book: Phrasebook,
+    instruction: str,
+    *,
+    invalid: str,
+    fallback: str | None,
+    retries: int,
+    max_invalid: int | None,
+    penalty: float,
+) -> str:
+    """Return the rules of ``book`` and of these settings of ``AsText``.
+
+    ``instruction`` is how a move is written, ``fallback`` the move that is played for an unusable
+    reply, if any.
+    """
+    parts = [book.rules_text(), book.how()]
+    if retries:
+        parts.append(f"Up to {retries} unusable replies per turn are forgiven.")
+    if invalid == "terminate":
+        parts.append("An unusable reply ends the episode.")
+    elif fallback is not None:
+        parts.append(f"For an unusable reply I play {fallback}, and what it earns does not count.")
+    if max_invalid is not None and invalid != "terminate":
+        parts.append(f"After {max_invalid} unusable replies the episode is cut.")
+    if penalty:
+        parts.append(f"Each unusable reply costs {penalty:g} points.")
+    return f"{' '.join(filter(None, parts))}\n{instruction}".rstrip("\n")
+
+
+_RESET = "observation, info"
+_STEP = "observation, reward, terminated, truncated, info"
+
+
+def of_reset(env: gym.Env[Any, Any], given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the two values of ``reset``."""
+    if type(given) is not tuple or len(given) != 2:
+        raise _misshapen(env, "reset", _RESET, given)
+    _check_info(env, "reset", given[1])
+    return given
+
+
+def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """Return the five values of ``step``."""
+    if type(given) is not tuple or len(given) != 5:
+        raise _misshapen(env, "step", _STEP, given)
+    _check_info(env, "step", given[4])
+    return given
+
+
+def _check_info(env: gym.Env[Any, Any], method: str, info: Any) -> None:
+    if not isinstance(info, dict):
+        raise ContractError(
+            f"{type(env.unwrapped).__name__}.{method} must return a dictionary as info, got "
+            f"{info!r:.100}"
+        )
+
+
+def _misshapen(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> ContractError:
+    count = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
+    return ContractError(
+        f"{type(env.unwrapped).__name__}.{method} must return ({names}), got {count}; an "
+        "environment in the shape of gym 0.21 is adapted if it does not derive from gymnasium.Env"
+    )

@@ -14,15 +14,12 @@ from typing import Any, Literal, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.as_text.phrasebooks.book import Phrasebook
-from llm_gym.as_text.phrasebooks.reader import Unusable
-from llm_gym.as_text.phrasebooks.registry import find_phrasebook, load_phrasebook
+from llm_gym.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
+from llm_gym.as_text.phrasebooks.readers import Unusable
 from llm_gym.as_text.players import TextPlayers
-from llm_gym.as_text.replies import Reading, ReplyReader
-from llm_gym.as_text.rules import write_rules
-from llm_gym.as_text.settings import check_settings, path_of
-from llm_gym.as_text.shapes import of_reset, of_step
-from llm_gym.as_text.verdicts import Success, load_success, payer, refusal
+from llm_gym.as_text.replies import ParsedReply, ReplyReader
+from llm_gym.as_text.settings import check_settings, of_reset, of_step, path_of, write_rules
+from llm_gym.as_text.success import Success, load_success, payer, refusal
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.formats import get_format
 from llm_gym.core.infos import flag
@@ -32,7 +29,7 @@ from llm_gym.core.text import clip
 from llm_gym.errors import ConfigError, ContractError
 
 _PLAYING = StopReason.PLAYING
-_NOTHING_READ = Reading(None)
+_NOTHING_READ = ParsedReply(None)
 _MAX_INVALID = 20
 _VERDICTS = ("success", "is_success")  # of an environment on a game that the fallback ended
 _Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
@@ -210,7 +207,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
 
     # --- the turn ------------------------------------------------------------------------
 
-    def _play(self, reading: Reading) -> _Played:
+    def _play(self, reading: ParsedReply) -> _Played:
         """Let the environment play an action, and say what it shows."""
         played = of_step(self.env, self.env.step(reading.action))
         observation, given, terminated, truncated, info = played
@@ -254,7 +251,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             return None
         return self._fallback or self.book.fallback_move(info)
 
-    def _play_fallback(self, reading: Reading) -> _Step | None:
+    def _play_fallback(self, reading: ParsedReply) -> _Step | None:
         """Play the fallback for an unusable text; None where there is none now."""
         fallback = self._fallback_move(self._last_info)
         if fallback is None:
@@ -282,7 +279,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         text = clip(text, self.max_observation_chars)
         return text, sum(terms.values()), terminated, truncated, {**ours, **won}
 
-    def _answer(self, reading: Reading) -> _Step:
+    def _answer(self, reading: ParsedReply) -> _Step:
         """Answer an unusable text: play the fallback, or leave the environment as it is."""
         self._invalid_actions += 1
         self._misses += 1
@@ -309,7 +306,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         cut = self._stop is StopReason.MAX_STEPS
         return clip(text, self.max_observation_chars), reward, terminated, cut, info
 
-    def _info(self, reading: Reading, terms: dict[str, float]) -> dict[str, Any]:
+    def _info(self, reading: ParsedReply, terms: dict[str, float]) -> dict[str, Any]:
         return {
             "move": reading.move,
             "reader": reading.how,

@@ -1,5 +1,5 @@
 """Environments of other suites as ours, each behind an extra of its own: see ``docs/bridges.md``.
 
-``foreign`` keeps their randomness apart, ``base`` is what they have in common, and every other file
-is the bridge to one suite.
+``rng_guard`` keeps their randomness apart, ``base`` is what they share, and the other files are
+bridges.
 """

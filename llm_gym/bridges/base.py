@@ -1,21 +1,25 @@
-"""``ForeignEnv``: a text environment of another suite as a true ``gymnasium.Env``.
+"""``BridgeEnv``: a text environment of another suite as a ``gymnasium.Env``.
 
-Read ``step`` first: find what the model wrote for the game, let the foreign environment play it
-with its randomness kept apart, and say what came of it in our terms. A bridge implements ``begin``
-and ``play``, and whatever else its suite knows: instances, legal moves, the answer.
+Read ``step`` first: find the move in the reply, let the suite's environment play it with its
+randomness kept apart, and report the result in our terms. A bridge implements ``begin`` and
+``play``, and what else its suite knows: instances, legal moves, the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+import difflib
+import importlib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from llm_gym.bridges.foreign import Foreign
-from llm_gym.bridges.suites import stable
+from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.formats import get_format
@@ -24,14 +28,75 @@ from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
+from llm_gym.registry.bridges import install_line
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_WORD_LIST = 1000
+
+
+def need_package(package: str, module: str = "") -> ModuleType:
+    """Return a module of a suite, or raise a sentence with the line that installs the suite."""
+    try:
+        with preserve_rng():
+            return importlib.import_module(module or package)
+    except ImportError as error:
+        suite, missing = package.split(".")[0], (error.name or "").split(".")[0]
+        why = "" if missing == suite else f" in working order ({error})"
+        raise ConfigError(
+            f"this bridge needs {suite}{why}. Install it with: {install_line(package)}"
+        ) from error
+
+
+def choose(name: str, given: str, known: Iterable[str]) -> str:
+    """Return ``given`` if it is among ``known``; else raise with those that resemble it."""
+    names = sorted(known)
+    if given in names:
+        return given
+    near = difflib.get_close_matches(str(given), names, 3) or names[:3]
+    raise ConfigError(
+        f"{name} must be one of {len(names)} names, such as {', '.join(near)}, got {given!r}"
+    )
+
+
+def fresh_copy(made: Any) -> Any:
+    """Return a copy of an environment as it was made, for one episode.
+
+    Many keep something of the last episode, a deck that was shuffled where it lay, so that a seed
+    alone does not decide the next. Word lists are shared: they are large, and nobody writes there.
+    """
+    shared: dict[int, Any] = {}
+    for value in vars(made).values():
+        for inner in (value, *getattr(value, "__dict__", {}).values()):
+            if isinstance(inner, Collection) and len(inner) >= _WORD_LIST:
+                shared[id(inner)] = inner
+    return copy.deepcopy(made, shared)
+
+
+def stable(value: object, depth: int = 6) -> str:
+    """Return a text of ``value`` that is alike in every process.
+
+    >>> stable({"b": {2, 1}, "a": (1.5, None)})
+    "{'a': [1.5, None], 'b': [1, 2]}"
+    """
+    if isinstance(value, Mapping) and depth:
+        parts = sorted((stable(k, depth - 1), stable(v, depth - 1)) for k, v in value.items())
+        return "{" + ", ".join(f"{k}: {v}" for k, v in parts) + "}"
+    if isinstance(value, set | frozenset) and depth:
+        return "[" + ", ".join(sorted(stable(item, depth - 1) for item in value)) + "]"
+    if isinstance(value, list | tuple) and depth:
+        return "[" + ", ".join(stable(item, depth - 1) for item in value) + "]"
+    if isinstance(value, np.ndarray | np.generic):
+        return stable(value.tolist(), depth)
+    return _ADDRESS.sub("", repr(value))
+
 
 _PLAYING = StopReason.PLAYING
 _SEEDS = 2**31
 _UNUSABLE = "The game could not use that reply."
 
 
-class CommonArgs(TypedDict, total=False):
-    """Arguments that every bridge takes; ``ForeignEnv`` documents them."""
+class BridgeArgs(TypedDict, total=False):
+    """Arguments that every bridge takes; ``BridgeEnv`` documents them."""
 
     action_format: str
     max_turns: int | None
@@ -41,7 +106,7 @@ class CommonArgs(TypedDict, total=False):
     render_mode: str | None
 
 
-class Played(NamedTuple):
+class BridgeStep(NamedTuple):
     """What came of a reply."""
 
     text: str
@@ -51,7 +116,7 @@ class Played(NamedTuple):
     info: Mapping[str, Any] = {}
 
 
-class ForeignEnv(gym.Env[str, str]):
+class BridgeEnv(gym.Env[str, str]):
     """Base class of the bridges.
 
     Every ``info`` has ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``, ``turn``
@@ -68,7 +133,7 @@ class ForeignEnv(gym.Env[str, str]):
         render_mode: ``ansi`` or None.
     """
 
-    takes_text_settings = frozenset(CommonArgs.__annotations__)
+    takes_text_settings = frozenset(BridgeArgs.__annotations__)
     offers_players = True
     """The checker may ask for ``random_action``, ``instance_id`` and, where there is one, the
     oracle."""
@@ -103,7 +168,7 @@ class ForeignEnv(gym.Env[str, str]):
         self.observation_space = AnyText(max_observation_chars)
         examples = [self.format.render(move) for move in self.example_moves()]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
-        self._foreign = Foreign()
+        self._rng_guard = GlobalRngGuard()
         self._player_seed: int | None = None
         self._player_rng: np.random.Generator | None = None
         self._stop: StopReason | None = None
@@ -116,7 +181,7 @@ class ForeignEnv(gym.Env[str, str]):
         """Begin the episode of ``seed``; return what the player is told."""
         raise NotImplementedError
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Hand ``text`` to the game. Whatever this raises means that it could not be used."""
         raise NotImplementedError
 
@@ -210,25 +275,27 @@ class ForeignEnv(gym.Env[str, str]):
 
     # --- the turn ------------------------------------------------------------------------
 
-    def _play(self, move: str | None) -> Played:
+    def _play(self, move: str | None) -> BridgeStep:
         if move is None:
             how = self.format.tell(self.example_moves()[0], self.move_name)
-            return Played(f"I found no {self.move_name} in your reply. {how}".rstrip(), valid=False)
+            return BridgeStep(
+                f"I found no {self.move_name} in your reply. {how}".rstrip(), valid=False
+            )
         if len(move) > self.max_reply_chars:
             longest = f"A reply has at most {self.max_reply_chars} characters."
-            return Played(longest, valid=False)
-        with self._foreign:
+            return BridgeStep(longest, valid=False)
+        with self._rng_guard:
             try:
                 return self.play(move)
             except LLMGymError:  # ours: of a setting, or of an opponent that failed
                 raise
             except Exception:  # noqa: BLE001 - whatever a text makes others' code raise
-                return Played(_UNUSABLE, valid=False)
+                return BridgeStep(_UNUSABLE, valid=False)
 
     def _draw(self) -> str:
         seed = int(self.np_random.integers(_SEEDS))
-        self._foreign.seed(seed)
-        with self._foreign:
+        self._rng_guard.seed(seed)
+        with self._rng_guard:
             try:
                 return self.begin(seed)
             except LLMGymError:

@@ -7,16 +7,23 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.foreign import Foreign
-from llm_gym.bridges.suites import choose, fresh_copy, need_package, stable
+from llm_gym.bridges.base import (
+    BridgeArgs,
+    BridgeEnv,
+    BridgeStep,
+    choose,
+    fresh_copy,
+    need_package,
+    stable,
+)
+from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 
 _PACKAGE = "gem"
 
 
-class GEMEnv(ForeignEnv):
+class GEMEnv(BridgeEnv):
     r"""An environment of GEM.
 
     Description:
@@ -43,7 +50,7 @@ class GEMEnv(ForeignEnv):
         splits: Whether ``reset`` takes a ``split``, which the state at the beginning decides. Only
             for games with hundreds of beginnings.
         env_kwargs: Settings of the environment.
-        **common: See ``ForeignEnv``.
+        **common: See ``BridgeEnv``.
 
     Version history:
         v0: First release.
@@ -55,7 +62,7 @@ class GEMEnv(ForeignEnv):
         env_id: str = "game:GuessTheNumber-v0-easy",
         splits: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
-        **common: Unpack[CommonArgs],
+        **common: Unpack[BridgeArgs],
     ) -> None:
         suite = need_package(_PACKAGE)
         choose("env_id", env_id, need_package(_PACKAGE, "gem.envs.registration").ENV_REGISTRY)
@@ -67,9 +74,9 @@ class GEMEnv(ForeignEnv):
         self._full, self._last_words = pays.success_reward, constants.TERMINAL_STATE
         self.env_id, self.has_splits = env_id, splits
         super().__init__(**common)
-        with self._foreign:
+        with self._rng_guard:
             self._made = self._game = _make(suite, env_id, env_kwargs)
-        self._sampler = Foreign()
+        self._sampler = GlobalRngGuard()
         self._instance = ""
 
     def begin(self, seed: int) -> str:
@@ -79,7 +86,7 @@ class GEMEnv(ForeignEnv):
         self._instance = stable((self.env_id, text, vars(self._game)))
         return _with_suffix(text, info)
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Play a reply."""
         told, paid, terminated, truncated, info = self._game.step(text)
         reward, over = float(paid), terminated or truncated
@@ -87,12 +94,12 @@ class GEMEnv(ForeignEnv):
         said = {name: value for name, value in info.items() if name != "suffix"}
         valid = reward not in self._refused
         if not over:
-            return Played(_with_suffix(told, info), reward, StopReason.PLAYING, valid, said)
+            return BridgeStep(_with_suffix(told, info), reward, StopReason.PLAYING, valid, said)
         if terminated:
             stop = StopReason.WON if reward >= self._full else StopReason.LOST
         else:
             stop = StopReason.MAX_STEPS
-        return Played(told, reward, stop, valid, said)
+        return BridgeStep(told, reward, stop, valid, said)
 
     def example_moves(self) -> Sequence[str]:
         """Return replies in the form that most games take."""

@@ -6,15 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.suites import need_package
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError, WorkerError
 
 _PACKAGE = "openenv"
 
 
-class OpenEnvEnv(ForeignEnv):
+class OpenEnvEnv(BridgeEnv):
     """An environment that an OpenEnv server runs, through OpenEnv's own client.
 
     Description:
@@ -43,7 +42,7 @@ class OpenEnvEnv(ForeignEnv):
         action: Further fields of every action.
         observation_field: The field of the observation that is shown.
         success_reward: The least sum of rewards that counts as a success.
-        **common: See ``ForeignEnv``.
+        **common: See ``BridgeEnv``.
 
     Version history:
         v0: First release.
@@ -59,7 +58,7 @@ class OpenEnvEnv(ForeignEnv):
         action: Mapping[str, Any] | None = None,
         observation_field: str = "",
         success_reward: float = 1.0,
-        **common: Unpack[CommonArgs],
+        **common: Unpack[BridgeArgs],
     ) -> None:
         suite = need_package(_PACKAGE, "openenv.core.generic_client")
         if not url:
@@ -74,7 +73,7 @@ class OpenEnvEnv(ForeignEnv):
     def begin(self, seed: int) -> str:
         """Begin an episode on the server."""
         self._total = 0.0
-        with self._foreign.outside():
+        with self._rng_guard.outside():
             try:
                 result = self._client.reset(seed=seed)
             except Exception as error:
@@ -82,10 +81,10 @@ class OpenEnvEnv(ForeignEnv):
         self._first = self._shown(result.observation)
         return self._first
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Send the reply."""
         sent = text.encode("utf-8", "replace").decode()
-        with self._foreign.outside():
+        with self._rng_guard.outside():
             try:
                 result = self._client.step({**self.action, self.action_field: sent})
             except Exception as error:
@@ -98,7 +97,7 @@ class OpenEnvEnv(ForeignEnv):
             won = self._total >= self.success_reward
             stop = StopReason.WON if won else StopReason.LOST
         said = dict(result.observation)
-        return Played(self._shown(result.observation), reward, stop, True, said)
+        return BridgeStep(self._shown(result.observation), reward, stop, True, said)
 
     def instance(self) -> object:
         """Return the first observation: what the server hides is not known."""

@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from llm_gym.as_text import AsText
-from llm_gym.bridges.foreign import Foreign, untouched
-from llm_gym.bridges.suites import need_package
+from llm_gym.bridges.base import need_package
+from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
 from llm_gym.errors import ConfigError
 
 _PACKAGE = "pettingzoo"
@@ -38,7 +38,7 @@ class OneSeat(gym.Env[Any, Any]):
         self._masked = self.observation_space is not game.observation_space(seat)
         self.action_space = game.action_space(seat)
         self.metadata = {"render_modes": []}
-        self._foreign = Foreign()
+        self._rng_guard = GlobalRngGuard()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -46,8 +46,8 @@ class OneSeat(gym.Env[Any, Any]):
         """Begin a game, and let the others play until it is the seat's turn."""
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
-        self._foreign.seed(drawn)
-        with self._foreign:
+        self._rng_guard.seed(drawn)
+        with self._rng_guard:
             self.game.reset(seed=drawn, options=options)
             for at, agent in enumerate(self.game.possible_agents):
                 self.game.action_space(agent).seed((drawn + at) % 2**31)
@@ -57,19 +57,19 @@ class OneSeat(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Play an action, then those of the others."""
-        with self._foreign:
+        with self._rng_guard:
             self.game.step(action)
             self._others()
             return self._look()
 
     def render(self) -> Any:
         """Return what the game draws."""
-        with self._foreign:
+        with self._rng_guard:
             return self.game.render()
 
     def close(self) -> None:
         """Close the game."""
-        with self._foreign:
+        with self._rng_guard:
             self.game.close()
 
     def _look(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -104,7 +104,7 @@ class OneSeat(gym.Env[Any, Any]):
             mask, observation = observation["action_mask"], observation["observation"]
         if self.policy is None:
             return space.sample(mask if isinstance(space, gym.spaces.Discrete) else None)
-        with self._foreign.outside():
+        with self._rng_guard.outside():
             return self.policy(observation, mask, space)
 
 
@@ -158,7 +158,7 @@ class PettingZooEnv(gym.Env[str, str]):
         **settings: Any,
     ) -> None:
         need_package(_PACKAGE)
-        with untouched():
+        with preserve_rng():
             game, drawn = _make(module, dict(env_kwargs or {}))
         agents = list(game.possible_agents)
         by_number = isinstance(seat, int) and 0 <= seat < len(agents)

@@ -8,8 +8,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.suites import choose, need_package
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 
@@ -20,7 +19,7 @@ _DRAWN_UP_FRONT = {"acre", "composite", "gsm_symbolic", "list_functions", "word_
 _HOW = "Write your answer between <answer> and </answer>."
 
 
-class ReasoningGymEnv(ForeignEnv):
+class ReasoningGymEnv(BridgeEnv):
     """A question of reasoning-gym.
 
     Description:
@@ -49,7 +48,7 @@ class ReasoningGymEnv(ForeignEnv):
             ``datasets``, a list of dictionaries with ``name``, ``weight`` and ``config``.
         reward: ``score``, or ``success``: many scorers pay for any answer that contains the right
             one, and that can be farmed.
-        **common: See ``ForeignEnv``.
+        **common: See ``BridgeEnv``.
 
     Version history:
         v0: First release.
@@ -63,7 +62,7 @@ class ReasoningGymEnv(ForeignEnv):
         dataset: str = "countdown",
         config: Mapping[str, Any] | None = None,
         reward: Literal["score", "success"] = "score",
-        **common: Unpack[CommonArgs],
+        **common: Unpack[BridgeArgs],
     ) -> None:
         suite = need_package(_PACKAGE)
         choose("dataset", dataset, need_package(_PACKAGE, "reasoning_gym.factory").DATASETS)
@@ -77,7 +76,7 @@ class ReasoningGymEnv(ForeignEnv):
         self._extract = need_package(_PACKAGE, "reasoning_gym.utils").extract_answer
         self._rows: Any = None
         if dataset not in _DRAWN_UP_FRONT:
-            with self._foreign:
+            with self._rng_guard:
                 self._rows = self._build(seed=0, size=_ROWS)
         self._row: dict[str, Any] = {}
 
@@ -92,7 +91,7 @@ class ReasoningGymEnv(ForeignEnv):
         question = str(self._row["question"])
         return question if self.format.how else f"{question}\n\n{_HOW}"
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Score the answer."""
         answer = text
         if not self.format.how:
@@ -107,7 +106,7 @@ class ReasoningGymEnv(ForeignEnv):
         paid = score if self.reward == "score" else float(won)
         stop = StopReason.WON if won else StopReason.LOST
         said = {"score": score, "answer": right}
-        return Played(f"Score: {score:g}.{told}", paid, stop, True, said)
+        return BridgeStep(f"Score: {score:g}.{told}", paid, stop, True, said)
 
     def example_moves(self) -> Sequence[str]:
         """Return a few answers."""

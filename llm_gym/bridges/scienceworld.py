@@ -10,9 +10,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.commands import clean_command
-from llm_gym.bridges.suites import choose, need_package
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
+from llm_gym.bridges.text_adventures import clean_command
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import check_split
 from llm_gym.errors import ConfigError
@@ -27,7 +26,7 @@ _OPTIONS = "JAVA_TOOL_OPTIONS"
 _ONE_HASH = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
 
 
-class ScienceWorldEnv(ForeignEnv):
+class ScienceWorldEnv(BridgeEnv):
     """An experiment of ScienceWorld.
 
     Description:
@@ -51,7 +50,7 @@ class ScienceWorldEnv(ForeignEnv):
     Args:
         task: Such as ``boil``.
         simplifications: As ScienceWorld has them, such as ``easy``.
-        **common: See ``ForeignEnv``; ``action_format`` is ``plain`` here.
+        **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
 
     Version history:
         v0: First release.
@@ -64,7 +63,7 @@ class ScienceWorldEnv(ForeignEnv):
         *,
         task: str = "find-living-thing",
         simplifications: str = "easy",
-        **common: Unpack[CommonArgs],
+        **common: Unpack[BridgeArgs],
     ) -> None:
         suite = need_package(_PACKAGE)
         common.setdefault("action_format", "plain")
@@ -72,7 +71,7 @@ class ScienceWorldEnv(ForeignEnv):
         super().__init__(**common)
         self.simplifications = simplifications
         self._suite = suite
-        with self._foreign:
+        with self._rng_guard:
             self._world: Any = _start(suite)
             self.task = choose("task", task, self._world.get_task_names())
             self.variations: Sequence[int] = range(self._world.get_max_variations(task))
@@ -89,11 +88,11 @@ class ScienceWorldEnv(ForeignEnv):
         self._valid, self._played, self._gold = list(info["valid"]), [], None
         return f"{self._world.get_task_description()}\n\n{room}"
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Play a command."""
         command = clean_command(text)
         if not command:
-            return Played("That is no command.", valid=False)
+            return BridgeStep("That is no command.", valid=False)
         if self._gold is not None:
             self._gold = self._gold[1:] if self._gold[:1] == [command] else []
         told, gained, done, info = self._world.step(command)
@@ -105,14 +104,14 @@ class ScienceWorldEnv(ForeignEnv):
         if done:
             stop = StopReason.WON if score >= _FULL else StopReason.LOST
         said = {"score": score, "task": self.task, "variation": self._variation}
-        return Played(str(told), float(gained) / _FULL, stop, valid, said)
+        return BridgeStep(str(told), float(gained) / _FULL, stop, valid, said)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         """Begin an episode; the splits are ScienceWorld's own."""
         split = (options or {}).get("split")
-        with self._foreign:
+        with self._rng_guard:
             if self._world is None:  # closed
                 self._world = _start(self._suite)
             if split is not None:
@@ -140,7 +139,7 @@ class ScienceWorldEnv(ForeignEnv):
     def oracle_move(self) -> str:
         """Return the next command of the gold path, for who has followed it so far."""
         if self._gold is None:
-            with self._foreign:
+            with self._rng_guard:
                 self._gold = self._find_gold()
         if not self._gold:
             raise NotImplementedError(f"{self.task} has no gold path from here")
@@ -169,7 +168,7 @@ class ScienceWorldEnv(ForeignEnv):
         super().close()
         world, self._world = self._world, None
         if world is not None:
-            with self._foreign:
+            with self._rng_guard:
                 _end(world)
 
 

@@ -1,17 +1,121 @@
-"""TextArena's games, for one player, or against others: ``llm_gym/TextArena-v0``."""
+"""TextArena's games, alone or against others: ``llm_gym/TextArena-v0``.
+
+An opponent is a function from all it has been shown, as one text, to its reply; an agent of
+TextArena is one as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.opponents import Given, ask, make_opponent, random_reply
-from llm_gym.bridges.suites import choose, fresh_copy, need_package, stable
+from llm_gym.bridges.base import (
+    BridgeArgs,
+    BridgeEnv,
+    BridgeStep,
+    choose,
+    fresh_copy,
+    need_package,
+    stable,
+)
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, LLMGymError, WorkerError
+
+Opponent = Callable[[str], str]
+Given = str | Mapping[str, Any] | Opponent
+_BRACKETS = re.compile(r"\[[^\[\]\n]{1,40}\]")
+_SPEAKERS = re.compile(r"\[(?:GAME|Player[^\]]*|[A-Z][A-Z ]+)\]")
+
+
+def bracketed(text: str) -> list[str]:
+    r"""Return the moves in square brackets on the last line that has some, as TextArena lists them.
+
+    >>> bracketed("[GAME] Write '[4]' for the middle.\nAvailable Moves: '[0]', '[8]'")
+    ['[0]', '[8]']
+    """
+    for line in reversed(text.splitlines()):
+        if found := [move for move in _BRACKETS.findall(line) if not _SPEAKERS.fullmatch(move)]:
+            return found
+    return []
+
+
+def random_reply(text: str, rng: np.random.Generator) -> str:
+    """Return one of the moves that ``text`` names, at random, or a number where it names none."""
+    moves = bracketed(text) or [f"[{number}]" for number in range(10)]
+    return moves[int(rng.integers(len(moves)))]
+
+
+class RandomOpponent:
+    """Plays one of the moves that it was last shown, at random."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def seed(self, seed: int) -> None:
+        """Begin anew, so that an episode follows from its seed."""
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, text: str) -> str:
+        return random_reply(text, self.rng)
+
+
+class ServedOpponent:
+    """A model behind an OpenAI-compatible API, as ``llm_gym.endpoint`` talks to it."""
+
+    def __init__(self, **settings: Any) -> None:
+        from llm_gym.endpoint.client import ChatClient
+
+        try:
+            self.client = ChatClient(**settings)
+        except TypeError as error:
+            raise ConfigError(f"opponent must have url and model: {error}") from error
+
+    def __call__(self, text: str) -> str:
+        return self.client.reply([{"role": "user", "content": text}]).text
+
+
+def ask(opponent: Opponent, text: str) -> str:
+    """Return what an opponent replies; one that fails ends the episode, and is nobody's move."""
+    try:
+        reply = opponent(text)
+    except LLMGymError:
+        raise
+    except Exception as error:
+        raise WorkerError(f"the opponent raised {type(error).__name__}: {error}") from error
+    if not isinstance(reply, str):
+        raise WorkerError(f"the opponent must reply with a str, got {type(reply).__name__}")
+    return reply
+
+
+def make_opponent(given: Given) -> Opponent:
+    """Return the opponent that a setting stands for.
+
+    ``random``; ``module:function``, which may be a class to be called without arguments; a
+    dictionary with ``url`` and ``model`` and whatever else ``ChatClient`` takes; or a function.
+    """
+    if given == "random":
+        return RandomOpponent()
+    if isinstance(given, Mapping):
+        return ServedOpponent(**given)
+    if callable(given):
+        return given
+    module, colon, name = given.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name) if colon else None
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"the opponent {given!r} cannot be imported: {error}") from error
+    found = found() if isinstance(found, type) else found
+    if not callable(found):
+        raise ConfigError(
+            "opponent must be 'random', 'module:function', a dictionary with url and model, or a "
+            f"function from text to text, got {given!r}"
+        )
+    return found  # type: ignore[no-any-return]
+
 
 _PACKAGE = "textarena"
 _MOST_PLAYERS = 15
@@ -21,7 +125,7 @@ _DOWNLOADS = (
 )
 
 
-class TextArenaEnv(ForeignEnv):
+class TextArenaEnv(BridgeEnv):
     """A game of TextArena.
 
     Description:
@@ -58,7 +162,7 @@ class TextArenaEnv(ForeignEnv):
         splits: Whether ``reset`` takes a ``split``, which the state at the beginning decides. Only
             for games with hundreds of beginnings, such as Wordle's.
         env_kwargs: Settings of the game.
-        **common: See ``ForeignEnv``.
+        **common: See ``BridgeEnv``.
 
     Version history:
         v0: First release.
@@ -73,7 +177,7 @@ class TextArenaEnv(ForeignEnv):
         opponent: Given = "random",
         splits: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
-        **common: Unpack[CommonArgs],
+        **common: Unpack[BridgeArgs],
     ) -> None:
         arena = need_package(_PACKAGE)
         registry = need_package(_PACKAGE, "textarena.envs.registration").ENV_REGISTRY
@@ -85,7 +189,7 @@ class TextArenaEnv(ForeignEnv):
         self.env_id, self.players, self.seat, self.has_splits = env_id, players, seat, splits
         self.opponent = make_opponent(opponent)
         super().__init__(**common)
-        with self._foreign:
+        with self._rng_guard:
             made = _make(arena, env_id, env_kwargs)
         # Outermost first, which is the order that a reply passes them in.
         self._writers: list[Any] = []
@@ -114,7 +218,7 @@ class TextArenaEnv(ForeignEnv):
         self._others()
         return self._news()
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Play the model's move, then those of the others."""
         state, seat = self._state, self.seat
         before = len(state.observations[seat])
@@ -125,7 +229,7 @@ class TextArenaEnv(ForeignEnv):
         )
         stop = self._others()
         if not state.done:
-            return Played(self._news(), stop=stop, valid=not refused)
+            return BridgeStep(self._news(), stop=stop, valid=not refused)
         rewards = state.rewards or {}
         mine = state.game_info[seat]
         reward, reason = float(rewards.get(seat, 0.0)), mine.get("reason") or ""
@@ -133,8 +237,8 @@ class TextArenaEnv(ForeignEnv):
         everyone = [rewards.get(player) for player in self._shown]
         said = {"reason": reason, "rewards": everyone, "role": mine.get("role")}
         if mine.get("invalid_move"):
-            return Played(news, reward, StopReason.INVALID, False, said)
-        return Played(news, reward, self._verdict(reward), True, said)
+            return BridgeStep(news, reward, StopReason.INVALID, False, said)
+        return BridgeStep(news, reward, self._verdict(reward), True, said)
 
     def example_moves(self) -> Sequence[str]:
         """Return moves in the form that most games take."""
@@ -178,7 +282,7 @@ class TextArenaEnv(ForeignEnv):
                 return StopReason.PLAYING
             other = state.current_player_id
             self._hear(other)
-            with self._foreign.outside():
+            with self._rng_guard.outside():
                 reply = ask(self.opponent, self._shown[other])
             try:
                 self._step(reply)

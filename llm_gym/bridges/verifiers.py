@@ -18,8 +18,7 @@ from functools import cache
 from typing import Any, Unpack
 from weakref import WeakValueDictionary
 
-from llm_gym.bridges.base import CommonArgs, ForeignEnv, Played
-from llm_gym.bridges.suites import need_package, stable
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package, stable
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError, WorkerError
 
@@ -27,7 +26,7 @@ _PACKAGE = "verifiers"
 _ENOUGH_ROWS = 100
 
 
-class VerifiersEnv(ForeignEnv):
+class VerifiersEnv(BridgeEnv):
     """An environment of verifiers.
 
     Description:
@@ -56,7 +55,7 @@ class VerifiersEnv(ForeignEnv):
         env_id: What ``load_environment`` takes: an installed module with a function of that name.
         env_args: Arguments of that function.
         success_reward: The least reward that counts as a success.
-        **common: See ``ForeignEnv``.
+        **common: See ``BridgeEnv``.
 
     Version history:
         v0: First release.
@@ -70,14 +69,14 @@ class VerifiersEnv(ForeignEnv):
         env_id: str = "",
         env_args: Mapping[str, Any] | None = None,
         success_reward: float = 1.0,
-        **common: Unpack[CommonArgs],
+        **common: Unpack[BridgeArgs],
     ) -> None:
         suite = need_package(_PACKAGE)
         if not env_id:
             raise ConfigError("env_id must name an environment that verifiers can load, got ''")
         self.env_id, self.success_reward = env_id, success_reward
         super().__init__(**common)
-        with self._foreign:
+        with self._rng_guard:
             self._game = _load(suite, env_id, dict(env_args or {}))
             self._rows, self._test_rows = _data(self._game)
         self.has_splits = self._test_rows is not None or len(self._rows) >= _ENOUGH_ROWS
@@ -106,15 +105,15 @@ class VerifiersEnv(ForeignEnv):
         self.system_prompt = _texts(messages, ("system",))
         return _texts(messages, ("user", "assistant", "tool"))
 
-    def play(self, text: str) -> Played:
+    def play(self, text: str) -> BridgeStep:
         """Answer the question, and see what comes of it."""
         assert self._reply is not None, "begun"
         self._reply.set_result(text)
         messages = self._next_question()
         if messages is not None:
-            return Played(_texts(_after_reply(messages), ("user", "tool", "system")))
+            return BridgeStep(_texts(_after_reply(messages), ("user", "tool", "system")))
         if why := self._why():
-            return Played(f"The rollout failed: {why}", 0.0, StopReason.ERROR)
+            return BridgeStep(f"The rollout failed: {why}", 0.0, StopReason.ERROR)
         assert self._rollout is not None, "begun"
         state = self._rollout.result()
         reward = float(state.get("reward") or 0.0)
@@ -124,7 +123,7 @@ class VerifiersEnv(ForeignEnv):
             "stop_condition": state.get("stop_condition"),
         }
         last = _texts(_after_reply(state.get("completion") or []), ("user", "tool"))
-        return Played(last or f"Reward: {reward:g}.", reward, stop, True, said)
+        return BridgeStep(last or f"Reward: {reward:g}.", reward, stop, True, said)
 
     def example_moves(self) -> Sequence[str]:
         """Return a few replies."""
@@ -150,7 +149,7 @@ class VerifiersEnv(ForeignEnv):
     def close(self) -> None:
         """End the rollout."""
         super().close()
-        with self._foreign:
+        with self._rng_guard:
             self._drop_rollout()
 
     # --- the loop ------------------------------------------------------------------------

@@ -26,8 +26,8 @@ _ABOUT = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    from llm_gym.remote.wire import PLAYERS, TOKEN_VARIABLE
-    from llm_gym.serve.limits import Limits
+    from llm_gym.server.protocol import PLAYERS, TOKEN_VARIABLE
+    from llm_gym.server.sessions import ServerLimits
 
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0, or module:EnvClass")
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="and its key")
     limits = parser.add_argument_group("limits")
-    for field in fields(Limits):
+    for field in fields(ServerLimits):
         kind = float if field.name.endswith("_s") else int
         option = f"--max-{field.name.replace('_', '-')}"
         told = f"{_ABOUT[field.name]} (default: {field.default})"
@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
-    from llm_gym.remote.wire import TOKEN_VARIABLE
-    from llm_gym.serve.limits import Limits
-    from llm_gym.serve.run import EnvServer
+    from llm_gym.server.protocol import TOKEN_VARIABLE
+    from llm_gym.server.run import EnvServer
+    from llm_gym.server.sessions import ServerLimits
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls-cert and --tls-key belong together; give both")
-    limits = Limits(
-        **{field.name: getattr(options, f"max_{field.name}") for field in fields(Limits)}
+    limits = ServerLimits(
+        **{field.name: getattr(options, f"max_{field.name}") for field in fields(ServerLimits)}
     )
     server = EnvServer(
         lambda: make(options),

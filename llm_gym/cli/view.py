@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C, or write the page."""
-    from llm_gym.view.browser import open_browser
     from llm_gym.view.export import write_export
+    from llm_gym.view.live_server import open_browser
     from llm_gym.view.server import ViewServer
     from llm_gym.view.sources import open_sources
 

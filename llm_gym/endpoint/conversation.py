@@ -14,13 +14,14 @@ from llm_gym.core.splits import stable_hash
 from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.errors import ContextFullError
 from llm_gym.episodes import Trajectory
-from llm_gym.episodes.describe import begin, describe_env
-from llm_gym.episodes.writer import (
+from llm_gym.episodes.play import (
     add_failure,
     add_turn,
     address,
+    begin,
     close_record,
     cut_record,
+    describe_env,
     open_record,
 )
 from llm_gym.errors import ConfigError, LLMGymError

@@ -8,8 +8,7 @@ or trains writes the same record.
 from llm_gym.episodes.encoding import Opaque
 from llm_gym.episodes.files import EpisodeWriter, read_episodes, write_episodes
 from llm_gym.episodes.play import play_episode
-from llm_gym.episodes.record import SCHEMA, Trajectory
-from llm_gym.episodes.tokens import Tokens
+from llm_gym.episodes.record import SCHEMA, Tokens, Trajectory
 
 __all__ = [
     "SCHEMA",

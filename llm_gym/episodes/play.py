@@ -1,17 +1,175 @@
-"""The plain loop: one environment, one policy, one episode record."""
+"""Playing an episode and writing its record.
+
+``play_episode`` is the plain loop. ``begin``, ``open_record``, ``add_turn`` and ``close_record``
+are its parts: ``RecordEpisodes``, served models and the trainer's pool write through them too, so
+all records hold the same things and can be replayed. ``begin`` runs in the environment's own
+process, so one message brings the first observation and what the environment says about it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.episodes.describe import begin, describe_env
+from llm_gym.core.infos import find_attribute, find_system_prompt
+from llm_gym.core.outcome import StopReason
+from llm_gym.episodes.encoding import decode, encode
 from llm_gym.episodes.record import Trajectory
-from llm_gym.episodes.writer import add_turn, close_record, open_record
-from llm_gym.errors import ActionTypeError
-from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.errors import ActionTypeError, ContractError
+from llm_gym.legacy import BaseEnvironment, LegacyEnv, as_gym
+
+
+class Beginning(NamedTuple):
+    """What ``reset`` returned, and what the environment says about the episode."""
+
+    observation: Any
+    info: Mapping[str, Any]
+    instance_id: str | None = None
+    system_prompt: str = ""
+
+
+def begin(
+    env: gym.Env[Any, Any], seed: int | None = None, options: dict[str, Any] | None = None
+) -> Beginning:
+    """Reset ``env`` and return how the episode begins."""
+    observation, info = env.reset(seed=seed, options=options)
+    return Beginning(observation, info, _instance(env), find_system_prompt(env, info))
+
+
+def describe_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
+    """Return ``env_id`` and ``env_spec`` of an environment, which are the same in every episode."""
+    if env.spec is not None:
+        return describe_spec(env.spec)
+    bare = env.unwrapped
+    kind = type(bare.environment if isinstance(bare, LegacyEnv) else bare)
+    return {"env_id": f"{kind.__module__}:{kind.__qualname__}"}
+
+
+def describe_spec(spec: EnvSpec) -> dict[str, Any]:
+    """Return ``env_id`` and ``env_spec`` of a spec.
+
+    An argument that JSON cannot hold is described in the spec: such a record is still readable,
+    but its environment cannot be rebuilt from it.
+    """
+    try:
+        described = json.loads(spec.to_json())
+    except (TypeError, ValueError):
+        given = {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
+        wrappers = [vars(wrapper) for wrapper in spec.additional_wrappers]
+        described = decode(encode({**given, "additional_wrappers": wrappers}))
+    return {"env_id": spec.id, "env_spec": described}
+
+
+def _instance(env: gym.Env[Any, Any]) -> str | None:
+    name = find_attribute(env, "instance_id")
+    try:
+        name = name() if callable(name) else name
+        return name if isinstance(name, str) else None
+    except NotImplementedError:  # a game need not say what makes its instances differ
+        return None
+
+
+Step = tuple[Any, SupportsFloat, bool, bool, Mapping[str, Any]]
+"""What ``env.step`` returns."""
+
+
+def open_record(
+    beginning: Beginning,
+    env: Mapping[str, Any],
+    seed: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Trajectory:
+    """Return the record of an episode that has just begun.
+
+    Args:
+        beginning: From ``begin``.
+        env: From ``describe_env``.
+        seed: That it was reset with.
+        options: Those that it was reset with.
+    """
+    observation = _text(beginning.observation, env)
+    messages = [{"role": "user", "content": observation}]
+    if beginning.system_prompt:
+        messages.insert(0, {"role": "system", "content": beginning.system_prompt})
+    return Trajectory(
+        states=[observation],
+        seed=seed,
+        options=dict(options) if options else None,
+        reset_info=dict(beginning.info),
+        instance_id=beginning.instance_id,
+        messages=messages,
+        **env,
+    )
+
+
+def add_turn(episode: Trajectory, action: str, step: Step) -> None:
+    """Add a turn: the action, and what ``env.step`` returned for it.
+
+    A step that ends the game is not cut as well, whatever a wrapper of somebody's says.
+    """
+    observation, reward, terminated, truncated, info = step
+    terminated = bool(terminated)
+    truncated = bool(truncated) and not terminated
+    text = observation if isinstance(observation, str) else _text(observation, vars(episode))
+    move = info.get("move")
+    episode.states.append(text)
+    episode.actions.append(action)
+    episode.moves.append(move if isinstance(move, str) else None)
+    episode.rewards.append(float(reward))
+    episode.terminated.append(terminated)
+    episode.truncated.append(truncated)
+    episode.dones.append(terminated or truncated)
+    episode.infos.append(dict(info))
+    episode.messages.append({"role": "assistant", "content": action})
+    episode.messages.append({"role": "user", "content": text})
+
+
+def add_failure(episode: Trajectory, action: str, what: str) -> None:
+    """Add a turn whose environment failed: no reward, cut, the same observation again."""
+    info = {"stop_reason": StopReason.ERROR, "error": what}
+    add_turn(episode, action, (episode.states[-1], 0.0, False, True, info))
+
+
+def cut_record(episode: Trajectory, reason: StopReason) -> None:
+    """End an episode from outside, between two turns."""
+    episode.stop_reason = reason
+    if episode.dones and not episode.dones[-1]:
+        episode.dones[-1] = episode.truncated[-1] = True
+
+
+def close_record(episode: Trajectory) -> Trajectory:
+    """Return a complete record: a column that the environment says nothing about is empty."""
+    if not any(episode.moves):
+        episode.moves = []  # the environment does not say how it understood an action
+    return episode
+
+
+def address(episode: Trajectory, system_prompt: str | None) -> None:
+    """Put what the model was told in the place of the environment's rules; None leaves them."""
+    if system_prompt is None:
+        return
+    said = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    episode.messages = said + [each for each in episode.messages if each["role"] != "system"]
+
+
+def system_prompt_of(episode: Trajectory) -> str:
+    """Return what was told before the first observation; "" where nothing was."""
+    first = episode.messages[0] if episode.messages else {}
+    return str(first["content"]) if first.get("role") == "system" else ""
+
+
+def _text(observation: object, env: Mapping[str, Any]) -> str:
+    if not isinstance(observation, str):
+        raise ContractError(
+            f"episodes need text observations, {env.get('env_id')} gave "
+            f"{type(observation).__name__}; put AsText around it"
+        )
+    return observation
 
 
 def play_episode(

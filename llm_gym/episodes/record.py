@@ -3,7 +3,8 @@
 The field names are those of the JSON line, so ``docs/episodes.md`` documents both. Lists that
 run along the episode are columns: ``actions[t]``, ``rewards[t]`` and ``infos[t]`` belong to turn
 ``t``. There is one more state than there are actions: ``states[t]`` is what the player read
-before ``actions[t]``, and the last state is what the final action led to.
+before ``actions[t]``, and the last state is what the final action led to. ``Tokens`` holds the
+token ids and what a trainer computed for each of them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,102 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.outcome import stop_reason as why_stopped
-from llm_gym.episodes import kinds
-from llm_gym.episodes.tokens import TOKENS, Tokens
+from llm_gym.episodes.encoding import (
+    FLAGS,
+    MAPPING,
+    MAPPINGS,
+    MESSAGES,
+    NAME,
+    NUMBERS,
+    TEXT,
+    TEXTS,
+    TEXTS_OR_NULLS,
+    WHOLE,
+    WHOLES,
+    Fields,
+    OptionalField,
+    SingleField,
+    read_fields,
+    shorten,
+    write_fields,
+)
 from llm_gym.errors import RecordError
+
+
+@dataclass
+class Tokens:
+    """What the model read and wrote in an episode, token by token.
+
+    Every array that is given is as long as ``ids``. Arrays and tensors may be assigned; they are
+    written as lists.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] | None = None
+    """Of the token when it was sampled; NaN for a token that was read, not sampled."""
+    values: list[float] | None = None
+    """Before the update; NaN for a token that was read, here and in the next three."""
+    advantages: list[float] | None = None
+    ratios: list[float] | None = None
+    """Probability under the weights that were trained, before their update, over that under the
+    weights that sampled."""
+    entropies: list[float] | None = None
+    """Of the distribution at the token under the weights that were trained, before the update."""
+    trained_on: list[bool] | None = None
+    weights_versions: list[int] | None = None
+    turns: list[int] | None = None
+    """Turn that the token was read or written in; the final observation has the next number."""
+    texts: list[str] | None = None
+    """The token's part of the text. A character of several tokens is the last one's."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the arrays as JSON values, checked against each other."""
+        data = write_fields(self, TOKEN_FIELDS, "tokens.")
+        _check_arrays(data)
+        return data
+
+    @staticmethod
+    def from_dict(data: Any) -> Tokens:
+        """Return the arrays in ``data``, which ``to_dict`` made."""
+        if not isinstance(data, dict):
+            raise RecordError(f"tokens must be an object, got {shorten(data)}")
+        tokens = Tokens(**read_fields(data, TOKEN_FIELDS, "tokens."))
+        _check_arrays(vars(tokens))
+        return tokens
+
+
+TOKEN_FIELDS: Fields = {
+    "ids": WHOLES,
+    "log_probs": OptionalField(NUMBERS),
+    "values": OptionalField(NUMBERS),
+    "advantages": OptionalField(NUMBERS),
+    "ratios": OptionalField(NUMBERS),
+    "entropies": OptionalField(NUMBERS),
+    "trained_on": OptionalField(FLAGS),
+    "weights_versions": OptionalField(WHOLES),
+    "turns": OptionalField(WHOLES),
+    "texts": OptionalField(TEXTS),
+}
+TOKENS = SingleField("a Tokens object", lambda tokens: tokens.to_dict(), Tokens.from_dict)
+
+
+def _check_arrays(arrays: Mapping[str, Any]) -> None:
+    length = len(arrays["ids"])
+    for name, values in arrays.items():
+        if values is not None and len(values) != length:
+            raise RecordError(
+                f"tokens.{name} must be as long as tokens.ids, got {len(values)} for {length}"
+            )
+    turns = arrays["turns"] or [0]
+    if turns[0] < 0 or any(turn < before for before, turn in pairwise(turns)):
+        raise RecordError("tokens.turns must be whole numbers from 0 on that never go down")
+
 
 SCHEMA = 1
 """Version of the written record. A reader refuses what is newer than itself."""
@@ -138,15 +227,15 @@ class Trajectory:
 
     def check(self) -> None:
         """Raise ``RecordError`` if a field holds what it may not, or the lists do not fit."""
-        _check_columns(kinds.write_fields(self, FIELDS))
+        _check_columns(write_fields(self, FIELDS))
 
     def to_json(self) -> str:
         """Return the record as one line of strict JSON in ASCII, without a newline."""
-        columns = kinds.write_fields(self, FIELDS)
+        columns = write_fields(self, FIELDS)
         _check_columns(columns)
         data: dict[str, Any] = {"schema": SCHEMA, **columns}
         data |= {"stop_reason": str(self.stop_reason), "success": self.success}
-        data["return"] = kinds.NUMBERS.item.write("return", self.total_reward)
+        data["return"] = NUMBERS.item.write("return", self.total_reward)
         try:
             return json.dumps(data, allow_nan=False, separators=(",", ":"))
         except ValueError as error:  # a number of thousands of digits as a seed or a token id
@@ -157,7 +246,7 @@ class Trajectory:
         """Return the episode that ``to_json`` wrote. Raises ``RecordError`` for anything else."""
         data = _load(line)
         stop, success, _ = (data.pop(name, None) for name in DERIVED)
-        episode = Trajectory(**kinds.read_fields(data, FIELDS))
+        episode = Trajectory(**read_fields(data, FIELDS))
         _check_columns(vars(episode))
         for info in (*episode.infos, episode.reset_info or {}):
             if _is_stop_reason(info.get("stop_reason")):
@@ -165,35 +254,35 @@ class Trajectory:
         if stop is not None and stop != episode.stop_reason:
             if not _is_stop_reason(stop):
                 known = ", ".join(StopReason)
-                raise RecordError(f"stop_reason must be one of {known}, got {kinds.shorten(stop)}")
+                raise RecordError(f"stop_reason must be one of {known}, got {shorten(stop)}")
             episode.stop_reason = stop
         if success is not None and success is not episode.success:
-            episode.success = kinds.FLAGS.item.read("success", success)
+            episode.success = FLAGS.item.read("success", success)
         return episode
 
 
-FIELDS: kinds.Fields = {
-    "states": kinds.TEXTS,
-    "actions": kinds.TEXTS,
-    "rewards": kinds.NUMBERS,
-    "dones": kinds.FLAGS,
-    "infos": kinds.MAPPINGS,
-    "moves": kinds.TEXTS_OR_NULLS,
-    "terminated": kinds.FLAGS,
-    "truncated": kinds.FLAGS,
-    "messages": kinds.MESSAGES,
-    "tokens": kinds.Maybe(TOKENS),
-    "episode_id": kinds.Maybe(kinds.NAME),
-    "group": kinds.Maybe(kinds.NAME),
-    "seed": kinds.Maybe(kinds.WHOLE),
-    "options": kinds.Maybe(kinds.MAPPING),
-    "env_id": kinds.Maybe(kinds.TEXT),
-    "env_spec": kinds.Maybe(kinds.MAPPING),
-    "instance_id": kinds.Maybe(kinds.TEXT),
-    "policy": kinds.Maybe(kinds.TEXT),
-    "weights_version": kinds.Maybe(kinds.WHOLE),
-    "reset_info": kinds.Maybe(kinds.MAPPING),
-    "extra": kinds.Maybe(kinds.MAPPING),
+FIELDS: Fields = {
+    "states": TEXTS,
+    "actions": TEXTS,
+    "rewards": NUMBERS,
+    "dones": FLAGS,
+    "infos": MAPPINGS,
+    "moves": TEXTS_OR_NULLS,
+    "terminated": FLAGS,
+    "truncated": FLAGS,
+    "messages": MESSAGES,
+    "tokens": OptionalField(TOKENS),
+    "episode_id": OptionalField(NAME),
+    "group": OptionalField(NAME),
+    "seed": OptionalField(WHOLE),
+    "options": OptionalField(MAPPING),
+    "env_id": OptionalField(TEXT),
+    "env_spec": OptionalField(MAPPING),
+    "instance_id": OptionalField(TEXT),
+    "policy": OptionalField(TEXT),
+    "weights_version": OptionalField(WHOLE),
+    "reset_info": OptionalField(MAPPING),
+    "extra": OptionalField(MAPPING),
 }
 DERIVED = ("stop_reason", "success", "return")
 """Written for readers of the raw file, computed from the rest."""
@@ -212,7 +301,7 @@ def _load(line: str) -> dict[str, Any]:
         raise RecordError("this is JSON but no episode record: it has no schema")
     schema = data.pop("schema")
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
-        raise RecordError(f"schema must be a whole number from 1 on, got {kinds.shorten(schema)}")
+        raise RecordError(f"schema must be a whole number from 1 on, got {shorten(schema)}")
     if schema > SCHEMA:
         raise RecordError(
             f"the record has schema {schema} and this llm_gym reads up to {SCHEMA}; update with: "

@@ -1,25 +1,185 @@
-"""Play a saved episode again, and say where it differs.
+"""Rebuild the environment of a saved episode, play it again, and report the first difference.
 
-A record holds what is needed: how the environment was built, its seed and options, and every
-action. What was recorded and what happens now should be the same, in any process; where they are
-not, the environment has changed or something in it is not seeded.
+A file of episodes may come from anyone, and a spec names classes to import and their settings.
+``rebuild`` therefore builds only what is on a list of harmless classes and settings; anything else
+needs ``--trust``.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.outcome import TERMINAL, StopReason
-from llm_gym.episodes.allowed import refusal
-from llm_gym.episodes.describe import begin, describe_env
+from llm_gym.data.files import SUFFIXES
+from llm_gym.episodes.play import add_turn, begin, describe_env, open_record
 from llm_gym.episodes.record import ENV_REWARDS, Trajectory
-from llm_gym.episodes.writer import add_turn, open_record
 from llm_gym.errors import RecordError
+
+_OWN = "llm_gym.envs."
+_PLAIN_GYM = ("gymnasium.envs.toy_text.", "gymnasium.envs.classic_control.")
+_AS_TEXT = "llm_gym.as_text.env:AsTextEnv"
+_MAX_NUMBER, _MAX_TEXT, _MAX_ITEMS, _MAX_DEPTH = 100_000, 2000, 1000, 5
+_MAX_ROWS, _MAX_SCRIPT = 100_000, 1_000_000
+# Words, and no path, no module:attribute, no command.
+_WORDS = re.compile(r"[^/\\:;\x00-\x08\x0b-\x1f\x7f]*")
+_WRAPPERS = frozenset(
+    {
+        "gymnasium.wrappers.common:OrderEnforcing",
+        "gymnasium.wrappers.common:PassiveEnvChecker",
+        "gymnasium.wrappers.common:TimeLimit",
+        "llm_gym.as_text.wrapper:AsText",
+        "llm_gym.wrappers.limits:EpisodeLimits",
+        "llm_gym.wrappers.max_invalid:MaxInvalid",
+        "llm_gym.wrappers.token_budget:TokenBudget",
+        "llm_gym.wrappers.tool_use:ToolUse",
+        "llm_gym.wrappers.transcript:TranscriptObservation",
+    }
+)
+
+
+def refusal(spec: EnvSpec) -> str:
+    """Return what in ``spec`` is not known to be harmless, or nothing."""
+    if why := _environment(spec.id, spec.entry_point, spec.kwargs):
+        return why
+    if spec.vector_entry_point and spec.vector_entry_point != _registered(spec.id, "vector"):
+        return f"{spec.id} names a vector environment of its own"
+    for wrapper in spec.additional_wrappers:
+        if wrapper.entry_point not in _WRAPPERS:
+            return f"the wrapper {wrapper.entry_point!s:.80} may do anything"
+        if problem := _settings(wrapper.kwargs or {}, f"{wrapper.name!s:.80}"):
+            return problem
+    return ""
+
+
+def _registered(env_id: str, kind: str = "") -> Any:
+    spec = gym.registry.get(env_id)
+    if spec is None:
+        return None
+    return spec.vector_entry_point if kind else spec.entry_point
+
+
+def _environment(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> str:
+    if not isinstance(env_id, str) or _registered(env_id) is None:
+        return f"{env_id!s:.80} is not registered"
+    if _registered(env_id) != entry_point or not isinstance(entry_point, str):
+        return f"{env_id} is registered as something else than {entry_point!s:.80}"
+    if entry_point == _AS_TEXT:
+        return _as_text(kwargs)
+    if not entry_point.startswith((_OWN, *_PLAIN_GYM)):
+        return f"{env_id} is somebody else's environment"
+    return _settings(kwargs, env_id)
+
+
+def _as_text(kwargs: Mapping[str, Any]) -> str:
+    inner, own = kwargs.get("env_id", "CartPole-v1"), kwargs.get("env_kwargs") or {}
+    rest = {key: value for key, value in kwargs.items() if key not in ("env_id", "env_kwargs")}
+    if not isinstance(own, Mapping):
+        return "env_kwargs must be an object"
+    entry_point = _registered(inner) if isinstance(inner, str) else None
+    if entry_point == _AS_TEXT:
+        return f"{inner} inside itself has no end"
+    return _environment(inner, entry_point, own) or _settings(rest, "AsText")
+
+
+def risky_setting(kwargs: Mapping[str, Any]) -> str:
+    """Return the first setting that is not known to be harmless, or nothing."""
+    for name, value in kwargs.items():
+        judge = _SPECIAL.get(name, _plain)
+        if not judge(value):
+            return f"{name!s:.60}={value!r:.60}"
+    return ""
+
+
+def _settings(kwargs: Mapping[str, Any], where: str) -> str:
+    found = risky_setting(kwargs)
+    return f"the setting {found} of {where} may do anything" if found else ""
+
+
+def _plain(value: Any, depth: int = 0) -> bool:
+    """Return whether ``value`` is a number, some words, or a few of these."""
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, int):
+        return abs(value) <= _MAX_NUMBER
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return len(value) <= _MAX_TEXT and _WORDS.fullmatch(value) is not None
+    if depth >= _MAX_DEPTH or not isinstance(value, list | tuple | Mapping):
+        return False
+    if len(value) > _MAX_ITEMS:
+        return False
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _plain(value[key], depth + 1) for key in value)
+    return all(_plain(item, depth + 1) for item in value)
+
+
+def _tools(value: Any) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return len(listed) <= _MAX_ITEMS and all(map(_tool, listed))
+
+
+def _tool(value: Any) -> bool:
+    if isinstance(value, str):
+        value = {"tool": value}
+    if not isinstance(value, Mapping) or not isinstance(name := value.get("tool"), str):
+        return False
+    judges = _TOOLS.get(name)
+    settings = [key for key in value if key != "tool"]
+    return judges is not None and all(key in judges and judges[key](value[key]) for key in settings)
+
+
+def _script(value: Any) -> bool:
+    # One of these signs is what makes it SQL and not the path of a file.
+    return isinstance(value, str) and len(value) <= _MAX_SCRIPT and (";" in value or "\n" in value)
+
+
+def _corpus(value: Any) -> bool:
+    return isinstance(value, Mapping) and len(value) <= _MAX_ROWS
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value <= 60
+
+
+def _dataset(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower().endswith(SUFFIXES)
+    if isinstance(value, Mapping):
+        return all(_dataset(part) for part in value.values())
+    return value is None or (isinstance(value, list) and len(value) <= _MAX_ROWS)
+
+
+def _render_mode(value: Any) -> bool:
+    return value in (None, "ansi")
+
+
+def _memory(value: Any) -> bool:
+    return isinstance(value, int) and value <= 4096
+
+
+_SPECIAL: Mapping[str, Callable[[Any], bool]] = {
+    "tools": _tools,
+    "dataset": _dataset,
+    "render_mode": _render_mode,
+    # A sandbox without walls, a server of somebody's, code by name.
+    **dict.fromkeys(("isolation", "mcp", "sandbox", "read", "preload"), lambda value: False),
+}
+_TOOLS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
+    "finish": {},
+    "calculator": {},
+    "python": {"stateful": _plain, "timeout": _seconds, "memory_mb": _memory},
+    "search": {"corpus": _corpus, "results": _plain, "snippet_chars": _plain},
+    "sql": {"database": _script, "max_rows": _plain, "max_value_chars": _plain},
+}
+
 
 _MAX_SHOWN = 100
 _MAX_SEED = 2**63

@@ -65,24 +65,17 @@ BRIDGES: tuple[BridgeRow, ...] = (
     ),
     BridgeRow(
         "llm_gym/TextWorld-v0",
-        "llm_gym.bridges.textworld:TextWorldEnv",
+        "llm_gym.bridges.text_adventures:TextWorldEnv",
         "textworld",
         "textworld",
         "games=tw_games/",
     ),
     BridgeRow(
         "llm_gym/Jericho-v0",
-        "llm_gym.bridges.jericho:JerichoEnv",
+        "llm_gym.bridges.text_adventures:JerichoEnv",
         "jericho",
         "jericho",
         "games=zork1.z5",
-    ),
-    BridgeRow(
-        "llm_gym/ALFWorld-v0",
-        "llm_gym.bridges.alfworld:ALFWorldEnv",
-        "alfworld",
-        "alfworld",
-        "games=alfworld_data/",
     ),
     BridgeRow(
         "llm_gym/ScienceWorld-v0",
@@ -97,14 +90,6 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "openenv",
         "openenv",
         "url=http://127.0.0.1:8000",
-    ),
-    BridgeRow(
-        "llm_gym/BALROG-v0",
-        "llm_gym.bridges.balrog:BALROGEnv",
-        "balrog.environments",  # what is called balrog on PyPI is something else
-        "",
-        "env_name=babyai",
-        'pip install "git+https://github.com/balrog-ai/BALROG"',
     ),
 )
 

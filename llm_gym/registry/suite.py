@@ -270,9 +270,9 @@ DOORS: tuple[EnvRow, ...] = (
     *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),
     EnvRow(
         "llm_gym/Remote-v0",
-        "llm_gym.remote.env:RemoteEnv",
+        "llm_gym.server.remote_env:RemoteEnv",
         needs="url=, of a server that llm-gym serve has started",
-        vector_entry_point="llm_gym.remote.vector:RemoteVectorEnv",
+        vector_entry_point="llm_gym.server.remote_env:RemoteVectorEnv",
     ),
 )
 

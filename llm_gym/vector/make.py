@@ -18,9 +18,8 @@ from gymnasium.vector import AutoresetMode
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
-from llm_gym.vector.checks import check_size
-from llm_gym.vector.local_rows import Elsewhere, TextualEnv
-from llm_gym.vector.text_vector_env import TextVectorEnv
+from llm_gym.vector.rows import Elsewhere, TextualEnv
+from llm_gym.vector.text_vector_env import TextVectorEnv, check_size
 
 Wrap = Callable[[TextualEnv], TextualEnv]
 

@@ -3,23 +3,151 @@
 Row ``i`` lives in worker ``i % workers``. A call sends every worker one message with all of its
 jobs and waits for one answer from each, so workers run at the same time. A worker that dies or
 hangs is ended and takes its rows with it; the next reset of one of them starts it again. Read
-``WorkerPool.run`` first; the other side is ``worker.serve``.
+``WorkerPool.run`` first; ``serve`` is the loop of a worker process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import multiprocessing
+import os
 import pickle
+import signal
+import sys
+import threading
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.util import Finalize
 from typing import Any
 
 import cloudpickle
 
-from llm_gym.vector.local_rows import Factory, Failure, Job, rows_error
-from llm_gym.vector.worker import CLOSE_SECONDS, dumps, serve
+from llm_gym.vector.rows import (
+    Factory,
+    Failure,
+    Job,
+    TextualEnv,
+    build,
+    close_all,
+    rows_error,
+    run_jobs,
+)
+
+_F_SETSIG = 10  # Python 3.11 has no name for it
+CLOSE_SECONDS = 5.0
+"""Time that environments get to close before their process is ended."""
+
+
+def dumps(message: object) -> bytes:
+    """Return a pickle of ``message``, whatever it takes."""
+    try:
+        return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        # Functions and classes of a script or a notebook travel by value, at some cost.
+        return bytes(cloudpickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+
+def serve(pipe: Connection, lifeline: Connection, position: Any, factories: bytes) -> None:
+    """Build environments, then do the jobs of each message until the pipe is closed.
+
+    ``position`` is shared with the parent: the job at work, so that it can name a row that hangs.
+    """
+    end_with(lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and decides
+    threading.Thread(target=_outlive, daemon=True).start()
+    envs: dict[int, TextualEnv] = {}
+    try:
+        pipe.send_bytes(_build_all(envs, position, factories))
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                pipe.send_bytes(_do_all(envs, position, pipe.recv_bytes()))
+    finally:
+        close_all(list(envs.values()))
+
+
+def _build_all(envs: dict[int, TextualEnv], position: Any, factories: bytes) -> bytes:
+    failures: dict[int, Failure] = {}
+    for at, (row, factory) in enumerate(pickle.loads(factories).items()):
+        position.value = at
+        try:
+            envs[row] = build(row, factory)
+        except Exception as error:  # noqa: BLE001 - it is raised again, in the parent
+            failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
+            break
+    return _pack({}, failures)
+
+
+def _do_all(envs: dict[int, TextualEnv], position: Any, message: bytes) -> bytes:
+    answers: dict[int, Any] = {}
+    failures: dict[int, Failure] = {}
+    for at, job in enumerate(pickle.loads(message)):
+        position.value = at
+        (answer,), failed = run_jobs(envs, [job])
+        failures |= failed
+        if not failed:
+            answers[job[0]] = answer
+    return _pack(answers, failures)
+
+
+def _pack(answers: dict[int, Any], failures: dict[int, Failure]) -> bytes:
+    # An exception may not survive pickling, so only its words and its traceback travel.
+    told = {
+        row: failure._replace(
+            error=None,
+            traceback="".join(traceback.format_exception(failure.error)),
+        )
+        for row, failure in failures.items()
+    }
+    try:
+        return dumps((answers, told))
+    except Exception:  # noqa: BLE001 - pickling runs the code of whatever is inside
+        return dumps(_sendable(answers, told))
+
+
+def _sendable(
+    answers: dict[int, Any], failures: dict[int, Failure]
+) -> tuple[dict[int, Any], dict[int, Failure]]:
+    """Turn the answers that cannot be pickled into failures of their rows."""
+    kept = {}
+    for row, answer in answers.items():
+        try:
+            dumps(answer)
+        except Exception as error:  # noqa: BLE001 - as above
+            what = f"answered with something that cannot be sent between processes: {error}"
+            failures[row] = Failure(what)
+        else:
+            kept[row] = answer
+    return kept, failures
+
+
+def end_with(lifeline: Connection) -> None:
+    """Have the kernel kill this process when the other end of ``lifeline`` is gone.
+
+    Nothing is ever written to it, so the only news is that whoever held it has died. The kernel
+    does the killing, so that it works in the middle of C code that holds the interpreter's lock.
+    ``PR_SET_PDEATHSIG`` would do so too, but also when only the thread ends that started us.
+    """
+    f_setsig = getattr(fcntl, "F_SETSIG", _F_SETSIG) if sys.platform == "linux" else None
+    if f_setsig is None:
+        return
+    fcntl.fcntl(lifeline.fileno(), fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline.fileno(), f_setsig, signal.SIGKILL)
+    flags = fcntl.fcntl(lifeline.fileno(), fcntl.F_GETFL)
+    fcntl.fcntl(lifeline.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
+    if lifeline.poll():  # it was gone before we listened
+        os._exit(1)
+
+
+def _outlive() -> None:
+    # A parent that is killed cannot end a worker that hangs; where the kernel does not, this does.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    threading.Event().wait(CLOSE_SECONDS)
+    os._exit(1)
+
 
 START_SECONDS = 60.0
 """Least time that a worker gets to start and to build its environments."""
@@ -30,7 +158,7 @@ _NOT_BEGUN = -1
 _spawn = multiprocessing.get_context("spawn")
 
 
-class Worker:
+class WorkerProcess:
     """This side of one process: its rows, its pipe, and the jobs it still owes an answer."""
 
     def __init__(self, factories: dict[int, Factory]) -> None:
@@ -107,7 +235,7 @@ class WorkerPool:
     def __init__(self, factories: Sequence[Factory], workers: int, timeout: float | None) -> None:
         self._timeout = timeout
         self._workers = [
-            Worker({row: factories[row] for row in range(first, len(factories), workers)})
+            WorkerProcess({row: factories[row] for row in range(first, len(factories), workers)})
             for first in range(workers)
         ]
         # Runs when the pool is forgotten and, before multiprocessing waits for its children to
@@ -127,7 +255,7 @@ class WorkerPool:
 
         A row of a worker that is gone fails, unless it is to be reset: that starts the worker.
         """
-        shares: dict[Worker, list[Job]] = {}
+        shares: dict[WorkerProcess, list[Job]] = {}
         for job in jobs:
             shares.setdefault(self._workers[job[0] % len(self._workers)], []).append(job)
         messages = {worker: dumps(share) for worker, share in shares.items()}
@@ -146,7 +274,7 @@ class WorkerPool:
             answers, more = _receive(asked, self._timeout)
         return [answers.get(job[0]) for job in jobs], failures | more
 
-    def _start(self, workers: Iterable[Worker]) -> dict[int, Failure]:
+    def _start(self, workers: Iterable[WorkerProcess]) -> dict[int, Failure]:
         starting = list(workers)
         limit = None if self._timeout is None else max(self._timeout, START_SECONDS)
         with _answers_or_end(starting):
@@ -160,7 +288,7 @@ class WorkerPool:
 
 
 @contextlib.contextmanager
-def _answers_or_end(workers: Iterable[Worker]) -> Iterator[None]:
+def _answers_or_end(workers: Iterable[WorkerProcess]) -> Iterator[None]:
     # After an interrupt, a late answer would be taken for that of the next call.
     try:
         yield
@@ -171,7 +299,7 @@ def _answers_or_end(workers: Iterable[Worker]) -> Iterator[None]:
 
 
 def _receive(
-    workers: Sequence[Worker], timeout: float | None
+    workers: Sequence[WorkerProcess], timeout: float | None
 ) -> tuple[dict[int, Any], dict[int, Failure]]:
     """Collect one answer from each worker."""
     owing = list(workers)
@@ -194,7 +322,9 @@ def _receive(
     return answers, failures
 
 
-def _read(worker: Worker, answers: dict[int, Any], failures: dict[int, Failure]) -> str | None:
+def _read(
+    worker: WorkerProcess, answers: dict[int, Any], failures: dict[int, Failure]
+) -> str | None:
     """Take in the answer of ``worker``; return how it died if there is none."""
     try:
         message = worker.pipe.recv_bytes()
@@ -211,7 +341,7 @@ def _read(worker: Worker, answers: dict[int, Any], failures: dict[int, Failure])
     return None
 
 
-def _fate(worker: Worker, timeout: float | None) -> str | None:
+def _fate(worker: WorkerProcess, timeout: float | None) -> str | None:
     """Return how a silent worker failed, or None if it may still answer."""
     # A child of the environment may hold the pipe open after the worker itself is dead.
     if not worker.process.is_alive() and not worker.pipe.poll():
@@ -221,7 +351,7 @@ def _fate(worker: Worker, timeout: float | None) -> str | None:
     return None
 
 
-def _obituary(worker: Worker) -> str:
+def _obituary(worker: WorkerProcess) -> str:
     worker.process.join(CLOSE_SECONDS)
     how = f"ended its worker process (exit code {worker.process.exitcode})"
     if worker.jobs[0][1] == "build" and worker.position.value == _NOT_BEGUN:
@@ -229,7 +359,7 @@ def _obituary(worker: Worker) -> str:
     return how
 
 
-def _close(workers: Sequence[Worker]) -> None:
+def _close(workers: Sequence[WorkerProcess]) -> None:
     """Let every process close its environments and end; end those that do not."""
     leaving = [worker for worker in workers if worker.alive]
     try:

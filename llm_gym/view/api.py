@@ -1,21 +1,129 @@
-"""The questions that the page asks, and their answers as JSON values."""
+"""The questions that the page asks, and their answers as JSON values.
+
+``play_on`` continues a recorded episode with other moves; ``as_test`` writes an episode as a test.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_gym import __version__
+from llm_gym.core.infos import flag, reward_terms
 from llm_gym.episodes import Trajectory
+from llm_gym.episodes.play import begin
+from llm_gym.episodes.record import ENV_REWARDS
+from llm_gym.episodes.replay import rebuild
 from llm_gym.errors import RecordError
 from llm_gym.evaluate.scores import published
-from llm_gym.view.index import EpisodeIndex, Summary
-from llm_gym.view.playing import play_on
-from llm_gym.view.sources import Source
-from llm_gym.view.testcase import as_test
+from llm_gym.registry.user_code import close_user_env
+from llm_gym.view.sources import EpisodeIndex, Summary, ViewSource
+
+MAX_MOVES = 500
+MAX_TEXT = 20_000
+
+
+def play_on(episode: Trajectory, turn: int, moves: Sequence[str]) -> dict[str, Any]:
+    """Play the first ``turn`` actions of ``episode`` and then ``moves``; return what follows.
+
+    Nothing is kept between two calls: each begins again, so that any turn can be gone back to. Only
+    environments that ``rebuild`` knows to be harmless are built.
+    """
+    if not 0 <= turn <= episode.num_turns:
+        raise RecordError(f"turn must be from 0 to {episode.num_turns}, got {turn}")
+    if len(moves) > MAX_MOVES or any(len(move) > MAX_TEXT for move in moves):
+        raise RecordError(f"at most {MAX_MOVES} moves of {MAX_TEXT} characters can be played")
+    if episode.seed is None:
+        raise RecordError("the record has no seed, so nothing says which episode it is")
+    env = rebuild(episode)
+    try:
+        state = begin(env, episode.seed, episode.options).observation
+        done, note, turns = False, _note(state, episode, 0), []
+        for at, action in enumerate([*episode.actions[:turn], *moves]):
+            if done:
+                break
+            state, reward, terminated, truncated, info = env.step(action)
+            done = bool(terminated or truncated)
+            if at < turn:
+                note = note or _note(state, episode, at + 1)
+            else:
+                turns.append(_told(action, state, float(reward), done, info))
+        told = env.has_wrapper_attr("legal_actions") and not done
+        legal = env.get_wrapper_attr("legal_actions")() if told else None
+        legal = [str(move) for move in legal][:100] if legal else []
+    finally:
+        close_user_env(env)
+    return {"state": state, "done": done, "note": note, "turns": turns, "legal": legal}
+
+
+def _told(action: str, state: str, reward: float, done: bool, info: Any) -> dict[str, Any]:
+    told = {"action": action, "state": state, "reward": reward, "done": done}
+    ended = {"stop": str(info.get("stop_reason", "")), "success": bool(flag(info, "success"))}
+    return {**told, "terms": reward_terms(info), **ended}
+
+
+def _note(state: str, episode: Trajectory, at: int) -> str:
+    if at >= len(episode.states) or state == episode.states[at]:
+        return ""
+    return f"the environment is not the recorded one: before turn {at} it says something else"
+
+
+_HEAD = '''"""An episode of {env}, as it was played."""
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+import llm_gym  # noqa: F401 - registers the environments
+
+SPEC = {spec}
+TURNS = [  # action, reward, what follows
+{turns}]
+
+
+def test_{name}():
+    env = gym.make(EnvSpec.from_json(SPEC))
+    observation, _ = env.reset(seed={seed}, options={options})
+    assert observation == {first}
+    for action, wanted, following in TURNS:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        assert reward == pytest.approx(wanted)
+        assert observation == following
+    assert (terminated, truncated) == {ended}
+'''
+
+
+def as_test(episode: Trajectory) -> str:
+    """Return the source of a test that plays ``episode`` again and compares every turn.
+
+    Every text of the record is written as a literal, so nothing in it becomes code.
+    """
+    rewards = (episode.extra or {}).get(ENV_REWARDS, episode.rewards)
+    turns = [
+        f"    ({action!a}, {_literal(reward)}, {state!a}),\n"
+        for action, reward, state in zip(episode.actions, rewards, episode.states[1:], strict=False)
+    ]
+    ended = tuple(bool(each and each[-1]) for each in (episode.terminated, episode.truncated))
+    words = re.sub(r"\W+", "_", f"{episode.env_id}_seed_{episode.seed}", flags=re.ASCII).lower()
+    return _HEAD.format(
+        env=re.sub(r"[^\w/:.-]", "?", str(episode.env_id), flags=re.ASCII),
+        spec=ascii(json.dumps(episode.env_spec)),
+        turns="".join(turns),
+        name=words.strip("_"),
+        seed=episode.seed,
+        options=ascii(episode.options),
+        first=ascii((episode.states or [""])[0]),
+        ended=ended,
+    )
+
+
+def _literal(value: Any) -> str:
+    return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
+
 
 MAX_WORDS = 1_000
 Query = Mapping[str, str]
@@ -24,7 +132,7 @@ Query = Mapping[str, str]
 class Api:
     """Answers about ``sources``; one question at a time, since reading moves their state."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[ViewSource]) -> None:
         self.sources = sources
         self._lock = threading.Lock()
         self._play = threading.Lock()
@@ -130,7 +238,7 @@ class Api:
         line = self._file(query).raw(_number(query, "line"))
         return {"source": as_test(Trajectory.from_json(line.decode()))}
 
-    def _source(self, query: Query) -> Source:
+    def _source(self, query: Query) -> ViewSource:
         number = _number(query, "source")
         if not 0 <= number < len(self.sources):
             raise RecordError(f"there is no source {number}")

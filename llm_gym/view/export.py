@@ -1,21 +1,76 @@
-"""Everything in one file: no server, no network, and a policy that allows neither."""
+"""The files of the page, and the page with its data as one file that needs no server.
+
+The modules of ``static`` import each other by relative names and in one way only
+(``import { a, b } from "./x.js";``), and no two of them share a top-level name. ``bundle`` joins
+them in the order of their imports and leaves those lines out; a browser test opens the result.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from collections.abc import Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
 from llm_gym.errors import ConfigError
 from llm_gym.view.api import Api, dump
-from llm_gym.view.assets import bundle, digest, static_files
-from llm_gym.view.sources import Source
+from llm_gym.view.sources import ViewSource
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(async )?(function|const|class|let) )", re.MULTILINE)
+
+
+@cache
+def static_files() -> dict[str, bytes]:
+    """Return every file of the page by its name."""
+    folder = resources.files("llm_gym.view").joinpath("static")
+    kept = (each for each in folder.iterdir() if "." + each.name.rpartition(".")[2] in TYPES)
+    return {each.name: each.read_bytes() for each in kept}
+
+
+def content_type(name: str) -> str:
+    """Return the media type of a file of the page."""
+    return TYPES["." + name.rpartition(".")[2]]
+
+
+def bundle(entry: str = "app.js") -> str:
+    """Return the modules as one script."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in order:
+            return
+        text = static_files()[name].decode()
+        for needed in _IMPORT.findall(text):
+            visit(needed)
+        order.append(name)
+
+    visit(entry)
+    texts = (static_files()[name].decode() for name in order)
+    parts = [_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts]
+    return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+
+
+def digest(text: str) -> str:
+    """Return the source expression that allows exactly this inline text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
 
 MAX_BYTES = 256 * 2**20
 """Of records in one file; a browser has to hold all of it."""
 
 
-def export(sources: Sequence[Source], limit: int | None = None) -> bytes:
+def export(sources: Sequence[ViewSource], limit: int | None = None) -> bytes:
     """Return the page with its data.
 
     Args:
@@ -45,7 +100,7 @@ def export(sources: Sequence[Source], limit: int | None = None) -> bytes:
     return _page(dump(data).decode())
 
 
-def write_export(sources: Sequence[Source], path: Path, limit: int | None = None) -> int:
+def write_export(sources: Sequence[ViewSource], path: Path, limit: int | None = None) -> int:
     """Write the page to ``path`` and return its bytes."""
     page = export(sources, limit)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl, urlsplit
 from llm_gym.core.loopback import is_own, own_hosts, same_secret
 from llm_gym.errors import LLMGymError
 from llm_gym.view.api import Api, dump
-from llm_gym.view.assets import content_type, static_files
-from llm_gym.view.sources import Source
+from llm_gym.view.export import content_type, static_files
+from llm_gym.view.sources import ViewSource
 
 MAX_BODY = 2**20
 MAX_FIELDS = 20
@@ -48,7 +48,7 @@ class ViewServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, sources: Sequence[Source], port: int = 0) -> None:
+    def __init__(self, sources: Sequence[ViewSource], port: int = 0) -> None:
         self.api = Api(sources)
         self.secret = secrets.token_urlsafe(16)
         super().__init__(("127.0.0.1", port), Handler)

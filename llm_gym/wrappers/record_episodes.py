@@ -10,8 +10,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.settings import TypedSettings
 from llm_gym.episodes import EpisodeWriter, Trajectory
-from llm_gym.episodes.describe import begin, describe_env
-from llm_gym.episodes.writer import add_turn, close_record, open_record
+from llm_gym.episodes.play import add_turn, begin, close_record, describe_env, open_record
 from llm_gym.errors import ConfigError
 
 

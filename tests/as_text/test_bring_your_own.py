@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.as_text.phrasebooks import registry
+from llm_gym.as_text.phrasebooks import book
 
 PAGE = (Path(__file__).parents[2] / "docs" / "bring_your_own.md").read_text()
 BLOCKS = re.findall(r"^```(?:py|python)\n(.*?)^```", PAGE, re.M | re.S)
@@ -22,7 +22,7 @@ def test_there_are_five_ways_of_about_ten_lines():
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")  # minigrid's own
 def test_every_example_runs_and_shows_something(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_BOOKS", dict(registry._BOOKS))
+    monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))
     names = {"__name__": "__docs__"}
     shown = []
     for block in BLOCKS:

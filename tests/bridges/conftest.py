@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 # Packages, which the suites import.
-collect_ignore_glob = ["verifiers_envs/*", "balrog_stand_in/*", "openenv_game.py"]
+collect_ignore_glob = ["verifiers_envs/*", "openenv_game.py"]
 
 
 class _Server(ThreadingHTTPServer):
@@ -77,15 +77,6 @@ def tw_game(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def alfworld_games(tmp_path_factory):
-    """A folder of games in ALFWorld's layout."""
-    pytest.importorskip("alfworld")
-    from tests.bridges.alfworld_games import write_games
-
-    return write_games(tmp_path_factory.mktemp("alfworld"))
-
-
-@pytest.fixture(scope="session")
 def openenv_server():
     """OpenEnv's own server, with a game that draws from a generator of its own."""
     pytest.importorskip("openenv.core.env_server")
@@ -108,15 +99,6 @@ def verifiers_envs(monkeypatch):
     """Environments of verifiers, where it finds them."""
     pytest.importorskip("verifiers")
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "verifiers_envs"))
-
-
-@pytest.fixture
-def balrog(monkeypatch):
-    """A stand-in for BALROG, in place of whatever else has that name."""
-    pytest.importorskip("omegaconf")
-    for name in [name for name in sys.modules if name.split(".")[0] == "balrog"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "balrog_stand_in"))
 
 
 @pytest.fixture(scope="session")

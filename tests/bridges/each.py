@@ -14,12 +14,9 @@ SETTINGS = {
     "Verifiers": ({"env_id": "tiny-guess"}, ("verifiers_envs",)),
     "TextWorld": ({"games": "tw_game", "max_turns": 20}, ("tw_game",)),
     "Jericho": ({"games": "tw_game", "max_turns": 20}, ("tw_game",)),
-    "ALFWorld": ({"games": "alfworld_games", "max_turns": 20}, ("alfworld_games",)),
     "ScienceWorld": ({"task": "find-living-thing", "max_turns": 50}, ("java",)),
     "OpenEnv": ({"url": "openenv_server", "observation_field": "text"}, ("openenv_server",)),
-    "BALROG": ({"env_name": "hall", "task": "flag"}, ("balrog",)),
 }
-NEEDS = {"ALFWorld": "fast_downward", "BALROG": "omegaconf"}
 ROWS = {row.id.removeprefix("llm_gym/").removesuffix("-v0"): row for row in BRIDGES}
 each_bridge = pytest.mark.parametrize("bridge", ROWS)
 
@@ -27,7 +24,7 @@ each_bridge = pytest.mark.parametrize("bridge", ROWS)
 def maker(bridge, request):
     """Return a function that makes an environment of ``bridge``; skip where its suite is not."""
     row, (settings, fixtures) = ROWS[bridge], SETTINGS[bridge]
-    pytest.importorskip(NEEDS.get(bridge, row.package), exc_type=ImportError)
+    pytest.importorskip(row.package, exc_type=ImportError)
     values = {name: request.getfixturevalue(name) for name in fixtures}
     given = {name: values.get(value) or value for name, value in settings.items()}
     given = {name: value if type(value) is int else str(value) for name, value in given.items()}

@@ -5,12 +5,12 @@ import sys
 import pytest
 from gymnasium.error import ResetNeeded
 
-from llm_gym.bridges.base import ForeignEnv, Played
+from llm_gym.bridges.base import BridgeEnv, BridgeStep
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ActionTypeError, ConfigError, WorkerError
 
 
-class Rude(ForeignEnv):
+class Rude(BridgeEnv):
     """Prints, and raises where it is told to."""
 
     has_splits = False
@@ -26,7 +26,7 @@ class Rude(ForeignEnv):
         sys.stdout.write("debug: step\n")
         if text == "raise":
             raise ZeroDivisionError("it was told to")
-        return Played(
+        return BridgeStep(
             f"You said {text}.", stop=StopReason.WON if text == "win" else StopReason.PLAYING
         )
 

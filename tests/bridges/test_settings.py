@@ -4,7 +4,7 @@ import gymnasium as gym
 
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.as_text import split_settings
-from llm_gym.as_text.ensure import text_source
+from llm_gym.as_text.env import text_source
 from tests.bridges.each import ROWS, each_bridge
 
 

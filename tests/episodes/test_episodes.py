@@ -11,8 +11,7 @@ import pytest
 import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import SCHEMA, Tokens, Trajectory
-from llm_gym.episodes.record import DERIVED, FIELDS
-from llm_gym.episodes.tokens import TOKEN_FIELDS
+from llm_gym.episodes.record import DERIVED, FIELDS, TOKEN_FIELDS
 from llm_gym.errors import RecordError
 from tests.episodes.small import reread, small_episode
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym.vector import make_vec
-from llm_gym.vector.infos import stack_infos
+from llm_gym.vector.rows import stack_infos
 from tests.vector.odd import GUESS, MODES, Odd, assert_same, assert_same_batch
 
 

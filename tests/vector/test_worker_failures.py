@@ -140,15 +140,15 @@ def test_an_environment_may_have_processes_of_its_own(start):
     assert envs.step(["a"])[4]["code"].tolist() == [0]
 
 
-@pytest.mark.parametrize("moment", ["wait", "dumps", "Worker.send"])
+@pytest.mark.parametrize("moment", ["wait", "dumps", "WorkerProcess.send"])
 def test_an_interrupted_call_is_not_answered_later(start, monkeypatch, moment):
     def interrupted(*args):
-        if moment == "Worker.send" and args[0].rows == (0,):
+        if moment == "WorkerProcess.send" and args[0].rows == (0,):
             return send(*args)  # one has its message already, the other has not
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    send = worker_pool.Worker.send
+    send = worker_pool.WorkerProcess.send
     envs = start(Odd, 2, workers=2)
     envs.reset(seed=0)
     monkeypatch.setattr(f"llm_gym.vector.worker_pool.{moment}", interrupted)

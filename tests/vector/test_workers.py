@@ -45,9 +45,9 @@ def test_a_call_sends_one_message_to_each_worker_it_needs(start, monkeypatch):
     assert pids == (pids[0], pids[1], pids[0], pids[1], pids[0])
     assert len({os.getpid(), *pids}) == 3
     sent = []
-    send = worker_pool.Worker.send
+    send = worker_pool.WorkerProcess.send
     monkeypatch.setattr(
-        worker_pool.Worker,
+        worker_pool.WorkerProcess,
         "send",
         lambda self, jobs, m: (sent.append(len(jobs)), send(self, jobs, m)),
     )

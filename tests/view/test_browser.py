@@ -5,7 +5,7 @@ import webbrowser
 
 import pytest
 
-from llm_gym.view.browser import open_browser
+from llm_gym.view.live_server import open_browser
 
 
 @pytest.mark.parametrize(

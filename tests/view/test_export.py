@@ -8,8 +8,7 @@ import pytest
 from llm_gym.episodes import write_episodes
 from llm_gym.errors import ConfigError
 from llm_gym.view import export as export_module
-from llm_gym.view.assets import bundle, digest, static_files
-from llm_gym.view.export import export
+from llm_gym.view.export import bundle, digest, export, static_files
 from llm_gym.view.sources import open_sources
 from tests.view.records import METRICS, hostile, make_run
 

@@ -7,8 +7,8 @@ import pytest
 
 from llm_gym.episodes import EpisodeWriter, play_episode, read_episodes, write_episodes
 from llm_gym.errors import RecordError
-from llm_gym.view import index
-from llm_gym.view.index import EpisodeIndex
+from llm_gym.view import sources
+from llm_gym.view.sources import EpisodeIndex
 from tests.view.records import hostile, played, with_tokens
 
 
@@ -76,7 +76,7 @@ def test_what_is_no_episode_is_named_and_the_rest_is_shown(tmp_path):
 
 
 def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "MAX_LINE", 5000)
+    monkeypatch.setattr(sources, "MAX_LINE", 5000)
     path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
     assert len(line) < 5000
     path.write_text(json.dumps({"schema": 1, "states": ["x" * 20_000]}) + "\n" + line)
@@ -87,7 +87,7 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(tmp_path, monk
 
 
 def test_a_file_of_too_many_episodes_is_shown_in_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "MAX_EPISODES", 2)
+    monkeypatch.setattr(sources, "MAX_EPISODES", 2)
     write_episodes(tmp_path / "a.jsonl", [played(seed) for seed in range(4)])
     found = indexed(tmp_path / "a.jsonl")
     assert len(found.rows) == 2
@@ -119,7 +119,7 @@ def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
     found = indexed(tmp_path / "a.jsonl.gz")
     opened = []
     monkeypatch.setattr(
-        index, "open_file", lambda path, _open=index.open_file: opened.append(1) or _open(path)
+        sources, "open_file", lambda path, _open=sources.open_file: opened.append(1) or _open(path)
     )
     assert found.search("guess") == [row.line for row in found.rows]
     assert len(opened) == 1

@@ -4,8 +4,7 @@ import pytest
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import RecordError
-from llm_gym.view.playing import MAX_MOVES, play_on
-from llm_gym.view.testcase import as_test
+from llm_gym.view.api import MAX_MOVES, as_test, play_on
 from tests.view.records import HOSTILE, played, with_tokens
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.episodes import write_episodes
 from llm_gym.errors import ConfigError
-from llm_gym.view.sources import Source, open_sources
+from llm_gym.view.sources import ViewSource, open_sources
 from tests.view.records import METRICS, make_run, played
 
 
@@ -14,7 +14,7 @@ def test_a_run_has_its_files_in_the_order_of_time(tmp_path):
     run = make_run(tmp_path / "run")
     for name in ("eval-000002", "train-000011", "eval-000001"):
         write_episodes(run / f"episodes/{name}.jsonl", [played(1)])
-    source = Source(run)
+    source = ViewSource(run)
     assert [source.label(file) for file in source.files] == [
         "before",
         "eval-000001",
@@ -29,7 +29,7 @@ def test_a_run_has_its_files_in_the_order_of_time(tmp_path):
 
 
 def test_a_file_that_appears_later_keeps_the_numbers_of_the_others(tmp_path):
-    source = Source(make_run(tmp_path / "run"))
+    source = ViewSource(make_run(tmp_path / "run"))
     before, version = [file.path for file in source.files], source.version
     write_episodes(tmp_path / "run/episodes/eval-000001.jsonl", [played(1)])
     source.refresh()
@@ -40,7 +40,7 @@ def test_a_file_that_appears_later_keeps_the_numbers_of_the_others(tmp_path):
 
 def test_metrics_are_read_as_they_grow_and_again_when_rows_were_dropped(tmp_path):
     run = make_run(tmp_path / "run")
-    metrics = Source(run).metrics
+    metrics = ViewSource(run).metrics
     generation = metrics.generation
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"iteration": 3, "reward/mean": NaN, "name": "x"}\n{"iteration": 4')
@@ -55,10 +55,10 @@ def test_metrics_are_read_as_they_grow_and_again_when_rows_were_dropped(tmp_path
 
 def test_a_folder_of_eval_records_and_a_single_file_are_sources_too(tmp_path):
     write_episodes(tmp_path / "records/llm_gym_Guess-v0.jsonl.gz", [played(1)])
-    assert Source(tmp_path / "records").label(Source(tmp_path / "records").files[0]) == (
+    assert ViewSource(tmp_path / "records").label(ViewSource(tmp_path / "records").files[0]) == (
         "llm_gym_Guess-v0"
     )
-    single = Source(tmp_path / "records/llm_gym_Guess-v0.jsonl.gz")
+    single = ViewSource(tmp_path / "records/llm_gym_Guess-v0.jsonl.gz")
     assert [row.seed for row in single.files[0].rows] == ["1"]
 
 
@@ -73,16 +73,16 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
 def test_a_file_without_episodes_is_refused_with_the_reason(tmp_path, content, why):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(ConfigError, match=f"a.jsonl holds no episodes: {why}"):
-        Source(tmp_path / "a.jsonl")
+        ViewSource(tmp_path / "a.jsonl")
 
 
 def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="there is no such file or folder"):
-        Source(tmp_path / "nothing")
+        ViewSource(tmp_path / "nothing")
 
 
 def test_a_damaged_config_is_no_config(tmp_path):
     run = make_run(tmp_path / "run")
     for text in ("[1]", "{", "[" * 100_000, "\x00"):
         (run / "config.json").write_text(text)
-        assert Source(run).config() == {}
+        assert ViewSource(run).config() == {}

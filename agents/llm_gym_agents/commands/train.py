@@ -11,7 +11,7 @@ from rich.console import Console
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.cli.parser import Parser
 from llm_gym.errors import ConfigError
-from llm_gym.view.beside import view_beside
+from llm_gym.view.live_server import serve_live
 from llm_gym_agents.build import load_lm
 from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.commands.needs import check_needs
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     with ExitStack() as beside:
         if options.view and leads(config):
             config.check()
-            url = beside.enter_context(view_beside(Path(config.checkpoint.output_dir)))
+            url = beside.enter_context(serve_live(Path(config.checkpoint.output_dir)))
             say(Console(), f"live:   {url}")
         return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from llm_gym.episodes.allowed import risky_setting
+from llm_gym.episodes.replay import risky_setting
 from llm_gym_agents.config.store import ConfigStore
 
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 
 from llm_gym.as_text import ensure_text
 from llm_gym.core.outcome import StopReason, stop_reason
-from llm_gym.episodes.describe import begin
+from llm_gym.episodes.play import begin
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 

@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 
 from llm_gym.episodes import play_episode
-from llm_gym.episodes.writer import system_prompt_of
+from llm_gym.episodes.play import system_prompt_of
 from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser
 from llm_gym.parsing.base import ToolCall

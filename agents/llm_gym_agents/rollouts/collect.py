@@ -16,7 +16,7 @@ from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
 from llm_gym.episodes import Trajectory
-from llm_gym.episodes.writer import address, system_prompt_of
+from llm_gym.episodes.play import address, system_prompt_of
 from llm_gym.errors import ConfigError
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool

@@ -29,8 +29,8 @@ from torchrl.envs import EnvBase
 from llm_gym.as_text import text_source
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory
-from llm_gym.episodes.describe import Beginning
-from llm_gym.episodes.writer import (
+from llm_gym.episodes.play import (
+    Beginning,
     Step,
     add_failure,
     add_turn,
@@ -41,7 +41,7 @@ from llm_gym.episodes.writer import (
 from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
-from llm_gym.vector.local_rows import Elsewhere
+from llm_gym.vector.rows import Elsewhere
 from llm_gym_agents.rollouts.failures import wrong_answer
 from llm_gym_agents.rollouts.handles import Handles
 from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options

@@ -11,8 +11,7 @@
     register_phrasebook(MazeEnv, MazeWords)
 """
 
-from llm_gym.as_text.phrasebooks.book import Phrasebook
-from llm_gym.as_text.phrasebooks.reader import Unusable
-from llm_gym.as_text.phrasebooks.registry import find_phrasebook, register_phrasebook
+from llm_gym.as_text.phrasebooks.book import Phrasebook, find_phrasebook, register_phrasebook
+from llm_gym.as_text.phrasebooks.readers import Unusable
 
 __all__ = ["Phrasebook", "Unusable", "find_phrasebook", "register_phrasebook"]

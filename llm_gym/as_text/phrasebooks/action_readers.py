@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from llm_gym.as_text.phrasebooks.number_reader import NumberReader
-from llm_gym.as_text.phrasebooks.reader import FEW, Reader, Unusable
+from llm_gym.as_text.phrasebooks.readers import FEW, NumberReader, Reader, Unusable
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 

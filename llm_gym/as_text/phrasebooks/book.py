@@ -1,14 +1,16 @@
-"""``Phrasebook``: the words for one kind of environment.
+"""``Phrasebook``: the words for one kind of environment, and which phrasebook an environment gets.
 
 The base class finds words for any environment in its spaces, its spec and its docstring. A
-subclass that knows its environment replaces what it can say better, and nothing else. Its methods
-have the names and the meaning of those of ``llm_gym.core.game.Game``.
+subclass overrides what it can say better. Its methods have the names and the meaning of those of
+``llm_gym.core.game.Game``.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -16,11 +18,18 @@ import numpy as np
 from gymnasium import spaces
 
 from llm_gym.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
-from llm_gym.as_text.phrasebooks.attributes import choice_names, column_names, step_limit
-from llm_gym.as_text.phrasebooks.docstring import numbered, prose, sections
+from llm_gym.as_text.phrasebooks.discover import (
+    choice_names,
+    column_names,
+    numbered,
+    prose,
+    sections,
+    step_limit,
+)
 from llm_gym.as_text.phrasebooks.observations import FEW, say
-from llm_gym.as_text.phrasebooks.reader import Reader
+from llm_gym.as_text.phrasebooks.readers import Reader
 from llm_gym.core.infos import flag
+from llm_gym.errors import ConfigError
 from llm_gym.legacy.old_gym import inside
 
 _STORY, _REWARDS = 700, 400  # characters taken from a docstring
@@ -222,3 +231,77 @@ def _docstring(kind: type) -> str:
 def named_choices(book: Phrasebook) -> Mapping[str, Any]:
     """Return the moves that need no reading: from text to action."""
     return book.reader.table if isinstance(book.reader, ChoiceReader) else {}
+
+
+_TOY, _CONTROL = "gymnasium.envs.toy_text", "gymnasium.envs.classic_control"
+_HERE = "llm_gym.as_text.phrasebooks"
+
+# By class, so that every id of a class is found, and every class that derives from it. Strings,
+# so that neither the environments nor their phrasebooks are imported before they are used.
+_BOOKS: dict[str, str | type[Phrasebook]] = {
+    f"{_TOY}.frozen_lake:FrozenLakeEnv": f"{_HERE}.toy_text:FrozenLakeWords",
+    f"{_TOY}.cliffwalking:CliffWalkingEnv": f"{_HERE}.toy_text:CliffWalkingWords",
+    f"{_TOY}.taxi:TaxiEnv": f"{_HERE}.toy_text:TaxiWords",
+    f"{_TOY}.blackjack:BlackjackEnv": f"{_HERE}.toy_text:BlackjackWords",
+    f"{_CONTROL}.cartpole:CartPoleEnv": f"{_HERE}.control:CartPoleWords",
+    f"{_CONTROL}.mountain_car:MountainCarEnv": f"{_HERE}.control:MountainCarWords",
+    f"{_CONTROL}.acrobot:AcrobotEnv": f"{_HERE}.control:AcrobotWords",
+    "gymnasium.envs.box2d.lunar_lander:LunarLander": f"{_HERE}.control:LunarLanderWords",
+    "minigrid.minigrid_env:MiniGridEnv": f"{_HERE}.minigrid:MiniGridWords",
+}
+
+
+def register_phrasebook(env: str | type[gym.Env[Any, Any]], book: str | type[Phrasebook]) -> None:
+    """Use ``book`` for ``env`` from now on, in place of any other.
+
+    Args:
+        env: An id (``Maze-v2``; ``Maze`` stands for every version), or a class of environments
+            (with all that derive from it), which may be given as ``module:Class``.
+        book: A subclass of ``Phrasebook``, which may be given as ``module:Class``.
+    """
+    if isinstance(env, type):
+        env = _path(env)
+    if not isinstance(env, str) or not env:
+        raise ConfigError(f"a phrasebook is for an id or a class of environments, got {env!r}")
+    _BOOKS[env] = book if isinstance(book, str) else _checked(book)
+
+
+def find_phrasebook(env: gym.Env[Any, Any]) -> type[Phrasebook]:
+    """Return the phrasebook for ``env``: by its id, by its class, or the one for all.
+
+    >>> find_phrasebook(gym.make("CartPole-v1")).__name__
+    'CartPoleWords'
+    >>> find_phrasebook(gym.make("Pendulum-v1")).__name__
+    'Phrasebook'
+    """
+    name = env.spec.id if env.spec is not None else ""
+    keys = [name, re.sub(r"-v\d+$", "", name), *map(_path, type(inside(env)).__mro__)]
+    for key in keys:
+        if key in _BOOKS:
+            return load_phrasebook(_BOOKS[key])
+    return Phrasebook
+
+
+def load_phrasebook(book: str | type[Phrasebook]) -> type[Phrasebook]:
+    """Return a phrasebook that may be given as ``module:Class``."""
+    if not isinstance(book, str):
+        return _checked(book)
+    module, colon, name = book.partition(":")
+    if not colon:
+        raise ConfigError(f"a phrasebook is given as a class or as 'module:Class', got {book!r}")
+    try:
+        return _checked(getattr(import_module(module), name, None))
+    except ImportError as error:
+        raise ConfigError(f"the phrasebook {book} cannot be imported: {error}") from error
+
+
+def _checked(book: Any) -> type[Phrasebook]:
+    if isinstance(book, type) and issubclass(book, Phrasebook):
+        return book
+    raise ConfigError(
+        f"a phrasebook is a subclass of llm_gym.as_text.phrasebooks.Phrasebook, got {book!r}"
+    )
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"

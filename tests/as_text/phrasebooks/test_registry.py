@@ -3,8 +3,8 @@
 import gymnasium as gym
 import pytest
 
-from llm_gym.as_text.phrasebooks import Phrasebook, find_phrasebook, register_phrasebook, registry
-from llm_gym.as_text.phrasebooks.docstring import numbered, prose, sections
+from llm_gym.as_text.phrasebooks import Phrasebook, book, find_phrasebook, register_phrasebook
+from llm_gym.as_text.phrasebooks.discover import numbered, prose, sections
 from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor
@@ -24,7 +24,7 @@ class LongCorridor(Corridor):
 
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch):
-    monkeypatch.setattr(registry, "_BOOKS", dict(registry._BOOKS))
+    monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))
 
 
 def test_a_class_of_environments_has_a_phrasebook_with_all_that_derive_from_it():
@@ -59,8 +59,8 @@ def test_a_phrasebook_by_a_name_that_leads_nowhere_is_told_when_it_is_needed():
 
 
 def test_every_registered_phrasebook_can_be_imported():
-    for book in registry._BOOKS.values():
-        assert issubclass(registry.load_phrasebook(book), Phrasebook)
+    for found in book._BOOKS.values():
+        assert issubclass(book.load_phrasebook(found), Phrasebook)
 
 
 def test_names_that_are_not_all_there_or_not_different_are_not_used():

@@ -7,8 +7,8 @@ from contextlib import suppress
 import gymnasium as gym
 import pytest
 
-from llm_gym.serve.limits import Limits
-from tests.serve.servers import Caller, Hanging, serving
+from llm_gym.server.sessions import ServerLimits
+from tests.server.servers import Caller, Hanging, serving
 
 pytest.importorskip("openenv", reason="needs openenv-core: make test-exports")
 from openenv.core import GenericEnvClient
@@ -101,7 +101,7 @@ def test_messages_that_are_no_messages_leave_the_other_sockets_alone(server):
 
 
 def test_a_full_server_and_a_wrong_token_are_told():
-    with serving(GAME, limits=Limits(sessions=1), token=TOKEN) as server:
+    with serving(GAME, limits=ServerLimits(sessions=1), token=TOKEN) as server:
         with pytest.raises(ConnectionError):
             GenericEnvClient(base_url=server.url).sync().connect()
         inside = server.url.replace("http://", f"http://anybody:{TOKEN}@")
@@ -118,7 +118,7 @@ def test_a_session_that_is_idle_for_too_long_is_told_and_closed():
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect
 
-    with serving(GAME, limits=Limits(idle_s=0.2)) as server:
+    with serving(GAME, limits=ServerLimits(idle_s=0.2)) as server:
         with connect(server.url.replace("http", "ws") + "/ws") as talk:
             talk.send('{"type": "reset", "data": {}}')
             assert json.loads(talk.recv())["type"] == "observation"
@@ -131,7 +131,7 @@ def test_a_session_that_is_idle_for_too_long_is_told_and_closed():
 def test_an_environment_that_hangs_is_an_error_for_its_own_client():
     Hanging.let_go.clear()
     with (
-        serving("odd", make=Hanging, limits=Limits(step_s=0.2), threads=2) as server,
+        serving("odd", make=Hanging, limits=ServerLimits(step_s=0.2), threads=2) as server,
         GenericEnvClient(base_url=server.url).sync() as stuck,
         GenericEnvClient(base_url=server.url).sync() as env,
     ):

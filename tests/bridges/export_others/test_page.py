@@ -59,7 +59,7 @@ def test_the_block_of_trl_trains(tmp_path):
 
 def test_the_block_of_openenv_runs_as_printed(capsys):
     pytest.importorskip("openenv")
-    from tests.serve.servers import serving
+    from tests.server.servers import serving
 
     (found,) = re.findall(r"^```py\n(.*?)^```", (DOCS / "remote.md").read_text(), re.M | re.S)
     with serving("llm_gym/TextGame-v0") as server:

@@ -1,0 +1,210 @@
+"""What an environment's docstring and attributes say about it.
+
+Gymnasium documents environments in Markdown with fixed headings, and most packages follow it.
+Attributes follow habits: ``get_action_meanings``, an ``Enum`` of actions, ``max_steps``. What is
+not found is not said; nothing here can fail on somebody's docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import gymnasium as gym
+
+_HEADING = re.compile(r"^#{1,4}[ \t]*(.+?)[ \t]*$|^([A-Z][A-Za-z ]{2,40}):?[ \t]*\n[-=]{3,}$", re.M)
+_ROW = re.compile(
+    r"^[ \t]*[-*][ \t]*`?(\d+)`?[ \t]*[:=][ \t]*(.+?)[ \t]*$"  # - 0: Move left
+    r"|^[ \t]*\|[ \t]*(\d+)[ \t]*\|[ \t]*([^|\n]+?)[ \t]*\|",  # | 0 | Cart Position | ...
+    re.M,
+)
+_MARKUP = (
+    (re.compile(r"<sup>"), "^"),
+    (re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^>\n]{1,200}>"), ""),  # pictures and tags
+    (re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)"), r"\1"),  # links
+    # A star between two words, or alone, multiplies; the others only make letters bold.
+    (re.compile(r"[`$]|(?<![ \w])\*|\*(?![ \w])|(?<= )\*(?=\w)|(?<=\w)\*(?= )"), ""),
+    (re.compile(r"^>[ \t]*", re.M), ""),
+)
+# From where on a docstring speaks to programmers.
+_FOR_CODERS = re.compile(
+    r"^[ \t]*(?:Args|Arguments|Parameters|Params|Keyword Args|Returns?|Yields|Raises|Attributes|"
+    r"Examples?|Usage|References?|See Also|Version History|Citation|Credits?)[ \t]*:?[ \t]*$"
+    r"|^[ \t]*(?::param|:return|>>>|@)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_LONGEST = 100_000  # characters of a docstring that are looked at
+
+
+def sections(doc: str) -> dict[str, str]:
+    r"""Return the text under each heading, by its name in lower case; "" is what comes first.
+
+    >>> sections("Walk.\n\n## Action Space\n- 0: left\n- 1: right\n")
+    {'': 'Walk.', 'action space': '- 0: left\n- 1: right'}
+    """
+    doc = inspect.cleandoc(doc)[:_LONGEST]
+    found: dict[str, str] = {}
+    name, start = "", 0
+    for heading in _HEADING.finditer(doc):
+        found.setdefault(name, doc[start : heading.start()].strip())
+        name, start = (heading[1] or heading[2]).lower(), heading.end()
+    found.setdefault(name, doc[start:].strip())
+    return found
+
+
+def numbered(text: str, count: int) -> list[str] | None:
+    r"""Return what ``text`` lists under the numbers 0 to ``count`` - 1, or None.
+
+    >>> numbered("- 0: Move left (west)\n- 1: Move right", 2)
+    ['Move left', 'Move right']
+    >>> numbered("- 0: Wait\n- 1: Left\n- 2: Right", 2)
+    >>> numbered("| Num | Name | Unit |\n| - | - | - |\n| 0 | height | position (m) |", 1)
+    ['height (m)']
+    >>> numbered("| 0 | Cart Position | -4.8 |\n| 1 | Cart Velocity | -Inf |", 2)
+    ['Cart Position', 'Cart Velocity']
+    """
+    names: list[str] = []
+    unit_at = _unit_column(text)
+    for row in _ROW.finditer(text):
+        number = row[1] or row[3]
+        if len(number) <= 4 and int(number) == len(names):  # the first list that counts up is it
+            names.append(_label(row[2] or row[4]) + _unit(text, row.start(), unit_at))
+        elif len(names) == count:
+            break
+    # A list that goes on is about something else: four choices are no names of two numbers.
+    return names if len(names) == len(set(names)) == count and all(names) else None
+
+
+def prose(text: str, longest: int) -> str:
+    r"""Return the first paragraphs of ``text`` as plain words, at most ``longest`` characters.
+
+    >>> prose("See [the book](http://x.y). A `cart` moves.", 100)
+    'See the book. A cart moves.'
+    >>> prose("It earns *at most* 5*2 points. To see it, type: ```run```", 100)
+    'It earns at most 5*2 points.'
+    >>> prose("A bird flies.\n\nArgs:\n    screen: Its size.", 100)
+    'A bird flies.'
+    """
+    kept: list[str] = []
+    if coders := _FOR_CODERS.search(text):
+        text = text[: coders.start()]
+    for paragraph in re.split(r"\n[ \t]*\n", text.partition("```")[0]):
+        for pattern, plain in _MARKUP:
+            paragraph = pattern.sub(plain, paragraph)
+        words = " ".join(paragraph.split())
+        if sum(map(len, kept)) + len(words) > longest:
+            kept.append(_whole_sentences(words[: longest - sum(map(len, kept))]))
+            break
+        kept.append(words)
+    told = " ".join(filter(None, kept))
+    return _whole_sentences(told) if told.endswith(":") else told  # it announced some code
+
+
+def _label(text: str) -> str:
+    for pattern, plain in _MARKUP:
+        text = pattern.sub(plain, text)
+    text = re.sub(r"[ \t]+\([^)]*\)", "", text)
+    return re.split(r"[,;]", text)[0].strip(" .:")[:60].strip()  # what follows explains it
+
+
+def _unit_column(text: str) -> int | None:
+    """Return which column of the first table in ``text`` has units."""
+    head = next((line for line in text.splitlines() if line.strip().startswith("|")), "")
+    columns = [cell.strip().lower() for cell in head.split("|")]
+    return next((at for at, cell in enumerate(columns) if cell.startswith("unit")), None)
+
+
+def _unit(text: str, start: int, column: int | None) -> str:
+    cells = text[start : text.find("\n", start) % (len(text) + 1)].split("|")
+    if column is None or column >= len(cells):
+        return ""
+    cell = cells[column].strip()
+    found = re.search(r"\(([^()]{1,12})\)", cell)  # position (m)
+    unit = found[1] if found else cell
+    return f" ({unit})" if re.fullmatch(r"[\w/^*. -]{1,12}", unit) and unit != "-" else ""
+
+
+def _whole_sentences(text: str) -> str:
+    return text[: text.rfind(". ") + 1]
+
+
+_ACTIONS = ("action_meanings", "ACTION_MEANING", "action_names", "ACTION_NAMES", "actions",
+            "Actions", "ACTIONS", "action_type", "_action_to_name")  # fmt: skip
+_LIMITS = ("max_steps", "max_episode_steps", "_max_episode_steps", "max_episode_length", "horizon")
+
+
+def choice_names(game: Any, count: int) -> list[str] | None:
+    """Return names of ``count`` choices, from the attributes of an environment, or None.
+
+    >>> class Lift(Enum):
+    ...     STAY = 0
+    ...     GO_UP = 1
+    >>> class Game:
+    ...     actions = Lift
+    >>> choice_names(Game(), 2)
+    ['stay', 'go up']
+    """
+    meanings = getattr(game, "get_action_meanings", None)  # as Atari games have it
+    found = [meanings()] if callable(meanings) else []
+    found += [getattr(game, name, None) for name in _ACTIONS]
+    found += [getattr(each, "actions", None) for each in found]  # of highway-env's action type
+    module = sys.modules.get(type(game).__module__)
+    found += [
+        each
+        for name, each in vars(module or object).items()
+        if name.lower().endswith(("action", "actions")) and isinstance(each, type)
+    ]
+    for each in found:
+        if names := _names(each, count):
+            return names
+    return None
+
+
+def _names(found: Any, count: int) -> list[str] | None:
+    if isinstance(found, type) and issubclass(found, Enum):
+        found = {member.value: name for name, member in found.__members__.items()}
+    if isinstance(found, Mapping):
+        if all(isinstance(name, str) for name in found):  # from name to number
+            found = {number: name for name, number in found.items() if isinstance(number, int)}
+        found = [found[at] for at in range(count)] if {*found} == {*range(count)} else None
+    if isinstance(found, (tuple, list)) and all(isinstance(each, Enum) for each in found):
+        found = [each.name for each in found]
+    if not isinstance(found, Sequence) or not all(isinstance(name, str) for name in found):
+        return None
+    names = [" ".join(name.replace("_", " ").lower().split()) for name in found]
+    return names if len(names) == len(set(names)) == count and all(names) else None
+
+
+def column_names(game: Any, count: int) -> Sequence[str]:
+    """Return names of the columns of an observation with rows, as highway-env has them."""
+    features = getattr(getattr(game, "observation_type", None), "features", None)
+    named = isinstance(features, list) and all(isinstance(name, str) for name in features)
+    return features if named and features is not None and len(features) == count else ()
+
+
+def step_limit(env: gym.Env[Any, Any], game: Any) -> int | None:
+    """Return after how many steps an episode is cut: by a wrapper, its spec, or itself."""
+    wrapper: Any = env
+    while isinstance(wrapper, gym.Wrapper):
+        if isinstance(wrapper, gym.wrappers.TimeLimit):
+            return int(wrapper._max_episode_steps)
+        wrapper = wrapper.env
+    spec_limit = None if env.spec is None else env.spec.max_episode_steps
+    limits = [spec_limit, *(getattr(game, name, None) for name in _LIMITS), _duration(game)]
+    for limit in limits:
+        if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+            return limit
+    return None
+
+
+def _duration(game: Any) -> int | None:
+    """Return the steps of a configuration that has seconds and steps per second."""
+    config = getattr(game, "config", None)
+    seconds = config.get("duration") if isinstance(config, dict) else None
+    if not isinstance(seconds, (int, float)) or config is None:
+        return None
+    return int(seconds * config.get("policy_frequency", 1))

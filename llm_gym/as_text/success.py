@@ -1,0 +1,112 @@
+"""Whether an episode of somebody else's environment was won, and what a vector reward is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.legacy.old_gym import inside
+
+Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
+"""From the sum of rewards, ``terminated``, the last reward and ``info`` to whether it was won."""
+
+
+def load_success(success: str | Success | None) -> Success | None:
+    """Return a function that may be given as ``module:function``."""
+    if isinstance(success, str):
+        module, colon, name = success.partition(":")
+        try:
+            success = getattr(import_module(module), name, None) if colon else None
+        except ImportError as error:
+            raise ConfigError(f"success={module}:{name} cannot be imported: {error}") from error
+        if success is None:
+            raise ConfigError(f"success must be a function or 'module:function', got {module!r}")
+    if success is not None and not callable(success):
+        raise ConfigError(f"success must be a function or 'module:function', got {success!r}")
+    return success
+
+
+def payer(
+    env: gym.Env[Any, Any], weights: Sequence[float] | None
+) -> Callable[[Any], SupportsFloat] | None:
+    """Return what makes one number of a reward that is a vector; None for a plain reward."""
+    space = getattr(inside(env), "reward_space", None)
+    size = math.prod(getattr(space, "shape", None) or ())
+    if weights is None:
+        if size > 1:
+            raise ConfigError(
+                f"{env} pays a vector of {size} rewards; say what each is worth with weights="
+                f"{[1.0] * size}, or wrap it in one that pays a single number"
+            )
+        return None
+    try:
+        worth = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        worth = np.array(np.nan)
+    if worth.ndim != 1 or not np.isfinite(worth).all():
+        raise ConfigError(f"weights must be a list of numbers, got {weights!r:.200}")
+    if size and size != len(worth):
+        raise ConfigError(f"weights must have {size} numbers for {env}, got {worth.tolist()}")
+
+    def pay(reward: Any) -> float:
+        parts = np.asarray(reward, dtype=np.float64)
+        if parts.shape != worth.shape:
+            raise ConfigError(
+                f"weights has {len(worth)} numbers, and {env} paid {parts.shape or 'one number'}"
+            )
+        return float(parts @ worth)
+
+    return pay
+
+
+class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
+    """Say in ``info`` whether an episode was a success, for an environment that does not.
+
+    Args:
+        env: The environment.
+        success: See ``AsText``.
+    """
+
+    has_splits = False
+
+    def __init__(self, env: gym.Env[Any, Any], *, success: str | Success) -> None:
+        super().__init__(env)
+        self._success, self._total = load_success(success), 0.0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        self._total = 0.0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play, and judge where the episode is over."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._total += float(reward)
+        if terminated or truncated:
+            assert self._success is not None, "given to the constructor"
+            won = self._success(self._total, terminated, float(reward), info)
+            if won is not None:
+                info = {**info, "success": bool(won)}
+                info["stop_reason"] = stop_reason(terminated, truncated, info)
+        return observation, reward, terminated, truncated, info
+
+
+def refusal(action: object, stop: StopReason | None) -> Exception:
+    """Return why ``action`` cannot be played: it is no text, or there is no episode."""
+    if not isinstance(action, str):
+        return ActionTypeError(
+            f"AsText takes a str action, got {type(action).__name__}; decode token ids before "
+            "calling step"
+        )
+    why = "has not begun" if stop is None else f"is over ({stop})"
+    return ResetNeeded(f"the episode {why}; call reset() before step()")

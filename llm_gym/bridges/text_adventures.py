@@ -1,0 +1,297 @@
+"""Games that are files and take commands: ``llm_gym/TextWorld-v0`` and ``llm_gym/Jericho-v0``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+
+_LONGEST = 200
+_SIGNS = frozenset(map(chr, range(32, 127))) - {"\\"}
+# They would end the game, or leave it for another one.
+_ADMIN = frozenset(
+    ("restart", "restore", "save", "quit", "q", "undo", "script", "transcript", "verify")
+)
+
+
+def clean_command(text: str) -> str:
+    r"""Return ``text`` as something an interpreter written in C can be given.
+
+    Frotz dies of a NUL byte, and the process with it; a backslash begins a command to Frotz
+    itself, and one that it does not know, such as ``\boxed``, it answers for ever.
+
+    >>> clean_command("\\boxed{open\x00 the \ud800 door\nnow}")
+    'boxed{open the door now}'
+    """
+    kept = "".join(sign if sign in _SIGNS else " " for sign in text[: 4 * _LONGEST])
+    return " ".join(kept.split())[:_LONGEST]
+
+
+def find_games(given: str | list[str], suffixes: tuple[str, ...]) -> list[str]:
+    """Return the files that ``given`` stands for: a file, several, or folders of them."""
+    found: list[str] = []
+    for path in map(Path, [given] if isinstance(given, str) else given):
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.name.endswith(suffixes))
+            found += map(str, files)
+        elif path.exists():
+            found.append(str(path))
+        else:
+            raise ConfigError(f"games must be files or folders, and there is no {path}")
+    if not found:
+        raise ConfigError(f"games must have files that end in {', '.join(suffixes)}, got {given!r}")
+    return found
+
+
+class FileGames(BridgeEnv):
+    """Games that are files: the seed chooses one, and it is played by commands."""
+
+    has_splits = False
+    move_name = "command"
+    suffixes: tuple[str, ...] = ()
+    made_by = ""
+    """What the files are, for who has given none."""
+
+    def __init__(self, games: str | list[str], **common: Unpack[BridgeArgs]) -> None:
+        if not games:
+            raise ConfigError(f"games must name {self.made_by}, got nothing")
+        self.games = find_games(games, self.suffixes)
+        self.game = ""
+        common.setdefault("action_format", "plain")
+        super().__init__(**common)
+
+    def begin(self, seed: int) -> str:
+        """Begin the game that ``seed`` chooses."""
+        self.game = self.games[seed % len(self.games)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Jericho's: it does not know every game's score
+            return self.open(seed)
+
+    def play(self, text: str) -> BridgeStep:
+        """Play a command."""
+        command = clean_command(text)
+        if not command or command.lower() in _ADMIN:
+            return BridgeStep("That is no command of the game.", valid=False)
+        return self.command(command)
+
+    def open(self, seed: int) -> str:
+        """Begin ``self.game``; return what it says."""
+        raise NotImplementedError
+
+    def command(self, command: str) -> BridgeStep:
+        """Play a command that can do no harm."""
+        raise NotImplementedError
+
+    def instance(self) -> object:
+        """Return the file of the game."""
+        return self.game
+
+
+_ASKED = (
+    *("admissible_commands", "policy_commands", "won", "lost", "score", "max_score"),
+    *("feedback", "objective"),
+)
+
+
+class TextWorldEnv(FileGames):
+    """A game of TextWorld.
+
+    Description:
+        Games that ``tw-make`` has compiled; the seed chooses the file.
+
+    Actions:
+        A command, such as ``go east``.
+
+    Observations:
+        What the game says, the objective first.
+
+    Rewards:
+        What the score has gained, as a share of the highest score.
+
+    Episode end:
+        When the game is won or lost. There is no other limit: set ``max_turns``.
+
+    Info:
+        The common keys; ``foreign`` has ``score``, ``max_score`` and ``game``.
+
+    Args:
+        games: A file, several, or a folder of them.
+        **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
+
+    Version history:
+        v0: First release.
+    """
+
+    suffixes: tuple[str, ...] = (".z8", ".ulx", ".tw-pddl")
+    made_by = "files that tw-make has compiled"
+
+    def __init__(self, *, games: str | list[str] = "", **common: Unpack[BridgeArgs]) -> None:
+        self._suite = need_package("textworld")
+        super().__init__(games, **common)
+        self._running: Any = None
+        self._loaded = ""
+        self._now: Any = {}
+        self._score = 0.0
+
+    def asked(self) -> Any:
+        """Return what TextWorld is to say beside the text."""
+        return self._suite.EnvInfos(**dict.fromkeys(_ASKED, True))
+
+    def load(self) -> Any:
+        """Return ``self.game`` as TextWorld runs it."""
+        return self._suite.start(self.game, self.asked())
+
+    def open(self, seed: int) -> str:
+        """Begin the game; the one that was played last is not loaded again."""
+        if self._loaded != self.game:
+            self._unload()
+            self._running, self._loaded = self.load(), self.game
+        self._now, self._score = self._running.reset(), 0.0
+        objective, shown = str(self._now.get("objective") or ""), _tidy(self._now["feedback"])
+        return shown if not objective or objective[:40] in shown else f"{objective}\n\n{shown}"
+
+    def command(self, command: str) -> BridgeStep:
+        """Play a command."""
+        self._now, _, done = self._running.step(command)
+        most = float(self._now.get("max_score") or 1) or 1.0
+        score = float(self._now.get("score") or 0)
+        reward, self._score = (score - self._score) / most, score
+        stop = StopReason.PLAYING
+        if self._now.get("won"):
+            stop = StopReason.WON
+        elif done or self._now.get("lost"):
+            stop = StopReason.LOST
+        said = {"score": score, "max_score": most, "game": self.game}
+        return BridgeStep(_tidy(self._now["feedback"]), reward, stop, True, said)
+
+    def example_moves(self) -> Sequence[str]:
+        """Return a few commands."""
+        return ["look", "go east", "inventory", "open door"]
+
+    def legal_actions(self) -> list[str] | None:
+        """Return the commands that the game admits now, where it says so."""
+        commands = self._now.get("admissible_commands")
+        return [self.format.render(command) for command in commands] if commands else None
+
+    def random_move(self, rng: np.random.Generator) -> str:
+        """Return one of the commands that the game admits now."""
+        commands = sorted(self._now.get("admissible_commands") or self.example_moves())
+        return str(commands[int(rng.integers(len(commands)))])
+
+    def oracle_move(self) -> str:
+        """Return the next command of TextWorld's own solution."""
+        commands = self._now.get("policy_commands")
+        if not commands:
+            raise NotImplementedError(f"{self.game} knows no solution from here")
+        return str(commands[0])
+
+    def close(self) -> None:
+        """Close the game."""
+        super().close()
+        self._unload()
+
+    def _unload(self) -> None:
+        running, self._running, self._loaded = self._running, None, ""
+        if running is not None:
+            running.close()
+
+
+def _tidy(feedback: object) -> str:
+    """Return what the game said, without its banner and its status line."""
+    lines = [line.rstrip() for line in str(feedback or "").split("\n")]
+    kept = [line for line in lines if "$$" not in line and not line.startswith(">")]
+    return "\n".join(kept).strip()
+
+
+_MOVES = ("look", "inventory", "north", "south", "east", "west", "up", "down", "take all", "wait")
+
+
+class JerichoEnv(FileGames):
+    """A game of interactive fiction, such as Zork.
+
+    Description:
+        A file for the Z-machine, played by Frotz inside Jericho; the seed chooses the file and
+        seeds the game.
+
+    Actions:
+        A command, such as ``open mailbox``.
+
+    Observations:
+        What the game says.
+
+    Rewards:
+        What the score has gained, as a share of the highest score, where Jericho knows the game.
+
+    Episode end:
+        When the game is won or lost. There is no other limit: set ``max_turns``.
+
+    Info:
+        The common keys; ``foreign`` has ``score``, ``moves`` and ``game``.
+
+    Args:
+        games: A file, several, or a folder of them.
+        **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
+
+    Version history:
+        v0: First release.
+    """
+
+    suffixes = (".z1", ".z2", ".z3", ".z4", ".z5", ".z6", ".z7", ".z8")
+    made_by = "files for the Z-machine"
+
+    def __init__(self, *, games: str | list[str] = "", **common: Unpack[BridgeArgs]) -> None:
+        self._suite = need_package("jericho")
+        super().__init__(games, **common)
+        self._frotz: Any = None
+        self._walkthrough: list[str] | None = None
+
+    def open(self, seed: int) -> str:
+        """Begin the game, with a seed of its own."""
+        self._unload()
+        self._frotz = self._suite.FrotzEnv(self.game, seed=seed % 2**15)
+        known = self._frotz.is_fully_supported
+        self._walkthrough = list(self._frotz.get_walkthrough()) if known else None
+        shown, _ = self._frotz.reset()
+        return str(shown).strip()
+
+    def command(self, command: str) -> BridgeStep:
+        """Play a command."""
+        if self._walkthrough is not None:
+            on_its_way = self._walkthrough and self._walkthrough[0] == command
+            self._walkthrough = self._walkthrough[1:] if on_its_way else None
+        shown, gained, done, info = self._frotz.step(command)
+        most = self._frotz.get_max_score() or 1
+        stop = StopReason.PLAYING
+        if self._frotz.victory():
+            stop = StopReason.WON
+        elif done or self._frotz.game_over():
+            stop = StopReason.LOST
+        said = {"score": info.get("score"), "moves": info.get("moves"), "game": self.game}
+        return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, said)
+
+    def example_moves(self) -> Sequence[str]:
+        """Return commands that every game knows; Jericho's own search for more takes seconds."""
+        return _MOVES
+
+    def oracle_move(self) -> str:
+        """Return the next command of Jericho's walkthrough, for who has followed it so far."""
+        if not self._walkthrough:
+            raise NotImplementedError(f"{self.game} has no walkthrough from here")
+        return str(self._walkthrough[0])
+
+    def close(self) -> None:
+        """Close the game."""
+        super().close()
+        self._unload()
+
+    def _unload(self) -> None:
+        if self._frotz is not None:
+            self._frotz.close()
+            self._frotz = None

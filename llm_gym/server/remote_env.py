@@ -1,0 +1,335 @@
+"""``llm_gym/Remote-v0``: one environment of a server, or many with one request per step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode
+
+from llm_gym.episodes.play import Beginning
+from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, RemoteError
+from llm_gym.server import protocol
+from llm_gym.server.client import Connection, RemoteSession, any_seed, play, refusal
+from llm_gym.vector.rows import Failure, Job
+from llm_gym.vector.text_vector_env import TextVectorEnv
+
+
+class RemoteEnv(gym.Env[str, str]):
+    """Play the environment that ``llm-gym serve`` offers at ``url``.
+
+    Episodes are those of the same environment here, to the bit. A connection that breaks is made
+    again and no step is played twice; a server that was restarted in the middle of an episode is
+    brought back to where it was. ``make_vec`` plays many in one request.
+
+    Args:
+        url: Where the server is, such as ``http://127.0.0.1:8765``.
+        token_env: The environment variable that holds the server's token, if it wants one.
+        timeout: Seconds until an answer must be there.
+        tries: Requests for an answer before giving up.
+        render_mode: ``ansi`` or ``human``.
+    """
+
+    metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token_env: str = protocol.TOKEN_VARIABLE,
+        timeout: float = 60.0,
+        tries: int = 5,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
+        self._how: dict[str, Any] = {"token_env": token_env, "timeout": timeout, "tries": tries}
+        self._url, self.render_mode = needed(url), render_mode
+        self._connection: Connection | None = Connection(self._url, **self._how)
+        about = self._connection.about
+        self.has_splits = about.has_splits
+        self.observation_space, self.action_space = about.observation_space, about.action_space
+        self._session = RemoteSession()
+        self._waits = "has not begun"
+        self._instance: str | None = None
+        self._prompt, self._screen = about.system_prompt, ""
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin a new episode; ``options`` as the environment there takes them."""
+        super().reset(seed=seed)
+        if seed is None and not self._session.history:
+            seed = any_seed()
+        answer = self._ask(protocol.RESET, [seed, options])
+        try:
+            observation, packed, self._instance, self._prompt = answer
+            info = protocol.unpack_info(packed)
+        except (TypeError, ValueError) as error:
+            raise _nonsense(error) from error
+        self._waits = ""
+        return self._shown("", _text(observation)), info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play ``action`` there."""
+        if not isinstance(action, str):
+            raise ActionTypeError(
+                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
+                "decode token ids before calling step"
+            )
+        if self._waits:
+            raise ResetNeeded(f"the episode {self._waits}; call reset() before step()")
+        played = unpack_step(self._ask(protocol.STEP, action))
+        if played[2] or played[3]:
+            self._waits = "is over"
+        self._shown(action, played[0])
+        return played
+
+    def render(self) -> str | None:
+        """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
+        if self.render_mode == "ansi":
+            return self._screen
+        if self.render_mode is None:
+            gym.logger.warn('render() shows nothing without render_mode="ansi" or "human"')
+        return None
+
+    def close(self) -> None:
+        """End the session there."""
+        if self._connection is not None and self._session.number:
+            with suppress(RemoteError):  # an idle session ends by itself
+                self._ask(protocol.CLOSE, None)
+        if self._connection is not None:
+            self._connection.close()
+        self._waits, self._session = "has not begun", RemoteSession()
+
+    # --- what text environments have beyond it ---------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """What the environment wants told before its first observation."""
+        return self._prompt
+
+    def instance_id(self) -> str:
+        """Return the name of this instance."""
+        if self._instance is None:
+            raise NotImplementedError("the environment there does not name its instances")
+        return self._instance
+
+    def oracle_action(self) -> str:
+        """Return the action of a best player who sees everything, if the server allows it."""
+        return _text(self._call("oracle_action"))
+
+    def oracle_value(self) -> float:
+        """Return what the oracle expects to reach, if the server allows it."""
+        return float(self._call("oracle_value"))
+
+    def solver_action(self) -> str:
+        """Return the action of a good player, if the server allows it."""
+        return _text(self._call("solver_action"))
+
+    def random_action(self) -> str:
+        """Return a random usable action, if the server allows it."""
+        return _text(self._call("random_action"))
+
+    def legal_actions(self) -> list[str] | None:
+        """Return every usable action in this state, or None where there are too many."""
+        actions = self._call("legal_actions")
+        return None if actions is None else [_text(action) for action in actions]
+
+    def action_pattern(self) -> str:
+        """Return a regex that usable actions match in full."""
+        return _text(self._call("action_pattern"))
+
+    def snapshot(self) -> bytes:
+        """Return the episode as it stands, to be given to ``restore`` any number of times.
+
+        It is a seed and the actions since, as JSON: nothing in it runs.
+        """
+        return self._session.saved()
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to ``snapshot``, in this environment or another one of the same server."""
+        self._session.restore(snapshot)
+        self._waits = ""
+
+    # --- inside --------------------------------------------------------------------------
+
+    def _call(self, name: str) -> Any:
+        answer = self._ask(protocol.CALL, name)
+        if len(answer) != 1:
+            raise _nonsense("one value")
+        return answer[0]
+
+    def _ask(self, operation: str, argument: Any) -> list[Any]:
+        if self._connection is None:
+            self._connection = Connection(self._url, **self._how)
+        (answer,) = play(self._connection, [(self._session, operation, argument)])
+        if isinstance(answer, dict):
+            if operation != protocol.CALL:
+                self._waits = "has failed"
+            raise refusal(answer)
+        return list(answer)
+
+    def _shown(self, action: str, text: str) -> str:
+        if self.render_mode is not None:
+            self._screen = f"> {action}\n{text}" if action else text
+            if self.render_mode == "human":
+                sys.stdout.write(self._screen.encode("utf-8", "replace").decode() + "\n")
+        return text
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy plays on in a session of its own, which its history brings to the same place.
+        return {**self.__dict__, "_connection": None, "_session": self._session.saved()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._session = RemoteSession()
+        self._session.restore(state["_session"])
+
+
+def needed(url: str | None) -> str:
+    """Return ``url``; one sentence where there is none."""
+    if not isinstance(url, str):
+        raise ConfigError(
+            "llm_gym/Remote-v0 needs url=, the address that llm-gym serve has printed"
+        )
+    return url
+
+
+def unpack_step(answer: list[Any]) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    """Return what a step gave, checked to be that."""
+    try:
+        observation, reward, terminated, truncated, info = answer
+        if type(terminated) is not bool or type(truncated) is not bool:
+            raise TypeError("terminated and truncated must be true or false")
+        number = protocol.unpack_number(reward)
+        return _text(observation), number, terminated, truncated, protocol.unpack_info(info)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _nonsense(error) from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _nonsense(f"expected text, got {value!r:.80}")
+    return value
+
+
+def _nonsense(what: object) -> RemoteError:
+    return RemoteError(f"the server's answer makes no sense: {what!s:.200}")
+
+
+_OPERATIONS = {
+    "step": protocol.STEP,
+    "step, reset when over": protocol.STEP_AND_RESET,
+    "reset": protocol.RESET,
+    "begin": protocol.RESET,
+    "call": protocol.CALL,
+}
+
+
+class RemoteRows:
+    """The rows of a vector environment, at the other end of a connection."""
+
+    def __init__(self, connection: Connection, count: int) -> None:
+        self._connection = connection
+        self._sessions = [RemoteSession() for _ in range(count)]
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
+        """Do every job, in one request; what can be told without asking is told at once."""
+        answers: list[Any] = [None] * len(jobs)
+        failures: dict[int, Failure] = {}
+        asked, asks = [], []
+        for at, (row, operation, argument) in enumerate(jobs):
+            try:
+                found = self._ask(row, operation, argument)
+            except LLMGymError as error:
+                failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
+                continue
+            if isinstance(found, tuple) and operation in _OPERATIONS:
+                asked.append(at)
+                asks.append((self._sessions[row], *found))
+            else:
+                answers[at] = found
+        for at, answer in zip(asked, play(self._connection, asks) if asks else (), strict=True):
+            row, operation, _ = jobs[at]
+            try:
+                answers[at] = _read(operation, answer)
+            except LLMGymError as error:
+                failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
+        return answers, failures
+
+    def close(self) -> None:
+        """End the sessions there."""
+        begun = [(session, protocol.CLOSE, None) for session in self._sessions if session.number]
+        with suppress(RemoteError):  # an idle session ends by itself
+            play(self._connection, begun)
+        self._connection.close()
+        self._sessions = [RemoteSession() for _ in self._sessions]
+
+    def _ask(self, row: int, operation: str, argument: Any) -> Any:
+        """Return the operation and argument to send, or the answer where it is known here."""
+        about = self._connection.about
+        if operation == "describe":
+            return about.observation_space, about.action_space, RemoteEnv.metadata, None
+        if operation == "about":
+            return {"env_id": "llm_gym/Remote-v0"}
+        if operation in ("reset", "begin"):
+            seed = argument.get("seed")
+            if seed is None and not self._sessions[row].history:
+                seed = any_seed()
+            return protocol.RESET, [None if seed is None else int(seed), argument.get("options")]
+        if operation == "call":
+            name, args, kwargs = argument
+            if name in ("system_prompt", "has_splits"):
+                return getattr(about, name)
+            if name not in protocol.CALLS or args or kwargs:
+                raise ConfigError(f"{name} of a remote environment cannot be asked for")
+            return protocol.CALL, name
+        if operation not in _OPERATIONS:
+            raise ConfigError(f"a remote environment cannot do this: {operation}")
+        return _OPERATIONS[operation], argument
+
+
+def _read(operation: str, answer: Any) -> Any:
+    if isinstance(answer, dict):
+        raise refusal(answer)
+    if operation == "call":
+        return answer[0] if answer else None
+    if operation not in ("reset", "begin"):
+        return unpack_step(answer)
+    try:
+        observation, packed, instance, prompt = answer
+        info = protocol.unpack_info(packed)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RemoteError(f"the server's answer makes no sense: {error!s:.200}") from error
+    if operation == "reset":
+        return observation, 0.0, False, False, info
+    return observation, 0.0, False, False, Beginning(observation, info, instance, prompt)
+
+
+class RemoteVectorEnv(TextVectorEnv):
+    """``num_envs`` environments of the server at ``url``; arguments as of ``RemoteEnv``."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        url: str | None = None,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        token_env: str = protocol.TOKEN_VARIABLE,
+        timeout: float = 60.0,
+        tries: int = 5,
+    ) -> None:
+        if num_envs < 1:
+            raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
+        connection = Connection(needed(url), token_env, timeout, tries)
+        super().__init__(RemoteRows(connection, num_envs), autoreset_mode=autoreset_mode)

@@ -1,0 +1,208 @@
+"""The one door to uvicorn: listens, answers until told to stop, and closes everything."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import gymnasium as gym
+
+from llm_gym.errors import ConfigError, install_command
+from llm_gym.server.sessions import OPTIONS, ServerLimits, SessionRunner, Sessions
+
+THREADS = 32
+_KEEP_ALIVE_S, _GRACE_S, _BACKLOG = 120, 5, 1024
+_LIGHT, _HEAVY = "llm_gym.envs.", ("llm_gym.envs.tool_use.", "llm_gym.envs.questions.dataset")
+
+
+class EnvServer:
+    """Serves one environment, here (``run``) or beside what this process does (``with``).
+
+    Args:
+        make: Builds an environment; called for every session.
+        env_id: What it is called.
+        host: The address to listen on: loopback, unless there is a token.
+        port: 0 takes a free one.
+        token: What every request must know.
+        limits: How much one player may use.
+        players: Those of oracle, solver and random that may be asked for advice.
+        options: Options of ``reset`` that a request may give.
+        threads: Threads that play; 0 plays in the event loop. By default the suite's own games
+            without tools are played in the loop and everything else in threads.
+        tls: Paths of a certificate and its key.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], gym.Env[str, str]],
+        env_id: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        limits: ServerLimits | None = None,
+        players: Sequence[str] = (),
+        options: Sequence[str] = OPTIONS,
+        threads: int | None = None,
+        tls: tuple[str, str] | None = None,
+    ) -> None:
+        http = _need("llm_gym.server.app")
+        self.limits = limits or ServerLimits()
+        self.sessions = Sessions(make, self.limits, players, options)
+        env = make()
+        try:
+            light = threads == 0 if threads is not None else is_light(env)
+            runner = SessionRunner(self.sessions, in_loop=light, threads=threads or THREADS)
+            about = http.describe(env, env_id, self.sessions)
+            description = _first_line(env)
+        finally:
+            env.close()
+        http.Guard(host, port, token)  # before anything listens
+        self._socket = _listen(host, port)
+        self.host, self.port = host, self._socket.getsockname()[1]
+        guard = http.Guard(host, self.port, token)
+        self.app = http.make_app(runner, guard, about, description)
+        self._tls = tls
+        self._thread: threading.Thread | None = None
+        try:
+            self._server = _uvicorn(self.app, self.limits, tls)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' * (self._tls is not None)}://{host}:{self.port}"
+
+    def run(self) -> None:
+        """Serve until SIGTERM or Ctrl-C."""
+        with _signals_end_nothing_else():
+            self._server.run(sockets=[self._socket])
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run_beside, name="llm_gym server", daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            self._thread.join(0.005)
+        if not self._server.started:
+            self._socket.close()
+            raise ConfigError(f"the server at {self.url} ended before it began; see above why")
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._server.should_exit = True
+        assert self._thread is not None
+        self._thread.join()
+
+    def _run_beside(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+def is_light(env: gym.Env[Any, Any]) -> bool:
+    """Return whether a step takes microseconds, as the tests of the suite make sure.
+
+    >>> import llm_gym
+    >>> is_light(gym.make("llm_gym/Echo-v0")), is_light(gym.make("llm_gym/MathPython-v0"))
+    (True, False)
+    """
+    module = type(env.unwrapped).__module__
+    return module.startswith(_LIGHT) and not module.startswith(_HEAVY)
+
+
+def _first_line(env: gym.Env[Any, Any]) -> str:
+    return (type(env.unwrapped).__doc__ or "").strip().partition("\n")[0]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if not 0 <= port < 1 << 16:
+        raise ConfigError(f"cannot listen on port {port}: it must be from 0 to 65535")
+    try:
+        plug = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
+        if error.errno == errno.EADDRINUSE:
+            why = "something else listens there; --port 0 takes a free one"
+        raise ConfigError(f"cannot listen on {host} port {port}: {why}") from error
+    # What it accepts inherits this; else each answer waits 40 ms for the player's nod.
+    plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plug
+
+
+def _need(module: str) -> Any:
+    """Import a module that needs the ``serve`` extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"llm-gym serve needs {error.name}. Install it with: {install_command('serve')}"
+        ) from error
+
+
+def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any:
+    uvicorn = _need("uvicorn")
+    certificate, key = tls or (None, None)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="critical",  # what strangers send is not worth a line each
+        access_log=False,
+        lifespan="on",
+        ws_max_size=limits.body_bytes,
+        ws_per_message_deflate=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+    try:
+        config.load()
+    except OSError as error:
+        raise ConfigError(f"cannot read the certificate or its key: {error}") from error
+    protocol: Any = config.http_protocol_class
+    config.http_protocol_class = _bounded(protocol, limits)
+    return uvicorn.Server(config)
+
+
+def _bounded(protocol: Any, limits: ServerLimits) -> Any:
+    """Return uvicorn's protocol with a limit of connections and of silence before a request."""
+
+    class Bounded(protocol):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+            else:
+                asyncio.get_running_loop().call_later(limits.request_s, self._drop_if_silent)
+
+        def _drop_if_silent(self) -> None:
+            # One that became a WebSocket is no longer among the connections.
+            if self in self.connections and self.cycle is None:
+                self.transport.close()
+
+    return Bounded
+
+
+@contextmanager
+def _signals_end_nothing_else() -> Any:
+    """Have the signals that end the server not end the process as well: it has more to close."""
+    ours = (signal.SIGTERM, signal.SIGINT)
+    before = {one: signal.signal(one, lambda *_: None) for one in ours}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

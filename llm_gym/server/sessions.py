@@ -1,0 +1,404 @@
+"""The environments of a server, and how their operations are run.
+
+``Sessions.accept`` and ``settle`` run in the event loop; ``play`` may run in a thread, because it
+touches its session alone. Times are arguments. A step of a light game takes microseconds, less
+than a hand-over to a thread, so ``SessionRunner`` plays such games in the event loop. Everything
+else is played in threads with a time limit. A thread that hangs is replaced and its session is
+lost; the other sessions go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any
+
+import gymnasium as gym
+
+from llm_gym.core.outcome import StopReason
+from llm_gym.episodes.play import begin
+from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.server import protocol
+from llm_gym.server.metrics import ServerMetrics
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """What a server allows; beyond it a request is refused, or a session ended.
+
+    >>> ServerLimits(sessions=0)
+    Traceback (most recent call last):
+    llm_gym.errors.ConfigError: sessions must be above 0, got 0
+    """
+
+    sessions: int = 4096
+    """Episodes at the same time."""
+    connections: int = 4096
+    body_bytes: int = 16 << 20
+    """Bytes of a request, or of a WebSocket message."""
+    rows: int = 4096
+    """Rows of a request."""
+    episode_turns: int = 10_000
+    """Steps until an episode is truncated."""
+    idle_s: float = 600.0
+    """Seconds without a word until a session is ended."""
+    step_s: float = 60.0
+    """Seconds that an environment may take for a step, where it runs in a thread."""
+    request_s: float = 30.0
+    """Seconds until a request must have arrived as a whole."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise ConfigError(f"{field.name} must be above 0, got {value}")
+
+
+Job = tuple[str, int, str, Any]
+"""EnvSession, number, operation, argument: a row of ``protocol``."""
+Answer = list[Any] | dict[str, str]
+OPTIONS = ("split", "difficulty")
+"""Options of ``reset`` that a request may give."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{16,64}")
+
+
+class EnvSession:
+    """One environment, and where its player has got to."""
+
+    __slots__ = ("answer", "busy", "env", "episode", "lost", "number", "on_end", "turns", "used_at")
+
+    def __init__(self, now: float) -> None:
+        self.env: gym.Env[str, str] | None = None
+        self.number = 0
+        self.answer: Answer = []
+        self.turns = self.episode = 0
+        self.used_at = now
+        self.busy = self.lost = False
+        self.on_end: Callable[[], object] | None = None
+        """Called when the session is ended because its player says nothing."""
+
+
+class Sessions:
+    """All of them.
+
+    Args:
+        make: Builds the environment that is served.
+        limits: How many there may be, and for how long.
+        players: Those of ``protocol.PLAYERS`` that may be asked for advice.
+        options: Options of ``reset`` that may be given.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], gym.Env[str, str]],
+        limits: ServerLimits,
+        players: Sequence[str] = (),
+        options: Sequence[str] = OPTIONS,
+    ) -> None:
+        self.limits, self.players, self.options = limits, frozenset(players), frozenset(options)
+        self.metrics = ServerMetrics()
+        self._make = make
+        self._table: dict[str, EnvSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    # --- in the event loop ---------------------------------------------------------------
+
+    def open(self, name: str, now: float) -> EnvSession | None:
+        """Begin a session; None where there are too many."""
+        if len(self._table) >= self.limits.sessions:
+            return None
+        session = self._table[name] = EnvSession(now)
+        self.metrics.add("sessions_opened_total")
+        return session
+
+    def accept(self, job: Job, now: float) -> tuple[EnvSession | None, Answer]:
+        """Return the session that is to play ``job``, or None and the answer."""
+        name, number, operation, _ = job
+        session = self._table.get(name)
+        if session is None:
+            if operation == protocol.CLOSE:
+                return None, []
+            if operation != protocol.RESET or number != 1:
+                return None, protocol.error(
+                    protocol.LOST, "there is no such session; begin another"
+                )
+            if not _NAME.fullmatch(name):
+                return None, protocol.error(protocol.REFUSED, "a session's name has 16 to 64 signs")
+            session = self.open(name, now)
+            if session is None:
+                most = self.limits.sessions
+                return None, protocol.error(
+                    protocol.FULL, f"all {most} sessions are in use; close some"
+                )
+        session.used_at = now
+        if session.busy:
+            return None, protocol.error(protocol.BUSY, "the session is still at its last operation")
+        if number == session.number:
+            return None, session.answer
+        if number != session.number + 1:
+            told = f"the next operation has the number {session.number + 1}, got {number}"
+            return None, protocol.error(protocol.ORDER, told)
+        session.busy = True
+        return session, []
+
+    def settle(self, session: EnvSession, job: Job, answer: Answer, now: float) -> None:
+        """Note that ``job`` was played, with ``answer``."""
+        name, number, operation, _ = job
+        session.busy, session.used_at = False, now
+        session.number, session.answer = number, answer
+        if session.lost:
+            _close(session)
+        elif operation == protocol.CLOSE:
+            self.end(name, "closed")
+        elif operation == protocol.RESET:
+            self.metrics.add("episodes_total")
+        elif operation != protocol.CALL:
+            self.metrics.add("steps_total")
+
+    def end(self, name: str, reason: str) -> None:
+        """End a session; one that is at work is closed by ``settle``."""
+        session = self._table.pop(name, None)
+        if session is None:
+            return
+        self.metrics.add("sessions_closed_total", reason)
+        session.lost = True
+        if session.on_end is not None and reason == "idle":
+            session.on_end()
+        if not session.busy:
+            _close(session)
+
+    def end_idle(self, now: float) -> None:
+        """End those that have not been heard of for too long."""
+        before = now - self.limits.idle_s
+        silent = [name for name, one in self._table.items() if one.used_at < before]
+        for name in silent:
+            if not self._table[name].busy:
+                self.end(name, "idle")
+
+    def end_all(self) -> None:
+        """End all of them."""
+        for name in list(self._table):
+            self.end(name, "shutdown")
+
+    # --- in any thread -------------------------------------------------------------------
+
+    def play(self, session: EnvSession, operation: str, argument: Any) -> Answer:
+        """Do one operation; whatever goes wrong is an answer."""
+        try:
+            return self._plays[operation](self, session, argument)
+        except (LLMGymError, gym.error.Error, NotImplementedError) as problem:
+            return protocol.error(protocol.REFUSED, str(problem) or type(problem).__name__)
+        except Exception as problem:  # noqa: BLE001 - an environment may raise anything
+            return protocol.error(protocol.FAILED, f"{type(problem).__name__}: {problem}")
+
+    def _reset(self, session: EnvSession, argument: Any) -> Answer:
+        seed, options = argument
+        if unknown := (options or {}).keys() - self.options:
+            known = ", ".join(sorted(self.options)) or "nothing"
+            raise gym.error.Error(f"options may hold {known} here, got {sorted(unknown)}")
+        if session.env is None:
+            session.env = self._make()
+        beginning = begin(session.env, seed, options)
+        session.turns, session.episode = 0, session.episode + 1
+        info, observation = protocol.pack_info(beginning.info), _text(beginning.observation)
+        return [observation, info, beginning.instance_id, beginning.system_prompt]
+
+    def _step(self, session: EnvSession, action: str) -> Answer:
+        observation, reward, terminated, truncated, info = _begun(session).step(action)
+        session.turns += 1
+        if session.turns >= self.limits.episode_turns and not (terminated or truncated):
+            truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
+        return [
+            _text(observation),
+            protocol.pack_number(reward),
+            bool(terminated),
+            bool(truncated),
+            protocol.pack_info(info),
+        ]
+
+    def _step_and_reset(self, session: EnvSession, action: str) -> Answer:
+        played: Any = self._step(session, action)
+        if not (played[2] or played[3]):
+            return list(played)
+        observation, info = _begun(session).reset()
+        session.turns, session.episode = 0, session.episode + 1
+        final = {"final_obs": played[0], "final_info": protocol.unpack_info(played[4])}
+        return [_text(observation), *played[1:4], protocol.pack_info({**final, **info})]
+
+    def _call(self, session: EnvSession, name: str) -> Answer:
+        player = protocol.CALLS.get(name)
+        if player not in self.players:
+            raise gym.error.Error(f"this server does not let players ask for {name}")
+        value = _begun(session).get_wrapper_attr(name)()
+        return [list(value) if isinstance(value, tuple) else value]
+
+    def _closed(self, session: EnvSession, _: Any) -> Answer:
+        return []
+
+    _plays: Mapping[str, Callable[[Sessions, EnvSession, Any], Answer]] = {
+        protocol.RESET: _reset,
+        protocol.STEP: _step,
+        protocol.STEP_AND_RESET: _step_and_reset,
+        protocol.CALL: _call,
+        protocol.CLOSE: _closed,
+    }
+
+
+def _begun(session: EnvSession) -> gym.Env[str, str]:
+    if session.env is None:
+        raise gym.error.ResetNeeded("the episode has not begun; reset before you step")
+    return session.env
+
+
+def _text(observation: Any) -> str:
+    if not isinstance(observation, str):
+        raise TypeError(f"an observation must be a str, got {type(observation).__name__}")
+    return observation
+
+
+def _close(session: EnvSession) -> None:
+    env, session.env, session.answer = session.env, None, []
+    if env is not None:
+        with suppress(Exception):  # it is over, whatever the environment says
+            env.close()
+
+
+_AT_A_TIME = 128
+"""Rows that are played before others get their turn."""
+_MOST_LEFT_BEHIND = 64
+
+
+class ReplaceableThreads:
+    """ReplaceableThreads that may be left behind; as daemons, they never hold up an exit."""
+
+    def __init__(self, count: int) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._left_behind: set[int] = set()
+        for _ in range(count):
+            self._start()
+
+    def _start(self) -> None:
+        threading.Thread(target=self._work, name="llm_gym serve", daemon=True).start()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+            if (me := threading.get_ident()) in self._left_behind:  # another took our place
+                self._left_behind.discard(me)
+                return
+
+    def submit(self, task: Callable[[], object]) -> None:
+        """Have ``task`` done soon; it must not raise."""
+        self._tasks.put(task)
+
+    @property
+    def left_behind(self) -> int:
+        """How many hang."""
+        return len(self._left_behind)
+
+    def leave_behind(self, thread: int) -> None:
+        """Replace a thread that hangs, by its identity."""
+        self._left_behind.add(thread)
+        self._start()
+
+
+class SessionRunner:
+    """Plays jobs.
+
+    Args:
+        sessions: Whose jobs they are.
+        in_loop: Whether steps and resets are played in the event loop.
+        threads: How many threads play the rest.
+    """
+
+    def __init__(self, sessions: Sessions, *, in_loop: bool, threads: int) -> None:
+        self.sessions, self._in_loop = sessions, in_loop
+        self._count = threads
+        self._threads: ReplaceableThreads | None = None
+
+    def in_loop(self, operation: str) -> bool:
+        """Return whether ``operation`` takes so little that no thread is needed."""
+        return self._in_loop and operation != protocol.CALL
+
+    def play_here(self, job: Job, now: float) -> Answer:
+        """Play one job in the event loop."""
+        session, answer = self.sessions.accept(job, now)
+        if session is not None:
+            answer = self.sessions.play(session, job[2], job[3])
+            self.sessions.settle(session, job, answer, now)
+        if type(answer) is dict:
+            self.sessions.metrics.add("errors_total", answer["error"])
+        return answer
+
+    async def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Play jobs of many sessions, those of each in order."""
+        loop = asyncio.get_running_loop()
+        if all(self.in_loop(job[2]) for job in jobs):
+            answers: list[Answer] = []
+            for first in range(0, len(jobs), _AT_A_TIME):
+                if first:
+                    await asyncio.sleep(0)
+                now = loop.time()
+                answers += [self.play_here(job, now) for job in jobs[first : first + _AT_A_TIME]]
+            return answers
+        lines: dict[str, list[int]] = {}
+        for at, job in enumerate(jobs):
+            lines.setdefault(job[0], []).append(at)
+        answered: list[Any] = [None] * len(jobs)
+        await asyncio.gather(*(self._line(jobs, rows, answered) for rows in lines.values()))
+        return answered
+
+    async def _line(self, jobs: Sequence[Job], rows: list[int], answered: list[Any]) -> None:
+        for at in rows:
+            answered[at] = await self._one(jobs[at])
+
+    async def _one(self, job: Job) -> Answer:
+        loop = asyncio.get_running_loop()
+        session, answer = self.sessions.accept(job, loop.time())
+        if session is not None:
+            answer = await self._in_thread(session, job)
+        if isinstance(answer, dict):
+            self.sessions.metrics.add("errors_total", answer["error"])
+        return answer
+
+    async def _in_thread(self, session: EnvSession, job: Job) -> Answer:
+        loop = asyncio.get_running_loop()
+        if self._threads is None:
+            self._threads = ReplaceableThreads(self._count)
+        if self._threads.left_behind >= _MOST_LEFT_BEHIND:
+            answer = protocol.error(protocol.FAILED, "the environment hangs too often; restart")
+            self.sessions.settle(session, job, answer, loop.time())
+            return answer
+        done: asyncio.Future[Answer] = loop.create_future()
+        by: list[int] = []  # the thread that has begun it
+
+        def task() -> None:
+            by.append(threading.get_ident())
+            answer = self.sessions.play(session, job[2], job[3])
+            with suppress(RuntimeError):  # the loop is closed: the server has ended before us
+                loop.call_soon_threadsafe(finish, answer)
+
+        def finish(answer: Answer) -> None:
+            self.sessions.settle(session, job, answer, loop.time())
+            if not done.done():
+                done.set_result(answer)
+
+        self._threads.submit(task)
+        limit = self.sessions.limits.step_s
+        while not by:  # waiting in line is nobody's fault
+            finished, _ = await asyncio.wait({done}, timeout=limit)
+            if finished:
+                return done.result()
+        finished, _ = await asyncio.wait({done}, timeout=limit)
+        if finished:
+            return done.result()
+        self.sessions.end(job[0], "timeout")
+        self._threads.leave_behind(by[0])
+        return protocol.error(protocol.TIMEOUT, f"the environment took more than {limit:g} s")

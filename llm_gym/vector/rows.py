@@ -1,0 +1,315 @@
+"""Runs jobs on the rows of a vector environment, and stacks what they return.
+
+A job names a row, an operation and its argument. ``run_jobs`` serves the rows of this process and
+those of every worker process. A row that raises leaves the others alone: their results travel
+inside the error. ``stack_infos`` builds Gymnasium's vector layout of infos in one pass, which is
+faster than ``VectorEnv._add_info``; values that do not fit together are kept as objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from llm_gym.episodes.play import begin, describe_env
+from llm_gym.errors import ConfigError, WorkerError
+
+TextualEnv = gym.Env[str, str]
+Factory = Callable[[], TextualEnv]
+Job = tuple[int, str, Any]
+"""Row, operation (one of ``_OPERATIONS``), argument."""
+_NAMED_ROWS = 3
+
+
+class RowsError(WorkerError):
+    """Some rows of a vector environment failed; the others did what was asked of them.
+
+    ``rows`` says what each failed row did; such a row needs a reset before its next step.
+    ``results`` holds what the other rows returned. When a row of this process raised, its
+    exception is the ``__cause__``; one from a worker process comes as a note.
+    """
+
+    rows: Mapping[int, str] = {}
+    results: Mapping[int, Any] = {}
+
+
+class Failure(NamedTuple):
+    """What went wrong in a row, as words that follow the name of the row."""
+
+    what: str
+    lost: bool = False
+    """True when the environment itself is gone, not only its episode."""
+    error: Exception | None = None
+    traceback: str = ""
+
+
+class Rows(Protocol):
+    """The environments of a vector environment, wherever they live."""
+
+    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
+        """Do every job, at most one per row; a failed one answers None."""
+
+    def close(self) -> None:
+        """Close every environment. Safe to call twice."""
+
+
+Elsewhere = Callable[[Sequence[Factory], float | None], Rows]
+"""Starts rows somewhere else, such as on other machines, with a time limit for each."""
+
+
+class SizedRows(Rows, Protocol):
+    """Rows that know how many they are."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+
+class LocalRows:
+    """Environments in this process, one after the other."""
+
+    def __init__(self, factories: Sequence[Factory]) -> None:
+        self.envs: list[TextualEnv] = []
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            for row, factory in enumerate(factories):
+                self.envs.append(build(row, factory))
+            if len(set(map(id, self.envs))) < len(self.envs):
+                raise ConfigError("a factory must make a new environment at every call")
+            undo.pop_all()
+
+    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
+        return run_jobs(self.envs, jobs)
+
+    def close(self) -> None:
+        close_all(self.envs)
+
+
+def build(row: int, factory: Factory) -> TextualEnv:
+    """Return the environment of ``row``, checked to be one."""
+    env = factory()
+    if not isinstance(env, gym.Env):
+        raise ConfigError(f"the factory of row {row} must return a gymnasium.Env, got {env!r}")
+    return env
+
+
+def close_all(envs: Sequence[TextualEnv]) -> None:
+    """Close every environment, also when one of them raises."""
+    with contextlib.ExitStack() as stack:
+        for env in envs:
+            stack.callback(env.close)
+
+
+def run_jobs(
+    envs: Sequence[TextualEnv] | Mapping[int, TextualEnv], jobs: Sequence[Job]
+) -> tuple[list[Any], dict[int, Failure]]:
+    """Do the jobs in order and return their answers, with None where a row raised."""
+    answers: list[Any] = []
+    failures: dict[int, Failure] = {}
+    for row, operation, argument in jobs:
+        try:
+            answers.append(_OPERATIONS[operation](envs[row], argument))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other rows go on
+            answers.append(None)
+            what = f"raised {type(error).__name__}: {error}"
+            failures[row] = Failure(what, error=error)
+    return answers, failures
+
+
+# --- the operations: all that begins or continues an episode answers with a 5-tuple ------
+
+
+def _step(env: TextualEnv, action: str) -> Any:
+    return _checked(env.step(action))
+
+
+def _checked(answer: Any) -> Any:
+    """Return what ``step`` gave, if it is what Gymnasium asks for; the row fails if not."""
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        raise TypeError(f"step must return 5 values, got {answer!r:.100}")
+    _, reward, terminated, truncated, info = answer
+    if type(reward) is not float and not _is_number(reward):
+        raise TypeError(f"the reward must be a number, got {reward!r:.100}")
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if flag is not False and flag is not True and not _is_number(flag):
+            raise TypeError(f"{name} must be True or False, got {flag!r:.100}")
+    _check_info(info)
+    return answer
+
+
+def _is_number(value: Any) -> bool:
+    """Whether ``value`` is one number: no text, and no array of them."""
+    is_text = isinstance(value, str | bytes)
+    return not is_text and hasattr(value, "__float__") and not getattr(value, "ndim", 0)
+
+
+def _check_info(info: Any) -> None:
+    if not isinstance(info, dict):
+        raise TypeError(f"info must be a dictionary, got {info!r:.100}")
+
+
+def _step_and_reset(env: TextualEnv, action: str) -> Any:
+    answer = _checked(env.step(action))
+    final_obs, reward, terminated, truncated, final_info = answer
+    if not (terminated or truncated):
+        return answer
+    observation, info = env.reset()
+    _check_info(info)
+    info = {"final_obs": final_obs, "final_info": final_info, **info}
+    return observation, reward, terminated, truncated, info
+
+
+def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
+    observation, info = env.reset(**arguments)
+    _check_info(info)
+    return observation, 0.0, False, False, info
+
+
+def _begin(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
+    beginning = begin(env, **arguments)
+    _check_info(beginning.info)
+    return beginning.observation, 0.0, False, False, beginning
+
+
+def _call(env: TextualEnv, argument: tuple[str, Sequence[Any], Mapping[str, Any]]) -> Any:
+    name, args, kwargs = argument
+    found = env.get_wrapper_attr(name)
+    return found(*args, **kwargs) if callable(found) else found
+
+
+def _set(env: TextualEnv, argument: tuple[str, Any]) -> Any:
+    return env.set_wrapper_attr(*argument)
+
+
+def _describe(env: TextualEnv, _: None) -> Any:
+    return env.observation_space, env.action_space, env.metadata, env.render_mode
+
+
+def _about(env: TextualEnv, _: None) -> Any:
+    return describe_env(env)
+
+
+_OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
+    "step": _step,
+    "step, reset when over": _step_and_reset,
+    "reset": _reset,
+    "begin": _begin,
+    "call": _call,
+    "set": _set,
+    "describe": _describe,
+    "about": _about,
+}
+
+
+def rows_error(failures: Mapping[int, Failure], results: Mapping[int, Any]) -> RowsError:
+    """Return the error that tells what happened in each failed row."""
+    same: dict[str, list[int]] = {}
+    for row, failure in sorted(failures.items()):
+        same.setdefault(failure.what, []).append(row)
+    error = RowsError("; ".join(f"{_name(rows)} {what}" for what, rows in same.items()))
+    error.rows = {row: failure.what for row, failure in sorted(failures.items())}
+    error.results = dict(results)
+    for failure in failures.values():
+        error.__cause__ = error.__cause__ or failure.error
+        if failure.traceback:
+            error.add_note(f"In the worker process:\n{failure.traceback}")
+            break
+    return error
+
+
+def _name(rows: list[int]) -> str:
+    named = ", ".join(map(str, rows[:_NAMED_ROWS]))
+    more = f" and {len(rows) - _NAMED_ROWS} more" if len(rows) > _NAMED_ROWS else ""
+    return f"row {named}" if len(rows) == 1 else f"rows {named}{more}"
+
+
+Info = dict[str, Any]
+Mask = npt.NDArray[np.bool_]
+_SCALARS = {bool, int, float}
+
+
+def stack_infos(num_envs: int, rows: Sequence[int], infos: Sequence[Info]) -> Info:
+    """Return every key of ``infos`` as a column, and as ``_key`` the mask of rows that have it.
+
+    ``rows`` says which environment each info belongs to, in ascending order.
+
+    >>> stack_infos(3, [0, 2], [{"turn": 1}, {"turn": 5}])
+    {'turn': array([1, 0, 5]), '_turn': array([ True, False,  True])}
+    """
+    mask = np.ones(num_envs, dtype=np.bool_)
+    if len(rows) < num_envs:
+        mask[:] = False
+        mask[rows] = True
+    return _stack(mask, infos)
+
+
+def _stack(mask: Mask, infos: Sequence[Info]) -> Info:
+    stacked: Info = {}
+    for key, values in _values(infos):
+        where = mask.copy()
+        if len(values) < len(infos):
+            where[mask] = [key in info for info in infos]
+        stacked[key], stacked[f"_{key}"] = _column(key, where, values), where
+    return stacked
+
+
+def _values(infos: Sequence[Info]) -> Iterator[tuple[str, list[Any]]]:
+    first: Info = infos[0] if infos else {}
+    others = infos
+    with contextlib.suppress(KeyError):  # when the first has a key that another one lacks
+        yield from [(key, [info[key] for info in infos]) for key in first]
+        others = [info for info in infos if len(info) > len(first)]
+    keys: Info = {}
+    for info in others:
+        keys.update(info)
+    for key in keys:
+        if others is infos or key not in first:
+            yield key, [info[key] for info in infos if key in info]
+
+
+def _column(key: str, where: Mask, values: list[Any]) -> Any:
+    first = values[0]
+    if key == "final_obs" or first is None or isinstance(first, str):
+        return _spread(where, values, object)
+    kinds = set(map(type, values))
+    kind = kinds.pop() if len(kinds) == 1 else object
+    if kind is dict:
+        return _stack(where, values)
+    try:
+        if kind in _SCALARS or issubclass(kind, np.number):
+            return _spread(where, values, kind)
+        dicts = [isinstance(value, dict) for value in values]
+        if all(dicts):
+            return _stack(where, values)
+        if not any(dicts):
+            return _like_the_first(where, values)
+    except (TypeError, ValueError, OverflowError):
+        pass  # Gymnasium stops here; values that do not fit together are kept as they are
+    return _spread(where, values, object)
+
+
+def _spread(where: Mask, values: list[Any], kind: Any) -> npt.NDArray[Any]:
+    column = np.fromiter(values, kind, len(values))
+    if len(values) == len(where):
+        return column
+    spread = (np.empty if kind is object else np.zeros)(len(where), column.dtype)
+    spread[where] = column
+    return spread
+
+
+def _like_the_first(where: Mask, values: list[Any]) -> npt.NDArray[Any]:
+    # Gymnasium gives a column the type of its first value and casts the others to it.
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        column = np.zeros((len(where), *first.shape), dtype=first.dtype)
+    elif type(first) in _SCALARS or isinstance(first, np.number):
+        column = np.zeros(len(where), dtype=type(first))
+    else:
+        return _spread(where, values, object)
+    for row, value in zip(np.flatnonzero(where), values, strict=True):
+        column[row] = value
+    return column

@@ -1,0 +1,83 @@
+"""Servers and environments for the tests of ``serve`` and ``remote``."""
+
+import socket
+import threading
+from contextlib import contextmanager
+
+import gymnasium as gym
+
+from llm_gym.core.spaces import AnyText
+from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
+from llm_gym.server.run import EnvServer
+
+GUESS = "llm_gym/GuessTheNumber-v0"
+EVERYBODY = ("oracle", "solver", "random")
+
+
+def serving(env_id=GUESS, make=None, **settings):
+    """A server, to be used with ``with``."""
+    settings.setdefault("players", EVERYBODY)
+    return EnvServer(make or (lambda: gym.make(env_id)), env_id, **settings)
+
+
+def name(number=0):
+    return f"a-session-of-test-{number}"
+
+
+class Caller:
+    """Speaks the plain protocol, without a client's kindness."""
+
+    all = []
+
+    def __init__(self, server, headers=None):
+        self.http = JsonHTTP(server.url, (lambda: headers) if headers else None)
+        self.all.append(self.http)
+
+    def rows(self, *rows):
+        return self.http.post("/v1/rows", {"rows": rows}, 20)["rows"]
+
+    def refused(self, body, path="/v1/rows"):
+        try:
+            self.http.post(path, body, 20)
+        except HTTPError as error:
+            return error.status, error.body
+        raise AssertionError("it was not refused")
+
+    def metric(self, wanted):
+        lines = self.http.get("/metrics", 20).splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(wanted))
+
+
+class Hanging(gym.Env):
+    """Says what it is told; at "hang" it waits until the test is over, at "raise" it raises."""
+
+    observation_space = action_space = AnyText(1000)
+    let_go = threading.Event()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "hello", {}
+
+    def step(self, action):
+        if action == "hang":
+            self.let_go.wait(60)
+        if action == "raise":
+            raise ZeroDivisionError("it was told to")
+        return action, 0.0, False, False, {"odd": {1: float("nan")}, "place": (1, 2)}
+
+
+@contextmanager
+def talking(server):
+    """A bare socket to a server."""
+    with socket.create_connection((server.host, server.port), timeout=20) as plug:
+        yield plug
+
+
+def ask_raw(server, request):
+    """Send bytes and return all that comes back until the other end closes."""
+    with talking(server) as plug:
+        plug.sendall(request)
+        parts = []
+        while part := plug.recv(65536):
+            parts.append(part)
+        return b"".join(parts)

@@ -1,0 +1,154 @@
+"""Sixty-four players at once, one of them without manners: the others notice nothing."""
+
+import socket
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import gymnasium as gym
+import pytest
+
+import llm_gym
+from llm_gym.server.sessions import ServerLimits
+from tests.server.servers import Caller, serving, talking
+
+GAME = "llm_gym/TextGameEasy-v0"
+PLAYERS = 64
+
+
+def head(server, length, path="/v1/rows"):
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+def slow(server, stop):
+    """Sends a request byte by byte, and never ends."""
+    with talking(server) as plug:
+        plug.sendall(head(server, 1000))
+        while not stop.wait(0.01):
+            plug.sendall(b" ")
+
+
+def silent(server, stop):
+    """Opens connections and says nothing."""
+    plugs = [socket.create_connection((server.host, server.port)) for _ in range(50)]
+    stop.wait()
+    for plug in plugs:
+        plug.close()
+
+
+def garbage(server, stop):
+    """Sends what is no HTTP, no JSON, no rows."""
+    texts = (
+        b"\x16\x03\x01\x02\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        head(server, 3) + b"\xff\xfe\xfd",
+    )
+    while not stop.wait(0.02):
+        for text in texts:
+            with talking(server) as plug:
+                plug.sendall(text)
+                plug.shutdown(socket.SHUT_WR)
+                while plug.recv(65536):
+                    pass
+
+
+def huge(server, stop):
+    """Sends bodies that are too large, whatever is answered."""
+    while not stop.wait(0.02):
+        with talking(server) as plug:
+            try:
+                plug.sendall(head(server, 1 << 40))
+                for _ in range(50):
+                    plug.sendall(b"x" * 65536)
+            except OSError:
+                pass  # it has been shown the door
+
+
+def leaving(server, stop):
+    """Asks for much and does not wait for the answer."""
+    caller = Caller(server)
+    number = 0
+    while not stop.wait(0.02):
+        number += 1
+        rows = b'{"rows":[["leaving-session-%06d",1,"reset",[1,null]]]}' % (number % 50)
+        with talking(server) as plug:
+            # Closing with a reset, as a process does that is killed.
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            plug.sendall(head(server, len(rows)) + rows)
+    caller.http.hang_up()
+
+
+@pytest.mark.parametrize("rude", [slow, silent, garbage, huge, leaving])
+def test_one_player_without_manners_disturbs_none_of_the_others(rude):
+    limits = ServerLimits(body_bytes=1 << 20)
+    with serving(GAME, limits=limits) as server:
+        stop = threading.Event()
+        guest = threading.Thread(target=rude, args=(server, stop))
+        guest.start()
+        with ThreadPoolExecutor(PLAYERS) as pool:
+            played = list(pool.map(lambda seed: play(server, seed), range(PLAYERS)))
+        stop.set()
+        guest.join()
+        home = gym.make(GAME)
+        for seed, episode in enumerate(played):
+            assert episode == solve(home, seed), seed
+        assert Caller(server).metric("llm_gym_steps_total") >= sum(map(len, played)) - PLAYERS
+
+
+def solve(env, seed):
+    game, trace, done = env.unwrapped, [env.reset(seed=seed)], False
+    while not done:
+        trace.append(env.step(game.solver_action()))
+        done = trace[-1][2] or trace[-1][3]
+    return trace
+
+
+def play(server, seed):
+    env = gym.make("llm_gym/Remote-v0", url=server.url)
+    try:
+        return solve(env, seed)
+    finally:
+        env.close()
+
+
+def test_a_connection_that_says_nothing_is_closed_in_time():
+    with serving(limits=ServerLimits(request_s=1.0)) as server:
+        with talking(server) as plug:
+            assert plug.recv(10) == b""
+        with talking(server) as plug:
+            plug.sendall(head(server, 10) + b"{")
+            assert plug.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_connections_beyond_the_limit_are_closed_and_the_others_go_on():
+    with serving(limits=ServerLimits(connections=5)) as server:
+        caller = Caller(server)
+        caller.rows()
+        plugs = [socket.create_connection((server.host, server.port)) for _ in range(10)]
+        closed = sum(_is_closed(plug) for plug in plugs[5:])
+        assert closed == 5
+        assert caller.rows() == []
+        for plug in plugs:
+            plug.close()
+
+
+def _is_closed(plug):
+    plug.settimeout(10)
+    try:
+        return plug.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_the_vector_environment_is_one_player_among_them():
+    with serving(GAME) as server:
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 8, url=server.url)
+        single = gym.make("llm_gym/Remote-v0", url=server.url)
+        observations, _ = envs.reset(seed=0)
+        assert single.reset(seed=3)[0] == observations[3]
+        assert single.step("look")[0] == envs.step(["look"] * 8)[0][3]
+        envs.close()
+        single.close()

@@ -1,0 +1,252 @@
+"""Connections break, servers restart, and some say nonsense."""
+
+import json
+import re
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import gymnasium as gym
+import pytest
+
+import llm_gym
+from llm_gym.errors import LLMGymError, RemoteError
+from llm_gym.server.sessions import ServerLimits
+from tests.server.servers import GUESS, Caller, serving
+
+GAME = "llm_gym/TextGameEasy-v0"
+
+
+class Cutting:
+    """Passes bytes on to a server, and hangs up in the middle of every third answer."""
+
+    def __init__(self, server):
+        self._server, self.cuts, self._answers = server, 0, 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        self._listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                plug, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass_on, args=(plug,), daemon=True).start()
+
+    def _pass_on(self, plug):
+        with plug, socket.create_connection((self._server.host, self._server.port)) as other:
+            while request := whole(plug):
+                # What a proxy does, so that the server hears its own name.
+                mine, its = (
+                    url.removeprefix("http://").encode() for url in (self.url, self._server.url)
+                )
+                other.sendall(request.replace(mine, its))
+                answer = whole(other)
+                self._answers += 1
+                if self._answers % 3 == 0:
+                    self.cuts += 1
+                    plug.sendall(answer[: len(answer) // 2])
+                    return  # the server has played it, and the player does not know
+                plug.sendall(answer)
+
+
+def whole(plug):
+    """Return a message of HTTP as a whole, or nothing at the end."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        if not (part := plug.recv(1 << 16)):
+            return b""
+        text += part
+    head, _, body = text.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    while len(body) < (int(length[1]) if length else 0):
+        body += plug.recv(1 << 16)
+    return head + b"\r\n\r\n" + body
+
+
+def trace(env, seed, moves=12):
+    steps = [env.reset(seed=seed)]
+    for move in range(moves):
+        steps.append(env.step(("look", "go north", "nonsense")[move % 3]))
+    return steps
+
+
+def test_a_connection_that_breaks_in_mid_answer_changes_no_episode():
+    home = gym.make(GAME)
+    with serving(GAME) as server:
+        cutting = Cutting(server)
+        env = gym.make("llm_gym/Remote-v0", url=cutting.url)
+        for seed in range(3):
+            assert trace(env, seed) == trace(home, seed)
+        assert cutting.cuts > 5
+        caller = Caller(server)
+        assert caller.metric("llm_gym_steps_total") == 36  # none was played twice
+        assert caller.metric("llm_gym_sessions ") == 1
+        env.close()
+        cutting.close()
+
+
+def test_a_server_that_was_restarted_in_mid_episode_is_brought_back():
+    home, actions = gym.make(GAME), ["look", "go north", "nonsense"] * 3
+    expected = [home.reset(seed=4), *(home.step(action) for action in actions)]
+    first = serving(GAME)
+    with first:
+        env = gym.make("llm_gym/Remote-v0", url=first.url)
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 4, url=first.url)
+        seen = [env.reset(seed=4), *(env.step(action) for action in actions[:5])]
+        envs.reset(seed=0)
+        envs.step(["look"] * 4)
+    with serving(GAME, port=first.port) as second:
+        seen += [env.step(action) for action in actions[5:]]
+        assert seen == expected
+        assert list(envs.step(["look"] * 4)[4]["turn"]) == [2] * 4
+        assert Caller(second).metric("llm_gym_sessions ") == 5
+        env.close()
+        envs.close()
+
+
+def test_an_idle_session_that_was_ended_is_begun_again_without_a_word():
+    with serving(GUESS, limits=ServerLimits(idle_s=1000)) as server:
+        env = gym.make("llm_gym/Remote-v0", url=server.url)
+        env.reset(seed=4)
+        first = env.step("3")
+        server.sessions.end_idle(now=float("inf"))
+        assert len(server.sessions) == 0
+        assert env.step("4")[4]["turn"] == first[4]["turn"] + 1
+        env.close()
+
+
+def test_a_server_that_plays_something_else_after_a_restart_is_found_out():
+    first = serving(GUESS)
+    with first:
+        env = gym.make("llm_gym/Remote-v0", url=first.url)
+        env.reset(seed=4)
+        env.step("3")
+    other = serving("other", make=lambda: gym.make(GUESS, high=1000), port=first.port)
+    with other, pytest.raises(RemoteError, match="plays it another way now"):
+        env.step("4")
+    env.close()
+
+
+def test_an_episode_without_a_seed_can_be_brought_back_too():
+    with serving(GUESS) as server:
+        env = gym.make("llm_gym/Remote-v0", url=server.url)
+        env.reset()
+        env.step("3")
+        env.reset()
+        while env.step("3")[2]:  # a lucky guess, which no seed keeps away
+            env.reset()
+        server.sessions.end_all()
+        assert env.step("4")[4]["turn"] == 2
+        env.close()
+
+
+ABOUT = {
+    "protocol": 1, "version": "0", "env_id": "x", "system_prompt": "", "has_splits": False,
+    "observation": {"max_length": 10, "examples": []},
+    "action": {"max_length": 10, "examples": []},
+    "players": [], "limits": {"rows": 10, "body_bytes": 10_000},
+}  # fmt: skip
+STEP = ["text", 0.0, False, False, {}]
+RESET = ["text", {}, None, ""]
+NONSENSE = {
+    "no JSON": b"<html>",
+    "half of it": b'{"rows": [',
+    "a list": [],
+    "no rows": {},
+    "too many rows": {"rows": [STEP, STEP]},
+    "too few": {"rows": []},
+    "a number": {"rows": [3]},
+    "an unknown error": {"rows": [{"error": "boom", "message": "x"}]},
+    "an error without words": {"rows": [{"error": "failed"}]},
+    "a short step": {"rows": [["text", 0.0]]},
+    "no text": {"rows": [[3, 0.0, False, False, {}]]},
+    "a reward that is text": {"rows": [["text", "a lot", False, False, {}]]},
+    "a flag that is a number": {"rows": [["text", 0.0, 0, False, {}]]},
+    "an info that is a list": {"rows": [["text", 0.0, False, False, []]]},
+    "an odd code": {"rows": [["text", 0.0, False, False, {"$encoded": {"$exec": "x"}}]]},
+    "deep": b'{"rows": [["text", 0.0, false, false, ' + b'{"a":' * 50_000 + b"]}",
+    "lost for ever": {"rows": [{"error": "lost", "message": "x"}]},
+}
+
+
+class Liar(ThreadingHTTPServer):
+    """Says about itself what it should, begins an episode, and answers steps with ``says``."""
+
+    daemon_threads = True
+
+    def __init__(self, says, about=ABOUT):
+        super().__init__(("127.0.0.1", 0), _Lies)
+        self.says, self.about = says, about
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        self.shutdown()
+        self.server_close()
+
+
+class _Lies(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self._say(self.server.about)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        asked = json.loads(body)["rows"][-1][2] if b'"reset"' in body else "step"
+        self._say({"rows": [RESET]} if asked == "reset" else self.server.says)
+
+    def _say(self, what):
+        body = what if isinstance(what, bytes) else json.dumps(what).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.parametrize("says", NONSENSE.values(), ids=NONSENSE)
+def test_a_server_that_says_nonsense_is_one_error_of_ours(says):
+    with Liar(says) as liar:
+        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+        env.reset(seed=0)
+        with pytest.raises(RemoteError):
+            env.step("x")
+        env.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": 2},
+        {"observation": {"max_length": "9", "examples": []}},
+        {"action": {"max_length": -1, "examples": []}},
+        {"players": None},
+        {"limits": {"rows": 0, "body_bytes": 1}},
+        {"env_id": 3},
+    ],
+)
+def test_a_server_that_describes_itself_badly_is_one_error_of_ours(change):
+    with Liar({}, ABOUT | change) as liar, pytest.raises(LLMGymError, match="does not speak as"):
+        gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+    with Liar({}, []) as liar, pytest.raises(RemoteError, match="does not speak as"):
+        gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+
+
+def test_a_batch_beyond_what_the_server_takes_goes_in_several_requests():
+    with serving(GUESS, limits=ServerLimits(rows=7, body_bytes=20_000)) as server:
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 20, url=server.url)
+        home = llm_gym.make_vec(GUESS, 20)
+        assert envs.reset(seed=0)[0] == home.reset(seed=0)[0]
+        assert envs.step(["a cat"] * 20)[0] == home.step(["a cat"] * 20)[0]
+        assert list(envs.step(["\n" * 900] * 20)[4]["turn"]) == [2] * 20
+        envs.close()

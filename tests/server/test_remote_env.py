@@ -1,0 +1,186 @@
+"""``llm_gym/Remote-v0`` against a live server: true Gymnasium, and the episodes of home."""
+
+import copy
+import pickle
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from numpy.testing import assert_equal
+
+import llm_gym
+from llm_gym.cli import main
+from llm_gym.errors import ActionTypeError, ConfigError, RemoteError
+from llm_gym.registry.suite import ENVS, NEEDS
+from tests.server.servers import GUESS, Caller, Hanging, serving
+
+GAMES = (GUESS, "llm_gym/TextGameEasy-v0", "llm_gym/Sokoban-v0", "llm_gym/Blackjack-v0")
+
+
+@pytest.fixture(scope="module", params=GAMES)
+def server(request):
+    with serving(request.param) as server:
+        server.env_id = request.param
+        yield server
+
+
+@pytest.fixture
+def remote(server):
+    env = gym.make("llm_gym/Remote-v0", url=server.url)
+    yield env
+    env.close()
+
+
+def record(env, seed, player="random_action", options=None):
+    game = env.unwrapped
+    episode = llm_gym.play_episode(env, lambda _: getattr(game, player)(), seed, options)
+    return {name: value for name, value in vars(episode).items() if not name.startswith("env_")}
+
+
+def test_it_passes_gymnasiums_checker_and_ours(remote, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(remote.unwrapped, skip_close_check=True)
+    llm_gym.check_text_env(remote)
+
+
+def test_episodes_are_those_of_home_to_the_bit(remote, server):
+    home = gym.make(server.env_id)
+    for seed in range(4):
+        for player in ("random_action", "solver_action", "oracle_action"):
+            assert record(remote, seed, player) == record(home, seed, player)
+    # Without a seed the generator goes on, there as here.
+    assert record(remote, None) == record(home, None)
+
+
+def test_types_of_what_comes_back_are_those_of_home(remote, server):
+    home = gym.make(server.env_id)
+    here, there = home.reset(seed=1), remote.reset(seed=1)
+    for action in ("", "nonsense \ud800 é", home.unwrapped.oracle_action()):
+        here, there = home.step(action), remote.step(action)
+        assert there == here
+        assert [type(value) for value in there[4].values()] == [type(v) for v in here[4].values()]
+    assert remote.unwrapped.legal_actions() == home.unwrapped.legal_actions()
+    assert remote.unwrapped.action_pattern() == home.unwrapped.action_pattern()
+    assert remote.unwrapped.instance_id() == home.unwrapped.instance_id()
+    assert remote.unwrapped.has_splits == home.unwrapped.has_splits
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_many_rows_are_those_of_home_in_every_autoreset_mode(server, mode):
+    remote = llm_gym.make_vec("llm_gym/Remote-v0", 5, autoreset_mode=mode, url=server.url)
+    home = llm_gym.make_vec(server.env_id, 5, autoreset_mode=mode)
+    rng = np.random.default_rng(0)
+    examples = home.single_action_space.examples
+    assert_equal(remote.reset(seed=7), home.reset(seed=7))
+    ended = 0
+    for _ in range(25):
+        actions = [examples[rng.integers(len(examples))] for _ in range(5)]
+        there, here = remote.step(actions), home.step(actions)
+        assert_equal(there, here)
+        over = here[2] | here[3]
+        ended += over.sum()
+        if mode is AutoresetMode.DISABLED and over.any():
+            options = {"reset_mask": over}
+            assert_equal(remote.reset(options=options), home.reset(options=options))
+    assert ended > 0
+    remote.close()
+
+
+def test_a_step_of_many_rows_is_one_request(server):
+    caller = Caller(server)
+    envs = llm_gym.make_vec("llm_gym/Remote-v0", 40, url=server.url)
+    envs.reset(seed=0)
+    before = caller.metric("llm_gym_requests_total")
+    steps = caller.metric("llm_gym_steps_total")
+    envs.step(["x"] * 40)
+    assert caller.metric("llm_gym_requests_total") == before + 1
+    assert caller.metric("llm_gym_steps_total") == steps + 40
+    envs.close()
+    stock = gym.make_vec("llm_gym/Remote-v0", 2, url=server.url)
+    assert type(stock) is type(envs)
+    stock.close()
+
+
+def test_copies_pickles_and_snapshots_play_on_by_themselves(remote):
+    remote.reset(seed=6)
+    remote.step("nonsense")
+    saved = remote.unwrapped.snapshot()
+    twins = [pickle.loads(pickle.dumps(remote)), copy.deepcopy(remote)]
+    action = remote.unwrapped.solver_action()
+    first = remote.step(action)
+    for twin in twins:
+        assert twin.step(action) == first
+        twin.close()
+    for _ in range(2):
+        remote.unwrapped.restore(saved)
+        assert remote.step(action) == first
+    with pytest.raises(llm_gym.errors.RecordError, match="no snapshot"):
+        remote.unwrapped.restore(b"\x80\x04pickle")
+
+
+def test_programmers_errors_are_those_of_home(remote):
+    with pytest.raises(ResetNeeded, match="has not begun"):
+        remote.step("x")
+    remote.reset(seed=0)
+    with pytest.raises(ActionTypeError, match="decode token ids"):
+        remote.step(3)
+    with pytest.raises(ConfigError, match="options may hold difficulty, split here"):
+        remote.reset(options={"level": 3})
+    with pytest.raises(ResetNeeded, match="has failed"):
+        remote.step("x")
+    remote.reset(seed=0)
+    while not remote.step("x")[2]:
+        pass
+    with pytest.raises(ResetNeeded, match="is over"):
+        remote.step("x")
+
+
+def test_an_environment_that_raises_there_is_one_error_here():
+    with serving("odd", make=Hanging) as server:
+        env = gym.make("llm_gym/Remote-v0", url=server.url)
+        env.reset(seed=0)
+        with pytest.raises(RemoteError, match="ZeroDivisionError: it was told to"):
+            env.step("raise")
+        assert env.reset(seed=0)[0] == "hello"
+        assert env.step("on")[4]["odd"].keys() == {1}
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 3, url=server.url)
+        envs.reset(seed=0)
+        with pytest.raises(llm_gym.vector.RowsError, match="row 1 raised RemoteError") as caught:
+            envs.step(["a", "raise", "b"])
+        assert {row: one[0] for row, one in caught.value.results.items()} == {0: "a", 2: "b"}
+        envs.close()
+        env.close()
+
+
+def test_it_says_what_it_needs_and_no_sweep_meets_it(capsys):
+    with pytest.raises(ConfigError, match="needs url=, the address that llm-gym serve has printed"):
+        gym.make("llm_gym/Remote-v0")
+    assert "llm_gym/Remote-v0" in NEEDS
+    assert not NEEDS.keys() & {row.id for row in ENVS}
+    assert main(["list", "Remote", "--all"]) == 0
+    assert "needs url=" in capsys.readouterr().out
+    for url in ("ftp://x", "nowhere", "http://user:secret@127.0.0.1"):
+        with pytest.raises(ConfigError, match="url must"):
+            gym.make("llm_gym/Remote-v0", url=url)
+    with pytest.raises(ConfigError, match="timeout must be above 0"):
+        gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", timeout=0)
+    with pytest.raises(RemoteError, match="refused"):
+        gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", tries=1)
+
+
+def test_the_trainers_pool_plays_all_of_its_rows_in_one_request():
+    from llm_gym_agents.rollouts.pool import TextEnvPool
+
+    with serving("llm_gym/TextGameEasy-v0") as server:
+        pool = TextEnvPool("llm_gym/Remote-v0", 8, url=server.url)
+        assert pool.has_splits
+        before = Caller(server).metric("llm_gym_requests_total")
+        pool.reset()
+        assert Caller(server).metric("llm_gym_requests_total") == before + 1
+        assert len(server.sessions) == 8
+        pool.close()

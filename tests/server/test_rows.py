@@ -1,0 +1,163 @@
+"""The plain protocol, asked by hand."""
+
+import json
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym.server.app import read_jobs
+from llm_gym.server.sessions import ServerLimits
+from tests.server.servers import GUESS, Caller, Hanging, name, serving
+
+
+@pytest.fixture(scope="module")
+def caller():
+    with serving() as server:
+        yield Caller(server)
+
+
+def test_an_episode_is_the_one_that_is_played_here(caller):
+    env = gym.make(GUESS)
+    observation, info = env.reset(seed=3)
+    ((told, told_info, instance, prompt),) = caller.rows([name(1), 1, "reset", [3, None]])
+    assert (told, instance, prompt) == (observation, env.unwrapped.instance_id(), "")
+    assert told_info == json.loads(json.dumps(info))
+    played = caller.rows([name(1), 2, "step", "10"], [name(1), 3, "step", "a cat"])
+    for answer, action in zip(played, ("10", "a cat"), strict=True):
+        assert answer == json.loads(json.dumps(env.step(action)))
+
+
+def test_a_row_that_is_sent_again_is_answered_again_and_not_played_again(caller):
+    row = [name(2), 2, "step", "1"]
+    caller.rows([name(2), 1, "reset", [0, None]])
+    first, again = caller.rows(row, row)
+    assert again == first
+    assert caller.rows(row) == [first]
+    assert caller.rows([name(2), 3, "step", "1"])[0][4]["turn"] == 2
+
+
+def test_numbers_out_of_order_and_unknown_sessions_change_nothing(caller):
+    caller.rows([name(3), 1, "reset", [0, None]])
+    early, late, unknown, begun = caller.rows(
+        [name(3), 3, "step", "1"],
+        [name(3), 0, "step", "1"],
+        [name(99), 2, "step", "1"],
+        [name(98), 2, "reset", [0, None]],
+    )
+    assert (early["error"], late["error"]) == ("order", "order")
+    assert (unknown["error"], begun["error"]) == ("lost", "lost")
+    assert caller.rows([name(3), 2, "step", "1"])[0][4]["turn"] == 1
+
+
+def test_one_request_moves_many_sessions_and_a_failed_row_leaves_the_others(caller):
+    ids = [name(f"m{row}") for row in range(50)]
+    begun = caller.rows(*([one, 1, "reset", [row, None]] for row, one in enumerate(ids)))
+    for row, answer in enumerate(begun):
+        assert answer[2] == _instance(row)
+    mixed = caller.rows(
+        [ids[0], 2, "step", "1"], [ids[1], 7, "step", "1"], [ids[2], 2, "step", "1"]
+    )
+    assert [isinstance(answer, list) for answer in mixed] == [True, False, True]
+
+
+def _instance(seed):
+    env = gym.make(GUESS)
+    env.reset(seed=seed)
+    return env.unwrapped.instance_id()
+
+
+def test_players_options_and_calls_beyond_those_allowed_are_refused():
+    with serving("llm_gym/Sokoban-v0", players=("solver",)) as server:
+        caller = Caller(server)
+        answers = caller.rows(
+            [name(), 1, "reset", [0, {"split": "train"}]],
+            [name(), 2, "call", "solver_action"],
+            [name(), 3, "call", "oracle_action"],
+            [name(), 4, "call", "close"],
+            [name(), 5, "call", "__class__"],
+            [name(), 6, "reset", [0, {"path": "/etc/passwd"}]],
+            [name(), 7, "reset", [-1, None]],
+        )
+    env = gym.make("llm_gym/Sokoban-v0")
+    env.reset(seed=0, options={"split": "train"})
+    assert answers[1] == [env.unwrapped.solver_action()]
+    assert [answer["error"] for answer in answers[2:]] == ["refused"] * 5
+
+
+BAD = {
+    "nothing": b"",
+    "no JSON": b"\xff{",
+    "deep": b"[" * 100_000,
+    "digits": b'{"rows":[["x",' + b"9" * 5000 + b',"step","a"]]}',
+    "a list": b"[]",
+    "no rows": b"{}",
+    "rows of another kind": b'{"rows": 3}',
+    "a short row": b'{"rows": [["x", 1, "step"]]}',
+    "a session that is a list": b'{"rows": [[["x"], 1, "step", "a"]]}',
+    "a number that is a flag": b'{"rows": [["x", true, "step", "a"]]}',
+    "an unknown operation": b'{"rows": [["x", 1, "eval", "a"]]}',
+    "an operation that is a list": b'{"rows": [["x", 1, ["step"], "a"]]}',
+    "an action that is a list": b'{"rows": [["x", 1, "step", ["a"]]]}',
+    "a seed that is text": b'{"rows": [["x", 1, "reset", ["1", null]]]}',
+    "a reset without options": b'{"rows": [["x", 1, "reset", [1]]]}',
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+def test_a_malformed_request_is_one_sentence(body):
+    with pytest.raises(ConfigError, match=r"must|takes"):
+        read_jobs(body, ServerLimits())
+
+
+def test_a_malformed_request_is_refused_and_costs_no_session(caller):
+    before = caller.metric("llm_gym_sessions ")
+    status, body = caller.refused({"rows": [["x", 1, "step"]]})
+    assert status == 400
+    assert "row 0" in body
+    assert caller.refused({}, "/v2/rows")[0] == 404
+    assert caller.metric("llm_gym_sessions ") == before
+
+
+def test_limits_of_sessions_rows_bytes_and_turns_hold():
+    limits = ServerLimits(sessions=2, rows=3, body_bytes=5000, episode_turns=2)
+    with serving("llm_gym/Sokoban-v0", limits=limits) as server:
+        caller = Caller(server)
+        begun = caller.rows(*([name(row), 1, "reset", [0, None]] for row in range(3)))
+        assert begun[2]["error"] == "full"
+        assert caller.rows([name(0), 2, "close", None]) == [[]]
+        assert isinstance(caller.rows([name(2), 1, "reset", [0, None]])[0], list)
+        assert caller.refused({"rows": [[name(1), 2, "step", "x"]] * 4})[0] == 400
+        assert caller.refused({"rows": [[name(1), 2, "step", "x" * 5000]]})[0] == 413
+        first, second, third = caller.rows(
+            [name(1), 2, "step", "x"], [name(1), 3, "step", "x"], [name(1), 4, "reset", [0, None]]
+        )
+        assert first[2:4] == [False, False]
+        assert second[2:4] == [False, True]
+        assert second[4]["stop_reason"] == "max_steps"
+        assert isinstance(third, list)
+
+
+def test_what_json_cannot_hold_arrives_all_the_same():
+    with serving("odd", make=Hanging) as server:
+        answers = Caller(server).rows(
+            [name(), 1, "reset", [0, None]], [name(), 2, "step", "\ud800"]
+        )
+    assert answers[1][0] == "\ud800"
+    odd = {"$dict": [[1, {"$float": "NaN"}]]}
+    assert answers[1][4] == {"$encoded": {"odd": odd, "place": [1, 2]}}
+
+
+def test_metrics_count_what_happened(caller):
+    before = caller.metric("llm_gym_steps_total"), caller.metric("llm_gym_episodes_total")
+    caller.rows([name("c"), 1, "reset", [0, None]], [name("c"), 2, "step", "1"])
+    after = caller.metric("llm_gym_steps_total"), caller.metric("llm_gym_episodes_total")
+    assert after == (before[0] + 1, before[1] + 1)
+    closed = caller.metric('llm_gym_sessions_closed_total{reason="closed"}')
+    caller.rows([name("c"), 3, "close", None], [name("c"), 3, "close", None])
+    assert caller.metric('llm_gym_sessions_closed_total{reason="closed"}') == closed + 1
+    text = caller.http.get("/metrics", 20)
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(
+        len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) >= 0 for line in samples
+    )

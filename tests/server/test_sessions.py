@@ -1,0 +1,144 @@
+"""Sessions end: when they are closed, idle, or hang; and nothing of them stays."""
+
+import gc
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
+from llm_gym.server.run import is_light
+from llm_gym.server.sessions import EnvSession, ServerLimits, SessionRunner, Sessions
+from tests.server.servers import GUESS, Caller, Hanging, name, serving
+
+
+@pytest.fixture
+def sessions():
+    return Sessions(lambda: gym.make(GUESS), ServerLimits(sessions=100, idle_s=10))
+
+
+def begin(sessions, row, now=0.0):
+    work = SessionRunner(sessions, in_loop=True, threads=1)
+    return work.play_here((name(row), 1, "reset", [row, None]), now)
+
+
+def test_a_session_that_is_idle_is_ended_and_one_that_is_not_goes_on(sessions):
+    begin(sessions, 0, now=0.0)
+    begin(sessions, 1, now=5.0)
+    told = []
+    sessions._table[name(0)].on_end = lambda: told.append("ended")
+    sessions.end_idle(now=11.0)
+    assert list(sessions._table) == [name(1)]
+    assert told == ["ended"]
+    assert sessions.metrics.counts["sessions_closed_total", "idle"] == 1
+    sessions.end_idle(now=15.1)
+    assert len(sessions) == 0
+
+
+def test_who_asks_for_the_last_answer_again_is_there(sessions):
+    first = begin(sessions, 0, now=0.0)
+    _, again = sessions.accept((name(0), 1, "reset", [0, None]), now=9.0)
+    assert again == first
+    sessions.end_idle(now=18.0)
+    assert len(sessions) == 1
+
+
+def test_the_turns_of_an_episode_are_its_own_where_the_next_begins_by_itself():
+    sessions = Sessions(lambda: gym.make(GUESS), ServerLimits(episode_turns=2))
+    begin(sessions, 0)
+    session = sessions._table[name(0)]
+    cuts = []
+    for move in (session.env.unwrapped.oracle_action(), "no idea", "no idea", "no idea"):
+        _, _, terminated, truncated, _ = sessions.play(session, "step and reset", move)
+        cuts.append((terminated, truncated))
+    assert cuts == [(True, False), (False, False), (False, True), (False, False)]
+
+
+def test_a_session_at_work_is_not_idle_and_is_closed_when_it_is_done(sessions):
+    begin(sessions, 0)
+    job = (name(0), 2, "step", "1")
+    session, _ = sessions.accept(job, 0.0)
+    sessions.end_idle(now=100.0)
+    assert len(sessions) == 1
+    assert sessions.accept(job, 100.0)[1]["error"] == "busy"
+    sessions.end(name(0), "timeout")
+    assert session.env is not None
+    sessions.settle(session, job, [], 101.0)
+    assert session.env is None
+
+
+def test_every_environment_is_closed_also_one_that_raises_at_it():
+    closed = []
+
+    class Rude(Hanging):
+        def close(self):
+            closed.append(self)
+            raise OSError("no")
+
+    sessions = Sessions(Rude, ServerLimits())
+    for row in range(5):
+        begin(sessions, row)
+    sessions.end_all()
+    assert len(closed) == 5
+    assert len(sessions) == 0
+
+
+def count(*kinds):
+    gc.collect()
+    return [sum(type(one) is kind for one in gc.get_objects()) for kind in kinds]
+
+
+# It collects what other tests have left as well, and they are not its affair.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_nothing_of_a_session_stays_after_it():
+    with serving(limits=ServerLimits(sessions=200)) as server:
+        caller = Caller(server)
+        _play_many(caller, 100)
+        before = count(EnvSession, GuessTheNumberEnv)
+        objects = len(gc.get_objects())
+        for _ in range(20):
+            _play_many(caller, 100)
+        assert count(EnvSession, GuessTheNumberEnv) == before
+        # A hundred and twenty times as many would be there if one object of each stayed.
+        assert len(gc.get_objects()) - objects < 500
+        assert caller.metric("llm_gym_sessions_opened_total") == 2100
+        assert caller.metric("llm_gym_sessions ") == 0
+
+
+def _play_many(caller, many):
+    ids = [name(row) for row in range(many)]
+    caller.rows(*([one, 1, "reset", [0, None]] for one in ids))
+    caller.rows(*([one, 2, "step", "1"] for one in ids))
+    assert caller.rows(*([one, 3, "close", None] for one in ids)) == [[]] * many
+
+
+def test_an_environment_that_hangs_loses_its_own_session_and_no_other():
+    Hanging.let_go.clear()
+    limits = ServerLimits(step_s=1.5)  # a busy machine needs a while for a step
+    with serving("odd", make=Hanging, limits=limits, threads=2) as server:
+        caller = Caller(server)
+        ids = [name(row) for row in range(6)]
+        caller.rows(*([one, 1, "reset", [0, None]] for one in ids))
+        moves = ["a", "hang", "b", "hang", "c", "raise"]
+        rows = [[one, 2, "step", move] for one, move in zip(ids, moves, strict=True)]
+        answers = caller.rows(*rows)
+        kinds = [one["error"] if isinstance(one, dict) else one[0] for one in answers]
+        assert kinds == ["a", "timeout", "b", "timeout", "c", "failed"]
+        assert "ZeroDivisionError: it was told to" in answers[5]["message"]
+        again = caller.rows(*([one, 3, "step", "on"] for one in ids))
+        kinds = [one["error"] if isinstance(one, dict) else one[0] for one in again]
+        assert kinds == ["on", "lost", "on", "lost", "on", "on"]
+        assert caller.metric('llm_gym_sessions_closed_total{reason="timeout"}') == 2
+    Hanging.let_go.set()
+
+
+def test_only_games_of_the_suite_without_tools_are_played_in_the_loop():
+    assert is_light(gym.make("llm_gym/Sokoban-v0"))
+    for heavy in ("llm_gym/MathPython-v0", "llm_gym/TextToSQL-v0", "llm_gym/Dataset-v0"):
+        assert not is_light(gym.make(heavy)), heavy
+    assert not is_light(Hanging())
+
+
+def test_a_solver_is_asked_in_a_thread_and_a_step_is_not():
+    work = SessionRunner(Sessions(Hanging, ServerLimits()), in_loop=True, threads=1)
+    assert not work.in_loop("call")
+    assert work.in_loop("step")

@@ -1,0 +1,89 @@
+"""OpenEnv's protocol over a plain WebSocket: answers in order, and nobody disturbs the others."""
+
+import json
+
+import pytest
+
+pytest.importorskip("websockets")
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.server.servers import Caller, Hanging, serving
+
+GAME = "llm_gym/TextGameEasy-v0"
+RESET = json.dumps({"type": "reset", "data": {"seed": 3}})
+LOOK = json.dumps({"type": "step", "data": {"message": "look"}})
+STATE = '{"type": "state"}'
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(GAME) as server:
+        yield server
+
+
+def talk(server):
+    return connect(server.url.replace("http", "ws") + "/ws", compression=None)
+
+
+def receive(plug):
+    return json.loads(plug.recv(10))["data"]
+
+
+def test_messages_sent_at_once_are_answered_in_order_and_counted(server):
+    caller = Caller(server)
+    before = caller.metric("llm_gym_requests_total"), caller.metric("llm_gym_steps_total")
+    with talk(server) as plug:
+        for text in (RESET, *[LOOK] * 10, STATE):
+            plug.send(text)
+        answers = [receive(plug) for _ in range(12)]
+    assert [one["observation"]["info"]["turn"] for one in answers[1:11]] == [*range(1, 11)]
+    assert answers[-1]["step_count"] == 10
+    after = caller.metric("llm_gym_requests_total"), caller.metric("llm_gym_steps_total")
+    assert after == (before[0] + 12, before[1] + 10)
+
+
+def test_a_heavy_game_is_played_in_threads_and_answers_in_order():
+    with serving(make=Hanging) as server, talk(server) as plug:
+        plug.send(RESET)
+        for number in range(50):
+            plug.send(json.dumps({"type": "step", "data": {"message": str(number)}}))
+        told = [receive(plug)["observation"]["message"] for _ in range(51)]
+    assert told[1:] == [str(number) for number in range(50)]
+
+
+WRONG = {
+    "{": "INVALID_JSON",
+    "[" * 100_000: "INVALID_JSON",
+    "[]": "UNKNOWN_TYPE",
+    '{"type": "dance"}': "UNKNOWN_TYPE",
+    '{"type": "step", "data": 3}': "VALIDATION_ERROR",
+    '{"type": "step", "data": {"message": 3}}': "VALIDATION_ERROR",
+    '{"type": "reset", "data": {"seed": "x"}}': "VALIDATION_ERROR",
+    '{"type": "reset", "data": {"path": "/etc"}}': "EXECUTION_ERROR",
+    LOOK: "EXECUTION_ERROR",
+}
+
+
+def test_a_wrong_message_is_answered_with_a_code_and_the_session_goes_on(server):
+    with talk(server) as plug:
+        for text, code in WRONG.items():
+            plug.send(text)
+            assert receive(plug)["code"] == code, text[:50]
+        plug.send(RESET)
+        assert receive(plug)["done"] is False
+        plug.send('{"type": "close"}')
+        with pytest.raises(ConnectionClosed):
+            plug.recv(10)
+
+
+def test_bytes_that_are_no_text_end_that_socket_alone(server):
+    with talk(server) as polite, talk(server) as rude:
+        for plug in (polite, rude):
+            plug.send(RESET)
+            plug.recv(10)
+        rude.socket.sendall(bytes([0x81, 0x82, 0, 0, 0, 0, 0xFF, 0xFE]))
+        with pytest.raises(ConnectionClosed):
+            rude.recv(10)
+        polite.send(LOOK)
+        assert receive(polite)["observation"]["info"]["turn"] == 1
