@@ -94,13 +94,13 @@ def try_files(size: int) -> dict[str, Any]:
 
 
 def try_replies(size: int) -> dict[str, Any]:
-    from llm_gym.endpoint import http_json
+    from llm_gym.endpoint import http
     from llm_gym.endpoint.client import ChatClient
-    from llm_gym.endpoint.errors import ContextFullError, EndpointError
-    from llm_gym.endpoint.retry import Backoff
+    from llm_gym.endpoint.http import Backoff
+    from llm_gym.endpoint.result import ContextFullError, EndpointError
 
     key, odd, times = "sk-Very/Secret_0123456789", [], {}
-    os.environ["LLM_GYM_API_KEY"], http_json.MAX_BODY_BYTES = key, 8 << 20
+    os.environ["LLM_GYM_API_KEY"], http.MAX_BODY_BYTES = key, 8 << 20
     server = replies.HostileServer()
     chosen = list(replies.REPLIES)[:: max(1, len(replies.REPLIES) // max(size, 1))]
     for name in chosen:

@@ -35,7 +35,7 @@ from typing import Any
 
 from machine import ROOT, provenance
 
-from llm_gym.endpoint.http_json import JsonHTTP
+from llm_gym.endpoint.http import JsonHTTP
 from llm_gym.server import protocol
 
 RESULT = ROOT / "benchmarks" / "results" / "serve.json"

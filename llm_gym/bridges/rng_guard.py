@@ -129,14 +129,14 @@ class _Places:
 _places = _Places()
 
 
-class _Nowhere(io.TextIOBase):
+class _NullWriter(io.TextIOBase):
     """Takes what is printed and keeps none of it."""
 
     def write(self, text: str) -> int:
         return len(text)
 
 
-_NOWHERE = _Nowhere()
+_NULL_WRITER = _NullWriter()
 
 
 class GlobalRngGuard:
@@ -169,7 +169,7 @@ class GlobalRngGuard:
         places, torch = _places(), _torch()
         callers = [place.raw for place in places]
         self._callers.append((callers, torch and torch.get_state(), sys.stdout))
-        sys.stdout = _NOWHERE
+        sys.stdout = _NULL_WRITER
         if self._own is None:
             random.seed(self._seed)
             np.random.seed(self._seed % 2**32)  # noqa: NPY002 - theirs
@@ -216,7 +216,7 @@ def preserve_rng() -> Iterator[None]:
     with _ONE_AT_A_TIME:
         before, torch = [place.raw for place in _places()], _torch()
         drawn, output = torch and torch.get_state(), sys.stdout
-        sys.stdout = _NOWHERE
+        sys.stdout = _NULL_WRITER
         try:
             yield
         finally:

@@ -13,8 +13,7 @@ from typing import Any
 from llm_gym.cli.parser import whole
 from llm_gym.errors import ConfigError, RecordError
 from llm_gym.parsing import PARSERS, Parsed, get_parser
-from llm_gym.tools.named import as_registry
-from llm_gym.tools.registry import ToolRegistry
+from llm_gym.tools.registry import ToolRegistry, as_registry
 from llm_gym.tools.schema import fit
 
 HELP = "check a parser of tool calls against recorded replies"

@@ -8,12 +8,16 @@ Needs nothing but the standard library. ``play`` plays many episodes, ``ChatClie
 reply.
 """
 
-from llm_gym.endpoint.client import ChatClient, Reply
-from llm_gym.endpoint.errors import ContextFullError, EndpointError, Interrupted
+from llm_gym.endpoint.client import ChatClient, Reply, Usage
+from llm_gym.endpoint.http import Backoff
 from llm_gym.endpoint.play import play
-from llm_gym.endpoint.result import Prices, ServedEvaluation
-from llm_gym.endpoint.retry import Backoff
-from llm_gym.endpoint.usage import Usage
+from llm_gym.endpoint.result import (
+    ContextFullError,
+    EndpointError,
+    Interrupted,
+    Prices,
+    ServedEvaluation,
+)
 
 __all__ = [
     "Backoff",

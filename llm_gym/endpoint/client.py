@@ -1,7 +1,7 @@
 """``ChatClient``: asks a served model for replies, over an OpenAI-compatible API.
 
-Read ``reply`` first: ask, and where the server says "not now" or nothing at all, wait and ask
-again. What can never succeed is told in one sentence.
+Read ``reply`` first: ask, and where the server is busy or silent, wait and ask again. What can
+never succeed is reported in one sentence.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from llm_gym.endpoint.errors import ContextFullError, EndpointError, StoppedError
-from llm_gym.endpoint.http_json import HTTPError, JsonHTTP, split_url
-from llm_gym.endpoint.key import OWN, find_key
-from llm_gym.endpoint.retry import Backoff, jitter, passes, retry_after
-from llm_gym.endpoint.usage import Usage
+from llm_gym.endpoint.http import (
+    OWN,
+    Backoff,
+    HTTPError,
+    JsonHTTP,
+    find_key,
+    jitter,
+    passes,
+    retry_after,
+    split_url,
+)
+from llm_gym.endpoint.result import ContextFullError, EndpointError, StoppedError, Usage
 from llm_gym.errors import ConfigError
 
 _log = logging.getLogger(__name__)

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from llm_gym.endpoint.usage import Usage
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.result import Evaluation
+
+
+class Usage(NamedTuple):
+    """What was asked of a server until now."""
+
+    requests: int = 0
+    """Answered ones."""
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    uncounted: int = 0
+    """Replies whose tokens the server did not count."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +83,25 @@ class ServedEvaluation(Evaluation):
         if self.usage.retries:
             said.append(f"{self.usage.retries} requests had to be repeated")
         return said
+
+
+class EndpointError(LLMGymError, ConnectionError):
+    """A server of models refuses what it is asked, or gives no answer."""
+
+    result: ServedEvaluation | None = None
+    """What had been played until then, if anything had."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody pressed Ctrl-C while episodes were being played."""
+
+    result: ServedEvaluation | None = None
+    """What had been played until then, if anything had."""
+
+
+class ContextFullError(Exception):
+    """A conversation has outgrown what the model can read."""
+
+
+class StoppedError(Exception):
+    """The client was stopped before the reply came."""

@@ -17,7 +17,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.outcome import TERMINAL, StopReason
-from llm_gym.data.files import SUFFIXES
+from llm_gym.datasets.files import SUFFIXES
 from llm_gym.episodes.play import add_turn, begin, describe_env, open_record
 from llm_gym.episodes.record import ENV_REWARDS, Trajectory
 from llm_gym.errors import RecordError

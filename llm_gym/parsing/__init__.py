@@ -2,10 +2,9 @@
 
 from llm_gym.errors import ConfigError
 from llm_gym.parsing.base import ActionParser, Parsed, ToolCall
-from llm_gym.parsing.function_calling import FunctionCallingParser
+from llm_gym.parsing.function_calling import STYLES, FunctionCallingParser
 from llm_gym.parsing.json_parser import JSONActionParser
 from llm_gym.parsing.react import ReActActionParser
-from llm_gym.parsing.styles import STYLES
 
 __all__ = [
     "PARSERS",

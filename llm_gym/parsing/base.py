@@ -7,14 +7,14 @@ its own ``render`` writes, it reads back exactly.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from llm_gym.core.reading.spoken import own_turn
 from llm_gym.errors import ConfigError
-from llm_gym.parsing.definition import ToolDefinition
 
 MAX_CHARS = 1_000_000
 MAX_CALLS = 32
@@ -114,3 +114,59 @@ def broken(why: str, how: str) -> Parsed:
     'I could not read your tool call: the name is missing. Write {"name": ...}.'
     """
     return Parsed(problem=f"I could not read your tool call: {why}. {how}")
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_EMPTY = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """What a model is told about a tool.
+
+    Args:
+        name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``, beginning with a letter or ``_``.
+        description: What it does, for the model.
+        parameters: JSON schema of the arguments: an object with properties.
+
+    >>> ToolDefinition("now", "Tell the time.").schema()["function"]["name"]
+    'now'
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: dict(_EMPTY))
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                "a tool's name must be 1 to 64 letters, digits, '_', '-' or '.', beginning with a "
+                f"letter or '_', got {self.name!r}"
+            )
+        if not isinstance(self.parameters, Mapping) or self.parameters.get("type") != "object":
+            raise ConfigError(
+                f"the parameters of the tool {self.name} must be a JSON schema such as "
+                f'{{"type": "object", "properties": {{}}}}, got {self.parameters!r}'
+            )
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The schema of each parameter, by name."""
+        found: Mapping[str, Any] = self.parameters.get("properties", {})
+        return found
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the parameters that every call must give."""
+        return tuple(self.parameters.get("required", ()))
+
+    def schema(self) -> dict[str, Any]:
+        """Return what the ``tools=`` of a chat template takes."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": dict(self.parameters),
+            },
+        }

@@ -1,14 +1,169 @@
-"""A call as a JSON object, under the names that models and APIs give its parts."""
+"""JSON in the middle of other text, in linear time.
+
+Python's decoder does the reading. It is strict where it is lax (no ``NaN``, no number that
+overflows), and the number of attempts is bounded: a failed attempt may cost the whole text.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from llm_gym.parsing.base import MAX_CALLS, ToolCall
-from llm_gym.parsing.definition import ToolDefinition
-from llm_gym.parsing.json_text import Broken, dump, read_json
+from llm_gym.errors import ConfigError
+from llm_gym.parsing.base import MAX_CALLS, ToolCall, ToolDefinition
+
+_ATTEMPTS = 64  # more than the calls that a reply may have
+_OPENINGS = re.compile(r"\{\s*[\"']|\[\s*\{")
+_SPACE = re.compile(r"\s*")
+
+
+class JsonValue(NamedTuple):
+    """A JSON value, and where it is in the text."""
+
+    value: Any
+    start: int
+    end: int
+
+
+class BrokenJson(NamedTuple):
+    """Where something begins that is nearly JSON, and what is wrong with it."""
+
+    start: int
+    why: str
+
+
+def dump(value: object) -> str:
+    r"""Return ``value`` as one line of JSON that no parser takes for reasoning.
+
+    >>> print(dump({"tag": "<think>"}))
+    {"tag": "<think\u003e"}
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"a call must be made of JSON values: {error}") from error
+    return text.replace("think>", "think\\u003e")
+
+
+def read_json(text: str, start: int = 0) -> JsonValue | BrokenJson:
+    """Return the JSON value that begins at ``start``, after spaces.
+
+    >>> read_json(' {"a": 1} and so on')
+    JsonValue(value={'a': 1}, start=1, end=9)
+    >>> read_json("{'a': 1}").why
+    'JSON needs double quotes, at line 1, column 2'
+    """
+    space = _SPACE.match(text, start)
+    begin = space.end() if space else start
+    try:
+        value, end = _DECODER.raw_decode(text, begin)
+    except json.JSONDecodeError as error:
+        return BrokenJson(begin, _explain(text, begin, error))
+    except RecursionError:
+        return BrokenJson(begin, "the JSON is nested too deeply")
+    except ValueError as error:  # NaN, or a number of thousands of digits
+        return BrokenJson(begin, str(error).split(";")[0])
+    return JsonValue(value, begin, end)
+
+
+def find_json(text: str) -> tuple[list[JsonValue], list[BrokenJson]]:
+    """Return the objects and lists of objects in ``text``, and what is nearly one.
+
+    >>> found, broken = find_json('first {"a": 1}, then [{"b": 2}], in a {set}')
+    >>> [one.value for one in found], broken
+    ([{'a': 1}, [{'b': 2}]], [])
+    """
+    found: list[JsonValue] = []
+    failed: list[BrokenJson] = []
+    at = 0
+    while len(found) + len(failed) < _ATTEMPTS and (opening := _OPENINGS.search(text, at)):
+        read = read_json(text, opening.start())
+        if isinstance(read, JsonValue):
+            found.append(read)
+            at = read.end
+        else:
+            failed.append(read)
+            at = opening.start() + 1
+    return found, failed
+
+
+def _explain(text: str, begin: int, error: json.JSONDecodeError) -> str:
+    before = text[begin : error.pos]
+    line = before.count("\n") + 1
+    column = len(before) - (before.rfind("\n") + 1) + 1
+    what = error.msg
+    if text[error.pos : error.pos + 1] == "'" or text[error.pos - 1 : error.pos] == "'":
+        what = "JSON needs double quotes"
+    elif error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        what = f"the JSON is cut off ({error.msg[0].lower()}{error.msg[1:]})"
+    return f"{what}, at line {line}, column {column}"
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+
+
+_NAME = re.compile(r"<function=([A-Za-z0-9_.-]{1,64})>\s*")
+_PARAMETER = re.compile(r"<parameter=([^>\n]{1,200})>")
+_CLOSE, _CLOSE_PARAMETER = "</function>", "</parameter>"
+
+
+def read_function_tag(text: str, start: int) -> tuple[dict[str, Any], int] | str:
+    r"""Return the call in the tag at ``start`` and where it ends, or what is wrong with it.
+
+    Values in ``<parameter=...>`` tags are text; the registry reads a number where a number
+    belongs.
+
+    >>> read_function_tag("<function=add>\n<parameter=a>\n1\n</parameter>\n</function>", 0)
+    ({'name': 'add', 'arguments': {'a': '1'}}, 55)
+    >>> read_function_tag('<function=add>{"a": 1}</function>', 0)
+    ({'name': 'add', 'arguments': {'a': 1}}, 33)
+    """
+    name = _NAME.match(text, start)
+    if name is None:
+        return "the name of the function is broken"
+    at = name.end()
+    arguments: Any = {}
+    if text.startswith("{", at):
+        read = read_json(text, at)
+        if isinstance(read, BrokenJson):
+            return read.why
+        arguments, at = read.value, read.end
+    else:
+        while opening := _PARAMETER.match(text, at):
+            end = text.find(_CLOSE_PARAMETER, opening.end())
+            if end < 0:
+                return f"the parameter {opening[1]} is not closed"
+            arguments[opening[1]] = _without_line_breaks(text[opening.end() : end])
+            at = _after_space(text, end + len(_CLOSE_PARAMETER))
+    at = _after_space(text, at)
+    if not text.startswith(_CLOSE, at):
+        return f"the function {name[1]} is not closed"
+    return {"name": name[1], "arguments": arguments}, at + len(_CLOSE)
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _without_line_breaks(value: str) -> str:
+    # Exactly one on each side belongs to the format; the others to the value.
+    return value.removeprefix("\n").removesuffix("\n")
+
 
 _NAMES = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input")
@@ -54,7 +209,7 @@ def _with_arguments(name: str, key: str, given: Any) -> ToolCall | str:
         if key in _TEXT_INPUTS:
             return ToolCall(name, text=given)
         read = read_json(given)
-        if isinstance(read, Broken):
+        if isinstance(read, BrokenJson):
             return f"{key} holds broken JSON: {read.why}"
         given = read.value
     return ToolCall(name, given) if isinstance(given, dict) else f"{key} must be a JSON object"

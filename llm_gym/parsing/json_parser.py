@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm_gym.parsing.base import ActionParser, Parsed, ToolCall, broken
+from llm_gym.parsing.base import ActionParser, Parsed, ToolCall, ToolDefinition, broken
 from llm_gym.parsing.calls import (
+    JsonValue,
+    dump,
     example_call,
+    find_json,
     list_tools,
     looks_like_call,
     read_calls,
     write_call,
 )
-from llm_gym.parsing.definition import ToolDefinition
-from llm_gym.parsing.json_text import Found, dump, find_json
 
 _HOW = 'Write it as {"tool": "name", "args": {...}}'
 
@@ -68,7 +69,7 @@ class JSONActionParser(ActionParser):
         )
 
 
-def _before(text: str, found: list[Found]) -> str:
+def _before(text: str, found: list[JsonValue]) -> str:
     """Return the words before the first value, without the fence that it stands in."""
     words = text[: found[0].start].rstrip()
     rest, _, last = words.rpartition("\n")

@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 
 from llm_gym.errors import ConfigError
-from llm_gym.parsing.base import ActionParser, Parsed, ToolCall, broken
-from llm_gym.parsing.calls import example_call, list_tools
-from llm_gym.parsing.definition import ToolDefinition
-from llm_gym.parsing.json_text import Broken, dump, read_json
+from llm_gym.parsing.base import ActionParser, Parsed, ToolCall, ToolDefinition, broken
+from llm_gym.parsing.calls import BrokenJson, dump, example_call, list_tools, read_json
 
 _LABEL = re.compile(
     r"^[ \t]*\**(thought|action input|action|final answer|observation)\**[ \t]*:\**",
@@ -110,7 +108,7 @@ def _action(action: str, given: str | None, thought: str) -> Parsed:
     if given[0] not in '{["':
         return Parsed((ToolCall(action, text=given),), thought=thought)
     read = read_json(given)
-    if isinstance(read, Broken):
+    if isinstance(read, BrokenJson):
         if given[0] != "{":  # [1, 2 or "so" he said: text after all
             return Parsed((ToolCall(action, text=given),), thought=thought)
         return broken(read.why, f"{_HOW}.")

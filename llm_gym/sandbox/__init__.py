@@ -6,7 +6,7 @@
 'ZeroDivisionError: division by zero (line 1)'
 """
 
-from llm_gym.sandbox.result import Result, SandboxError
-from llm_gym.sandbox.sandbox import Sandbox, Session, shared
+from llm_gym.sandbox.process import SandboxError, SandboxResult
+from llm_gym.sandbox.sandbox import Sandbox, SandboxSession, shared
 
-__all__ = ["Result", "Sandbox", "SandboxError", "Session", "shared"]
+__all__ = ["Sandbox", "SandboxError", "SandboxResult", "SandboxSession", "shared"]

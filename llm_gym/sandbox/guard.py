@@ -20,7 +20,7 @@ _LOOK_S = 0.5
 _CHUNK = 1 << 16
 
 
-def guarded(command: Sequence[str], *, line_bytes: int = 0) -> list[str]:
+def guard_command(command: Sequence[str], *, line_bytes: int = 0) -> list[str]:
     """Return the command that runs ``command`` under guard; where there is none, as it is.
 
     Args:

@@ -19,9 +19,8 @@ from functools import cache
 from typing import Any
 
 from llm_gym.errors import ConfigError
-from llm_gym.sandbox.call import Cell
-from llm_gym.sandbox.launch import Worker
-from llm_gym.sandbox.result import NoCellError, Result, SandboxError
+from llm_gym.sandbox.process import SandboxError, SandboxFullError, SandboxProcess, SandboxResult
+from llm_gym.sandbox.worker import SandboxWorker
 
 ISOLATIONS = ("auto", "bubblewrap", "namespaces", "landlock", "none")
 MAX_CODE_CHARS = 1_000_000
@@ -69,7 +68,7 @@ class Sandbox:
         read: Sequence[str] = (),
         preload: Sequence[str] = (),
     ) -> None:
-        self._worker: Worker | None = None
+        self._worker: SandboxWorker | None = None
         self._lock = threading.Lock()
         if isolation not in ISOLATIONS:
             raise ConfigError(
@@ -96,25 +95,25 @@ class Sandbox:
             "subprocesses": subprocesses,
         }
 
-    def run(self, code: str, timeout: float | None = None) -> Result:
+    def run(self, code: str, timeout: float | None = None) -> SandboxResult:
         """Run ``code`` in a process of its own; nothing of it is left afterwards."""
         seconds = self.timeout if timeout is None else _check_timeout(timeout)
         if problem := _unusable(code):
             return problem
-        cell = self._cell(once=True, cpu_seconds=math.ceil(seconds) + 1)
+        process = self._fork(once=True, cpu_seconds=math.ceil(seconds) + 1)
         try:
-            return cell.run(code, seconds)
-        except NoCellError:
+            return process.run(code, seconds)
+        except SandboxFullError:
             raise  # one too many costs no other
         except SandboxError:
             self.close()  # what has failed once is not trusted again
             raise
         finally:
-            cell.close()
+            process.close()
 
-    def session(self) -> Session:
+    def session(self) -> SandboxSession:
         """Return a process that keeps its variables from run to run."""
-        return Session(self)
+        return SandboxSession(self)
 
     @property
     def mechanism(self) -> str:
@@ -140,27 +139,27 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _cell(self, once: bool, cpu_seconds: int) -> Cell:
-        order = {"once": once, "limits": {**self._limits, "cpu_seconds": cpu_seconds}}
+    def _fork(self, once: bool, cpu_seconds: int) -> SandboxProcess:
+        request = {"once": once, "limits": {**self._limits, "cpu_seconds": cpu_seconds}}
         try:
-            return Cell(self._started().door, order, self.output_chars)
+            return SandboxProcess(self._started().requests, request, self.output_chars)
         except OSError as error:
             if error.errno in _NO_ROOM:  # those that there are go on
-                raise NoCellError(
+                raise SandboxFullError(
                     f"no descriptor is left for one more call ({error.strerror}): a session holds "
                     "four; close some, or raise the limit (ulimit -n)"
                 ) from error
             self.close()  # the worker has died, killed by somebody outside: one more chance
-            return Cell(self._started().door, order, self.output_chars)
+            return SandboxProcess(self._started().requests, request, self.output_chars)
 
-    def _started(self) -> Worker:
+    def _started(self) -> SandboxWorker:
         with self._lock:
             if self._worker is None:
                 self._worker = self._start()
                 weakref.finalize(self, self._worker.close)
             return self._worker
 
-    def _start(self) -> Worker:
+    def _start(self) -> SandboxWorker:
         if sys.platform != "linux":
             raise SandboxError(f"the sandbox needs Linux, this is {sys.platform}")
         if self.isolation == "none":
@@ -179,36 +178,36 @@ class Sandbox:
             'unprivileged user namespaces, or say isolation="none" to run it with your rights'
         )
 
-    def _launch(self, isolation: str) -> Worker:
-        return Worker(isolation, self.read, self.preload, bool(self._limits["subprocesses"]))
+    def _launch(self, isolation: str) -> SandboxWorker:
+        return SandboxWorker(isolation, self.read, self.preload, bool(self._limits["subprocesses"]))
 
     def _candidates(self) -> list[str]:
         if platform.machine() not in ("x86_64", "aarch64"):
             raise SandboxError(f"the sandbox knows x86-64 and aarch64, not {platform.machine()}")
         if self.isolation != "auto":
             return [self.isolation]
-        walls = ["bubblewrap", "namespaces"]
+        names = ["bubblewrap", "namespaces"]
         if os.geteuid() == 0:
             # No limit on processes binds the root user; bubblewrap stays root, we do not.
-            walls.reverse()
+            names.reverse()
         # Without namespaces nothing would end processes for certain but that there are none.
-        return walls + ["landlock"] * (not self._limits["subprocesses"])
+        return names + ["landlock"] * (not self._limits["subprocesses"])
 
-    def _try_out(self, worker: Worker) -> None:
-        order = {"once": True, "limits": {**self._limits, "cpu_seconds": 10}}
-        cell = Cell(worker.door, order, self.output_chars)
+    def _try_out(self, worker: SandboxWorker) -> None:
+        request = {"once": True, "limits": {**self._limits, "cpu_seconds": 10}}
+        process = SandboxProcess(worker.requests, request, self.output_chars)
         try:
-            result = cell.run("print(1)", 10.0)
+            result = process.run("print(1)", 10.0)
             if result.stdout != "1\n":
                 raise SandboxError(result.error or "the trial gave no output")
         except SandboxError:
             worker.close()
             raise
         finally:
-            cell.close()
+            process.close()
 
 
-class Session:
+class SandboxSession:
     """Code that goes on where the last run ended; made by ``Sandbox.session``.
 
     A run that takes too long or dies takes the variables with it; the next one begins anew.
@@ -217,26 +216,26 @@ class Session:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._cell: Cell | None = None
+        self._process: SandboxProcess | None = None
         self.restarts = 0
         """How often the variables were lost."""
 
-    def run(self, code: str, timeout: float | None = None) -> Result:
+    def run(self, code: str, timeout: float | None = None) -> SandboxResult:
         """Run ``code`` after what ran before."""
         seconds = self._sandbox.timeout if timeout is None else _check_timeout(timeout)
         if problem := _unusable(code):
             return problem
-        if self._cell is None:
-            self._cell = self._sandbox._cell(once=False, cpu_seconds=0)
-        cell = self._cell
-        cell.signal(b"c")
+        if self._process is None:
+            self._process = self._sandbox._fork(once=False, cpu_seconds=0)
+        process = self._process
+        process.signal(b"c")
         try:
-            result = cell.run(code, seconds)
+            result = process.run(code, seconds)
         except BaseException:
             self.close()
             raise
-        if cell.exit_code is None:
-            cell.signal(b"s")
+        if process.exit_code is None:
+            process.signal(b"s")
         else:
             self.close()
             self.restarts += 1
@@ -244,16 +243,16 @@ class Session:
 
     def close(self) -> None:
         """End the process."""
-        cell, self._cell = self._cell, None
-        if cell is not None:
+        process, self._process = self._process, None
+        if process is not None:
             with contextlib.suppress(SandboxError):
-                cell.kill()
-            cell.close()
+                process.kill()
+            process.close()
 
     def __del__(self) -> None:
         self.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SandboxSession:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -282,9 +281,10 @@ def _check_timeout(timeout: float) -> float:
     return timeout
 
 
-def _unusable(code: Any) -> Result | None:
+def _unusable(code: Any) -> SandboxResult | None:
+    problem = ""
     if not isinstance(code, str):
-        return Result(ok=False, exit_code=1, error=f"code must be text, got {type(code).__name__}")
-    if len(code) > MAX_CODE_CHARS:
-        return Result(ok=False, exit_code=1, error=f"code has at most {MAX_CODE_CHARS} characters")
-    return None
+        problem = f"code must be text, got {type(code).__name__}"
+    elif len(code) > MAX_CODE_CHARS:
+        problem = f"code has at most {MAX_CODE_CHARS} characters"
+    return SandboxResult(ok=False, exit_code=1, error=problem) if problem else None

@@ -17,9 +17,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.core import splits
 from llm_gym.core.spaces import AnyText
-from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
-from llm_gym.endpoint.key import Key
-from llm_gym.endpoint.retry import Backoff, jitter, passes
+from llm_gym.endpoint.http import Backoff, HTTPError, JsonHTTP, Key, jitter, passes
 from llm_gym.errors import ConfigError, RecordError, RemoteError
 from llm_gym.server import protocol
 

@@ -1,12 +1,9 @@
 """Tools that a model may call: definitions, a registry that runs them, and some built in."""
 
-from llm_gym.tools.calling import ToolResult
+from llm_gym.tools.calling import FinishTool, ToolResult
 from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError, tool
-from llm_gym.tools.environment import EnvironmentStepTool
-from llm_gym.tools.finish import FinishTool
-from llm_gym.tools.manager import MultiTurnManager, ToolTurn
-from llm_gym.tools.named import as_registry, get_tool
-from llm_gym.tools.registry import ToolCounts, ToolRegistry
+from llm_gym.tools.manager import EnvironmentStepTool, MultiTurnManager, ToolTurn
+from llm_gym.tools.registry import ToolCounts, ToolRegistry, as_registry, get_tool
 
 __all__ = [
     "EnvironmentStepTool",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.errors import ConfigError
 from llm_gym.parsing.base import ActionParser, Parsed, ToolCall
+from llm_gym.tools.definition import Tool, ToolDefinition
 from llm_gym.tools.registry import ToolRegistry
 
 MAX_DEPTH = 32
@@ -142,3 +143,33 @@ def _bind(registry: ToolRegistry, call: ToolCall) -> tuple[dict[str, Any], str]:
         wanted = ", ".join(definition.properties) or "no arguments"
         return {}, f"{call.name} takes {wanted}; give its input as a JSON object."
     return {names[0]: call.text}, ""
+
+
+_DEFINITION = ToolDefinition(
+    "finish",
+    "Give the final answer.",
+    {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "description": "The final answer."}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    },
+)
+
+
+class FinishTool(Tool):
+    """Ends the use of tools; under ``ToolUse`` the answer is played as the move.
+
+    >>> FinishTool().execute(answer="42")
+    '42'
+    """
+
+    timeout = None
+    final = True
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return _DEFINITION
+
+    def execute(self, /, **params: Any) -> str:
+        return str(params["answer"])

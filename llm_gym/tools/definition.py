@@ -5,15 +5,17 @@ Subclass ``Tool``, or write a typed function with a Google docstring and put ``@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import sys
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
 
 from llm_gym.errors import ConfigError
-from llm_gym.parsing.definition import ToolDefinition as ToolDefinition
-from llm_gym.tools.signature import read_function
+from llm_gym.parsing.base import ToolDefinition as ToolDefinition
 
 TIMEOUT = 10.0
 """Seconds a call may take unless its tool says otherwise."""
@@ -137,3 +139,121 @@ def check_timeout(timeout: float | None) -> float | None:
     if not (number and 0 < timeout < math.inf):
         raise ConfigError(f"timeout must be a number of seconds above 0 or None, got {timeout!r}")
     return timeout
+
+
+_SIMPLE: dict[Any, dict[str, Any]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+    list: {"type": "array"},
+    dict: {"type": "object"},
+    Any: {},
+}
+_ARG = re.compile(r"(\w+)(?: *\([^)]*\))? *:(.*)")
+_SECTION = re.compile(r"(?:Args|Arguments|Returns|Raises|Yields|Example|Examples|Note|Notes):")
+_WITHOUT_NAME = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.VAR_KEYWORD,
+)
+
+
+def read_function(function: Callable[..., object]) -> tuple[str, str, dict[str, Any]]:
+    """Return the name, the description and the JSON schema of the arguments of ``function``."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(f"the tool {name} must be a plain function, got an async one")
+    description, described = read_docstring(inspect.getdoc(function) or "")
+    if not description:
+        raise ConfigError(f"the tool {name} needs a docstring: it is what the model reads")
+    hints = get_type_hints(function)
+    parameters = inspect.signature(function).parameters
+    if unknown := described.keys() - parameters.keys():
+        raise ConfigError(
+            f"the docstring of the tool {name} describes {sorted(unknown)}, which it does not take"
+        )
+    properties = {
+        key: _read_parameter(parameter, hints, described, f"parameter {key} of the tool {name}")
+        for key, parameter in parameters.items()
+    }
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required := [key for key, given in parameters.items() if given.default is given.empty]:
+        schema["required"] = required
+    return name, description, {**schema, "additionalProperties": False}
+
+
+def _read_parameter(
+    parameter: inspect.Parameter, hints: dict[str, Any], described: dict[str, str], where: str
+) -> dict[str, Any]:
+    key = parameter.name
+    if parameter.kind in _WITHOUT_NAME:
+        raise ConfigError(f"{where} must be one that is given by name, got {parameter}")
+    if key not in hints:
+        raise ConfigError(f"{where} needs a type, such as {key}: str")
+    schema = type_schema(hints[key], where)
+    if key in described:
+        schema["description"] = described[key]
+    if isinstance(parameter.default, str | int | float | bool | None):
+        schema["default"] = parameter.default
+    return schema
+
+
+def type_schema(hint: Any, where: str = "the type") -> dict[str, Any]:
+    """Return the JSON schema of a type.
+
+    >>> type_schema(list[int]), type_schema(Literal["asc", "desc"])
+    ({'type': 'array', 'items': {'type': 'integer'}}, {'type': 'string', 'enum': ['asc', 'desc']})
+    >>> type_schema(int | None)
+    {'anyOf': [{'type': 'integer'}, {'type': 'null'}]}
+    """
+    if hint in _SIMPLE:
+        return dict(_SIMPLE[hint])
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        kinds = {type(value) for value in arguments}
+        schema = dict(_SIMPLE[kinds.pop()]) if len(kinds) == 1 else {}
+        return {**schema, "enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [type_schema(one, where) for one in arguments]}
+    if origin is list:
+        return {"type": "array", "items": type_schema(arguments[0], where)}
+    if origin is dict and arguments[0] is str:
+        return {"type": "object", "additionalProperties": type_schema(arguments[1], where)}
+    raise ConfigError(
+        f"{where} must be made of str, int, float, bool, None, Any, list, dict with str keys, "
+        f"Literal and |, got {hint!r}"
+    )
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    r"""Return the description and the descriptions of the arguments in a Google docstring.
+
+    >>> read_docstring("Find it.\n\nArgs:\n    query: What to\n        look for.\n    k: How many.")
+    ('Find it.', {'query': 'What to look for.', 'k': 'How many.'})
+    """
+    head: list[str] = []
+    arguments: dict[str, str] = {}
+    section = key = ""
+    indent = 0
+    for line in text.splitlines():
+        stripped = line.strip()
+        if _SECTION.fullmatch(stripped) and line == stripped:
+            section, key, indent = stripped, "", 0
+        elif not section:
+            head.append(stripped)
+        elif section in ("Args:", "Arguments:") and stripped:
+            depth = len(line) - len(line.lstrip())
+            indent = indent or depth
+            if depth <= indent and (found := _ARG.fullmatch(stripped)):
+                key = found[1]
+                arguments[key] = found[2].strip()
+            elif key:
+                arguments[key] = f"{arguments[key]} {stripped}".strip()
+    return _paragraphs(head), arguments
+
+
+def _paragraphs(lines: list[str]) -> str:
+    blocks = "\n".join(lines).strip().split("\n\n")
+    return "\n\n".join(" ".join(block.split()) for block in blocks if block.strip())

@@ -16,8 +16,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.parsing.base import MAX_CALLS
 from llm_gym.tools.calling import Ran, check_budget, feedback, is_call, run_calls
-from llm_gym.tools.named import ToolSource, as_registry
-from llm_gym.tools.registry import ToolRegistry
+from llm_gym.tools.registry import ToolRegistry, ToolSource, as_registry
 
 MAX_TOOL_CALLS = 10
 _MARKS_CHARS = 100  # what a parser puts around a result

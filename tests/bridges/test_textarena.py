@@ -10,7 +10,7 @@ import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.core.outcome import StopReason
-from llm_gym.endpoint.errors import EndpointError
+from llm_gym.endpoint.result import EndpointError
 from llm_gym.errors import ConfigError, WorkerError
 from llm_gym.evaluate.checker import HOSTILE, check_text_env
 from tests.bridges.playing import check_steps

@@ -8,11 +8,10 @@ import urllib.parse
 import pytest
 
 from benchmarks.hostile.replies import REPLIES, HostileServer
-from llm_gym.endpoint import http_json
+from llm_gym.endpoint import http
 from llm_gym.endpoint.client import ChatClient
-from llm_gym.endpoint.errors import ContextFullError, EndpointError
-from llm_gym.endpoint.key import HIDDEN
-from llm_gym.endpoint.retry import Backoff
+from llm_gym.endpoint.http import HIDDEN, Backoff
+from llm_gym.endpoint.result import ContextFullError, EndpointError
 
 KEY = "sk-Very/Secret_0123456789"
 
@@ -35,7 +34,7 @@ def unescaped(text: str) -> str:
 @pytest.mark.parametrize("name", REPLIES)
 def test_an_answer_is_a_reply_or_one_error(server, name, monkeypatch, caplog):
     monkeypatch.setenv("LLM_GYM_API_KEY", KEY)
-    monkeypatch.setattr(http_json, "MAX_BODY_BYTES", 4 << 20)
+    monkeypatch.setattr(http, "MAX_BODY_BYTES", 4 << 20)
     server.reply = REPLIES[name]
     client = ChatClient(
         server.url, "m", timeout=0.3, backoff=Backoff(tries=2), pause=lambda seconds: False

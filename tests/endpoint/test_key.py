@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llm_gym.endpoint import Backoff, ChatClient, EndpointError, play
-from llm_gym.endpoint.key import Key, find_key
+from llm_gym.endpoint.http import Key, find_key
 from llm_gym.errors import ConfigError
 from tests.endpoint.stand_in import StandIn, says
 

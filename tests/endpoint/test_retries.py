@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from llm_gym.endpoint import Backoff, ChatClient, ContextFullError, EndpointError
-from llm_gym.endpoint.errors import StoppedError
-from llm_gym.endpoint.retry import jitter
+from llm_gym.endpoint.http import jitter
+from llm_gym.endpoint.result import StoppedError
 from llm_gym.errors import ConfigError
 from tests.endpoint.stand_in import StandIn, breaks_off, is_slow, resets, says
 

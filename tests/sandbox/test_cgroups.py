@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.sandbox import Sandbox, SandboxError, delegation
-from llm_gym.sandbox.inside import cgroup
+from llm_gym.sandbox import Sandbox, SandboxError, worker
+from llm_gym.sandbox.inside.fork_server import ChildCgroups
 
 FILES = ("cgroup.procs", "cgroup.subtree_control", "memory.max", "memory.swap.max", "pids.max")
 
@@ -34,13 +34,13 @@ def tree(tmp_path, monkeypatch):
     for path in (tmp_path / "user", tmp_path / "user/app"):
         os.mkdir(path)
     (tmp_path / "user/cgroup.subtree_control").write_text("cpu memory pids")
-    monkeypatch.setattr(delegation, "_own", lambda: (tmp_path, "/user/app"))
-    monkeypatch.setattr(delegation, "_TRIES", 1)
+    monkeypatch.setattr(worker, "_own", lambda: (tmp_path, "/user/app"))
+    monkeypatch.setattr(worker, "_TRIES", 1)
     return tmp_path
 
 
 def test_a_group_is_made_beside_our_own_and_hands_both_controllers_down(tree):
-    group = delegation.delegate()
+    group = worker.make_cgroup()
     assert group.path.parent == tree / "user"
     assert group.controllers == ["memory", "pids"]
     assert (group.path / "cgroup.subtree_control").read_text() == "+memory +pids"
@@ -54,12 +54,12 @@ def test_a_group_is_made_beside_our_own_and_hands_both_controllers_down(tree):
 @pytest.mark.parametrize("handed_down", ["", "cpu io"])
 def test_where_no_controller_is_handed_down_there_is_no_group(tree, handed_down):
     (tree / "user/cgroup.subtree_control").write_text(handed_down)
-    assert delegation.delegate() is None
+    assert worker.make_cgroup() is None
 
 
 def test_without_version_2_there_is_no_group(monkeypatch):
-    monkeypatch.setattr(delegation, "_own", lambda: None)
-    assert delegation.delegate() is None
+    monkeypatch.setattr(worker, "_own", lambda: None)
+    assert worker.make_cgroup() is None
 
 
 def test_what_a_killed_program_has_left_is_swept_and_nobody_elses(tree):
@@ -68,7 +68,7 @@ def test_what_a_killed_program_has_left_is_swept_and_nobody_elses(tree):
         folder.mkdir()
     for file in filter(Path.is_file, list(dead.rglob("*"))):  # the kernel's vanish with a folder
         file.unlink()
-    group = delegation.delegate()
+    group = worker.make_cgroup()
     os.close(group.descriptor)
     assert not dead.exists()
     assert living.exists()
@@ -76,8 +76,8 @@ def test_what_a_killed_program_has_left_is_swept_and_nobody_elses(tree):
 
 @pytest.mark.parametrize("controllers", [["memory", "pids"], ["memory"], ["pids"]])
 def test_a_cell_is_bound_as_a_whole_by_the_controllers_that_there_are(tree, controllers):
-    group = delegation.delegate()
-    cells = cgroup.Cells(group.descriptor, controllers)
+    group = worker.make_cgroup()
+    cells = ChildCgroups(group.descriptor, controllers)
     names = [cells.make(1 << 20, 5), cells.make(2 << 20, 6)]
     assert len(set(names)) == 2
     first = group.path / names[0]
@@ -98,7 +98,7 @@ def grouped(request):
     """A sandbox whose cells have groups, and the folder of its worker's."""
     try:
         with Sandbox(isolation=request.param, tasks=8, timeout=60) as sandbox:
-            group = sandbox._started()._group
+            group = sandbox._started()._cgroup
             if group is None:
                 pytest.skip("no control group is delegated to us here")
             yield sandbox, group.path
@@ -112,18 +112,18 @@ def test_every_cell_has_a_group_that_goes_with_it(grouped):
     with sandbox.session() as first, sandbox.session() as second:
         assert first.run("x = 1").ok
         assert second.run("x = 2").ok
-        cells = sorted(place.glob("cell-*"))
+        cells = sorted(place.glob("child-*"))
         assert len(cells) == 2
         assert all((cell / "cgroup.procs").read_text().split() for cell in cells)
-        if "pids" in sandbox._started().grouped:
+        if "pids" in sandbox._started().controllers:
             assert [(cell / "pids.max").read_text() for cell in cells] == ["9\n", "9\n"]
     assert sandbox.run("print(7)").stdout == "7\n"
-    assert [cell for cell in place.glob("cell-*") if (cell / "cgroup.procs").read_text()] == []
+    assert [cell for cell in place.glob("child-*") if (cell / "cgroup.procs").read_text()] == []
 
 
 def test_threads_are_bound_by_cell(grouped):
     sandbox, _ = grouped
-    if "pids" not in sandbox._started().grouped:
+    if "pids" not in sandbox._started().controllers:
         pytest.skip("the group has no controller for tasks")
     code = """
 import os, threading, time

@@ -97,7 +97,7 @@ def test_an_order_that_lost_its_descriptors_on_the_way_costs_no_session():
         session.run("x = 7")
         order = json.dumps({"once": True, "limits": {}}).encode()
         # So it arrives where the worker has no number left for them.
-        socket.send_fds(sandbox._worker.door, [order], [0, 1])
+        socket.send_fds(sandbox._worker.requests, [order], [0, 1])
         assert session.run("print(x)").stdout == "7\n"
         assert sandbox.run("print(1)").stdout == "1\n"
 

@@ -8,7 +8,7 @@ from llm_gym.cli import check_sandbox, main
 from llm_gym.errors import ConfigError
 from llm_gym.sandbox import Sandbox, SandboxError, shared
 from llm_gym.sandbox.check import Finding, try_escapes
-from llm_gym.sandbox.result import cause_of_death
+from llm_gym.sandbox.process import describe_exit
 from tests.sandbox.sandboxes import ISOLATED, refusal
 
 
@@ -57,10 +57,10 @@ def test_one_sandbox_is_shared_by_a_process():
 
 
 def test_words_for_an_unusual_end():
-    assert cause_of_death(0) == ""
-    assert cause_of_death(-9) == "the process was killed (SIGKILL)"
-    assert "processor time" in cause_of_death(-signal.SIGXCPU)
-    assert cause_of_death(-200) == "the process crashed (signal 200)"
+    assert describe_exit(0) == ""
+    assert describe_exit(-9) == "the process was killed (SIGKILL)"
+    assert "processor time" in describe_exit(-signal.SIGXCPU)
+    assert describe_exit(-200) == "the process crashed (signal 200)"
 
 
 def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):

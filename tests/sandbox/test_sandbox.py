@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_gym.sandbox import Result, Sandbox, SandboxError
+from llm_gym.sandbox import Sandbox, SandboxError, SandboxResult
 from tests.sandbox.sandboxes import need
 
 
@@ -123,7 +123,7 @@ def test_code_that_is_not_code_is_a_result(sandbox):
     assert sandbox.run(None).error == "code must be text, got NoneType"
     assert "at most" in sandbox.run("#" * 1_000_001).error
     for code in ("\x00", "\ud800", "'" * 3, "\\", "é = 1; é", "(" * 10_000):
-        assert isinstance(sandbox.run(code), Result)
+        assert isinstance(sandbox.run(code), SandboxResult)
 
 
 def test_nothing_is_left_for_the_next_call(sandbox):

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from llm_gym.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
-from llm_gym.tools.builtin.bm25 import BM25, words
 from llm_gym.tools.builtin.calculator import CalculatorTool, calculate
-from llm_gym.tools.builtin.search import SearchTool
+from llm_gym.tools.builtin.search import BM25, SearchTool, words
 from llm_gym.tools.builtin.sql import Database, SqlTool
 from llm_gym.tools.builtin.sql_process import sql_process
 from tests.work import ends_at_all, steps_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llm_gym.errors import ConfigError
 from llm_gym.sandbox import Sandbox, SandboxError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
-from llm_gym.tools.builtin.arithmetic import arithmetic
+from llm_gym.tools.builtin.calculator import arithmetic
 from llm_gym.tools.builtin.python import PythonTool
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llm_gym.errors import ConfigError
-from llm_gym.tools.named import as_registry
+from llm_gym.tools.registry import as_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("mcp_server.py"))]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llm_gym.errors import ConfigError
 from llm_gym.tools import FinishTool, Tool, ToolDefinition, ToolError, ToolRegistry, get_tool, tool
-from llm_gym.tools.named import as_registry
+from llm_gym.tools.registry import as_registry
 
 
 class Adder(Tool):

@@ -14,7 +14,7 @@ from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import StopReason
 
 
-class ToolCall(Protocol):
+class ToolCallLike(Protocol):
     """What came of a tool that the model called."""
 
     @property
@@ -23,7 +23,7 @@ class ToolCall(Protocol):
         ...
 
 
-class ToolTurn(Protocol):
+class ToolTurnLike(Protocol):
     """What a tool manager made of a reply.
 
     ``llm_gym.tools.ToolTurn`` has three more, which are used where they are there: ``step``, what
@@ -32,7 +32,7 @@ class ToolTurn(Protocol):
     """
 
     @property
-    def tool_call(self) -> ToolCall | None:
+    def tool_call(self) -> ToolCallLike | None:
         """None where the reply called no tool."""
         ...
 
@@ -40,7 +40,7 @@ class ToolTurn(Protocol):
 class ToolManager(Protocol):
     """Runs the tools that replies call."""
 
-    def step(self, model_output: str, observation: str) -> ToolTurn:
+    def step(self, model_output: str, observation: str) -> ToolTurnLike:
         """Look for a tool call in ``model_output``, a reply to ``observation``, and run it."""
         ...
 
@@ -111,7 +111,9 @@ class Assisted(gym.Wrapper[str, str, str, str]):
             truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
         return self._read, reward, terminated, truncated, info
 
-    def _played(self, reply: str, turn: ToolTurn) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+    def _played(
+        self, reply: str, turn: ToolTurnLike
+    ) -> tuple[str, Any, bool, bool, dict[str, Any]]:
         step, called = getattr(turn, "step", None), turn.tool_call
         if called is None or (step is None and getattr(turn, "answer", None) is not None):
             return self.env.step(getattr(turn, "answer", None) or reply)

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.data.open import open_source
+from llm_gym.datasets.files import open_source
 from llm_gym.envs.questions.dataset import ID, DatasetEnv
 from llm_gym.errors import ConfigError
 

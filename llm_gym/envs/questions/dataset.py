@@ -12,10 +12,10 @@ from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
 from llm_gym.core.reading.prose import Named
-from llm_gym.data import questions
-from llm_gym.data.columns import Columns, Row
-from llm_gym.data.graders import LETTERS, Choice, Function, Grader, get_grader
-from llm_gym.data.table import Plan, Table, open_table
+from llm_gym.datasets import questions
+from llm_gym.datasets.graders import LETTERS, ChoiceGrader, FunctionGrader, Grader, get_grader
+from llm_gym.datasets.rows import ColumnNames, DatasetRow
+from llm_gym.datasets.table import ReadOptions, Table, open_table
 from llm_gym.errors import ConfigError
 
 ID = "llm_gym/Dataset-v0"
@@ -122,12 +122,14 @@ class DatasetEnv(TextEnv):
         limit = limit and min(limit, sys.maxsize)
         judge = get_grader(grader)
         graded = answer is not None
-        columns = Columns(
-            prompt, answer, choices if isinstance(judge, Choice) else None, split_column
+        columns = ColumnNames(
+            prompt, answer, choices if isinstance(judge, ChoiceGrader) else None, split_column
         )
         self._table: Table = open_table(
             questions.path() if dataset is None else dataset,
-            Plan(columns, judge, common.get("action_format", "plain"), MAX_ANSWER_CHARS, limit),
+            ReadOptions(
+                columns, judge, common.get("action_format", "plain"), MAX_ANSWER_CHARS, limit
+            ),
         )
         if not graded or not judge.trusted:
             self.max_move_chars = MAX_ACTION_CHARS
@@ -140,7 +142,7 @@ class DatasetEnv(TextEnv):
         self.free_text = not graded or type(judge).named is Grader.named
         self._seed: int | None = None
         self._walks: dict[str | None, int] = {}
-        self._row, self._right, self._number = Row(""), "", 0
+        self._row, self._right, self._number = DatasetRow(""), "", 0
         super().__init__(**common)
 
     def check_settings(self) -> None:
@@ -238,7 +240,7 @@ class DatasetEnv(TextEnv):
         value = grader.value(move, row.choices)
         if value is None:
             return reject(f"I cannot use that reply. {grader.asks}")
-        if isinstance(grader, Function) and grader.takes_row:
+        if isinstance(grader, FunctionGrader) and grader.takes_row:
             score = grader.score(value, self._table.data(self._number))
         else:
             keys = (grader.key(answer, row.choices) for answer in row.answers)
@@ -256,7 +258,7 @@ class DatasetEnv(TextEnv):
         except ValueError:  # an answer that only the function which grades it can read
             return str(self._row.answers[0])
 
-    def _say(self, row: Row) -> str:
+    def _say(self, row: DatasetRow) -> str:
         answer = row.answers[0]
         return self.grader.say(answer, self.grader.key(answer, row.choices))
 

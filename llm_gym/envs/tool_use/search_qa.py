@@ -20,8 +20,7 @@ from llm_gym.envs.tool_use.fact_world import (
 )
 from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv, parse_call
 from llm_gym.errors import ConfigError
-from llm_gym.tools.builtin.bm25 import words
-from llm_gym.tools.builtin.search import SearchTool
+from llm_gym.tools.builtin.search import SearchTool, words
 from llm_gym.tools.definition import Tool
 
 _RESULT = re.compile(r"^\[\d+\] ([^:\n]+): (.*)$", re.MULTILINE)

@@ -1,5 +1,15 @@
-"""The inner half of the sandbox: what runs in the worker process.
+"""The inner half of the sandbox: the worker process and the children it forks.
 
-It is started as a program of its own and imports only the standard library, so that a call begins
-in a small process. ``zygote`` is where to start reading.
+It runs as a program of its own and imports only the standard library, so a child starts small.
+Start reading at ``fork_server``. Only a Linux worker runs these modules; they import anywhere.
 """
+
+NAMESPACED = ("bubblewrap", "namespaces")
+"""Isolations in which a child has namespaces of its own."""
+FOLDER = "/sandbox"
+"""The folder that a namespaced child may write to."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+NOBODY = 65534
+"""User and group id that replace root."""
+CGROUP_CONTROLLERS = ("memory", "pids")
+WORKER_CGROUP = "worker"

@@ -1,13 +1,24 @@
 """The few Linux calls that Python does not have, through the C library.
 
-Each raises ``OSError`` with the kernel's reason. Numbers are those of the kernel's headers and
-are alike on x86-64 and aarch64 unless ``seccomp`` says otherwise.
+Each raises ``OSError`` with the kernel's reason. Flags are those of the kernel's headers and alike
+on x86-64 and aarch64; system call numbers are in ``syscalls``.
+
+Landlock, in the second half, limits the files that a process may touch. The process does it itself,
+for good, and needs no rights. It does not hide names and sizes of files, nor stop a change of owner
+or mode: where nothing else isolates, seccomp refuses the latter.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import stat
+import struct
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from llm_gym.sandbox.inside.syscalls import number
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -20,7 +31,6 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x2, 0x4, 0x8
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 MNT_DETACH = 2
 
-_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 0x1, 0x2
 
@@ -28,10 +38,11 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION_3 = 0x20080522
 
-_libc = ctypes.CDLL(None, use_errno=True)
-# Looked up and built here, once: a cell would do it anew for each call.
-_mount, _control, _syscall, _unshare = _libc.mount, _libc.prctl, _libc.syscall, _libc.unshare
-_capset = _libc.capset
+if sys.platform == "linux":
+    _libc = ctypes.CDLL(None, use_errno=True)
+    # Looked up once, before the fork: every child would look them up again.
+    _mount, _prctl, _syscall, _unshare = _libc.mount, _libc.prctl, _libc.syscall, _libc.unshare
+    _capset = _libc.capset
 _ZERO = ctypes.c_ulong(0)
 _CAPABILITIES_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
@@ -44,9 +55,9 @@ def _checked(what: str, result: int) -> int:
     return result
 
 
-def syscall(what: str, number: int, *arguments: object) -> int:
-    """Make a system call by its number."""
-    return _checked(what, _syscall(ctypes.c_long(number), *arguments))
+def syscall(name: str, *arguments: object, what: str = "") -> int:
+    """Make a system call that the C library has no function for."""
+    return _checked(what or name, _syscall(ctypes.c_long(number(name)), *arguments))
 
 
 def unshare(flags: int) -> None:
@@ -70,15 +81,10 @@ def make_read_only(path: str, recursive: bool = True) -> None:
     """Make the mount at ``path`` read-only, and with it every mount below."""
     attributes = (ctypes.c_uint64 * 4)(_ATTR_RDONLY | _ATTR_NOSUID, 0, 0, 0)
     flags = ctypes.c_uint(_AT_RECURSIVE if recursive else 0)
-    syscall(
-        f"mount_setattr {path}",
-        _MOUNT_SETATTR,
-        ctypes.c_int(_AT_FDCWD),
-        os.fsencode(path),
-        flags,
-        ctypes.byref(attributes),
-        ctypes.c_size_t(ctypes.sizeof(attributes)),
-    )
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    folder, pointer = ctypes.c_int(_AT_FDCWD), ctypes.byref(attributes)
+    target = os.fsencode(path)
+    syscall("mount_setattr", folder, target, flags, pointer, size, what=f"mount_setattr {path}")
 
 
 def pivot_root_here() -> None:
@@ -89,7 +95,7 @@ def pivot_root_here() -> None:
 
 
 def _set(what: str, option: int, value: object) -> None:
-    _checked(what, _control(ctypes.c_int(option), value, _ZERO, _ZERO, _ZERO))
+    _checked(what, _prctl(ctypes.c_int(option), value, _ZERO, _ZERO, _ZERO))
 
 
 def die_with_parent(signal: int) -> None:
@@ -124,4 +130,84 @@ def install_filter(program: bytes) -> None:
     # The kernel copies the program, so the buffer may go afterwards.
     mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
     option = ctypes.c_int(_PR_SET_SECCOMP)
-    _checked("seccomp", _control(option, mode, ctypes.byref(filter_), _ZERO, _ZERO))
+    _checked("seccomp", _prctl(option, mode, ctypes.byref(filter_), _ZERO, _ZERO))
+
+
+# --- Landlock -----------------------------------------------------------------------------------
+
+_GET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_EVERYTHING = (1 << 16) - 1
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_BIND_AND_CONNECT_TCP = 0b11
+_SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
+
+
+def landlock_version() -> int:
+    """Return the Landlock version of the kernel, 0 for none."""
+    try:
+        null, size = ctypes.c_void_p(0), ctypes.c_size_t(0)
+        return syscall("landlock_create_ruleset", null, size, ctypes.c_uint(_GET_VERSION))
+    except OSError:
+        return 0
+
+
+def landlock_rights(abi: int) -> tuple[int, int, int]:
+    """Return the file, network and scope rights that a version can take away.
+
+    >>> [f"{rights:b}" for rights in landlock_rights(1)]
+    ['1111111111111', '0', '0']
+    >>> [f"{rights:b}" for rights in landlock_rights(7)]
+    ['1111111111111111', '11', '11']
+    """
+    files = 13 + (abi >= 2) + (abi >= 3) + (abi >= 5)
+    network = _BIND_AND_CONNECT_TCP if abi >= 4 else 0
+    return (1 << files) - 1, network, _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if abi >= 6 else 0
+
+
+class LandlockRule(NamedTuple):
+    """What may be done with a file, or with everything below a folder."""
+
+    descriptor: int
+    rights: int
+
+
+def landlock_rules(
+    read: Iterable[str],
+    write: Iterable[str] = (),
+    devices: Iterable[str] = (),
+    execute: bool = False,
+) -> list[LandlockRule]:
+    """Open the paths; return rules that allow reading ``read`` and anything in ``write``."""
+    reading = _READ_FILE | _READ_DIR | (_EXECUTE if execute else 0)
+    found = []
+    for paths, rights in (
+        (read, reading),
+        (write, _EVERYTHING & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV | _EXECUTE)),
+        (devices, _READ_FILE | _WRITE_FILE),
+    ):
+        for path in paths:
+            if os.path.exists(path):
+                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+                found.append(LandlockRule(descriptor, rights if folder else rights & _ON_FILES))
+    return found
+
+
+def restrict_files(abi: int, rules: Iterable[LandlockRule]) -> None:
+    """Limit this process, for good, to what ``rules`` allow."""
+    rights = landlock_rights(abi)
+    words = 1 + (abi >= 4) + (abi >= 6)  # the structure has grown with the versions
+    attributes = struct.pack(f"={words}Q", *rights[:words])
+    size = ctypes.c_size_t(len(attributes))
+    ruleset = ctypes.c_int(syscall("landlock_create_ruleset", attributes, size, ctypes.c_uint(0)))
+    kind, flags = ctypes.c_int(_RULE_PATH_BENEATH), ctypes.c_uint(0)
+    for rule in rules:
+        packed = struct.pack("=Qi", rule.rights & rights[0], rule.descriptor)
+        syscall("landlock_add_rule", ruleset, kind, packed, flags)
+    syscall("landlock_restrict_self", ruleset, flags)
+    os.close(ruleset.value)

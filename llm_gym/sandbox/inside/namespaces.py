@@ -1,7 +1,7 @@
 """Namespaces: a root with nothing in it but the interpreter, no network, nobody else in sight.
 
-``enter`` is called once, by the worker. Each call then gets a user, mount and PID namespace of its
-own from ``enter_cell``, with a fresh folder that disappears with it.
+The worker calls ``enter`` once. Each child then gets a user, mount and PID namespace of its own
+from ``enter_child``, with a fresh folder that disappears with it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import os
 import socket
 from collections.abc import Iterable
 
-from llm_gym.sandbox.inside import kernel
+from llm_gym.sandbox.inside import DEVICES, FOLDER, NOBODY, kernel
 
-FOLDER = "/sandbox"
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _LINKS = ("/lib", "/lib64", "/bin")  # where /usr has been merged, these are links into it
 _INSIDE_ID = 1000
-NOBODY = 65534
 _ALL = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWNS
@@ -28,7 +25,7 @@ _ALL = (
 
 
 def enter(empty: str, read: Iterable[str], proc: int) -> None:
-    """Move this process behind walls; its next child is alone in a new PID namespace.
+    """Isolate this process; its next child is alone in a new PID namespace.
 
     Args:
         empty: An empty folder to build the new root on.
@@ -52,9 +49,9 @@ def enter(empty: str, read: Iterable[str], proc: int) -> None:
     socket.sethostname("sandbox")
 
 
-def enter_cell(proc: int, disk_bytes: int, files: int) -> None:
-    """Move this process into a cell of its own, in a fresh and bounded folder."""
-    # A user namespace counts its own processes, so cells cannot starve each other.
+def enter_child(proc: int, disk_bytes: int, files: int) -> None:
+    """Give this process namespaces of its own, and a fresh and bounded folder."""
+    # A user namespace counts its own processes, so children cannot starve each other.
     _own_namespaces(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS, proc)
     kernel.mount(
         "tmpfs",

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from llm_gym.errors import ConfigError, install_command
-from llm_gym.sandbox.guard import guarded
+from llm_gym.sandbox.guard import guard_command
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
 
 _START_S = 30.0
@@ -132,7 +132,7 @@ class McpServer:
     def _transport(self) -> Any:
         mcp = _import_mcp()
         if self.url is None:
-            program, *arguments = guarded(self.command, line_bytes=_LINE_BYTES)
+            program, *arguments = guard_command(self.command, line_bytes=_LINE_BYTES)
             return mcp.stdio_client(
                 mcp.StdioServerParameters(
                     command=program, args=arguments, env=self.environment or None

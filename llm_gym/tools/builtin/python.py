@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llm_gym.sandbox import Sandbox, SandboxError, Session, shared
-from llm_gym.tools.builtin.arithmetic import arithmetic
+from llm_gym.sandbox import Sandbox, SandboxError, SandboxSession, shared
+from llm_gym.tools.builtin.calculator import arithmetic
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, check_timeout
 
 _PARAMETERS = {
@@ -52,7 +52,7 @@ class PythonTool(Tool):
         self._sandbox = sandbox
         self._definition = ToolDefinition("python", _ON if stateful else _ONCE, _PARAMETERS)
         self._past: list[str] = []
-        self._session: Session | None = None
+        self._session: SandboxSession | None = None
 
     # It keeps its own time, by ending the process.
     timeout = None
@@ -83,7 +83,7 @@ class PythonTool(Tool):
             raise ToolError(result.text())
         return result.text()
 
-    def _resumed(self, sandbox: Sandbox) -> Session:
+    def _resumed(self, sandbox: Sandbox) -> SandboxSession:
         if self._session is None:
             self._session = sandbox.session()
             for code in self._past:

@@ -1,15 +1,87 @@
-"""``search``: finds documents of a corpus by their words."""
+"""BM25: which documents fit a query, by the words they share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from llm_gym.errors import ConfigError
-from llm_gym.tools.builtin.bm25 import BM25
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
+
+_WORD = re.compile(r"[^\W_]+")
+MAX_QUERY_WORDS = 64
+Postings = tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]
+
+
+def words(text: str) -> list[str]:
+    """Return the words of ``text`` as they are compared.
+
+    >>> words("The Café, in 1984!")
+    ['the', 'café', 'in', '1984']
+    """
+    return _WORD.findall(text.casefold())
+
+
+class BM25:
+    """An index over documents (Robertson and Zaragoza, 2009).
+
+    A word counts more the rarer it is, and less with every repetition; long documents count
+    less. The inverse document frequency is the variant that is never negative.
+
+    Args:
+        documents: Texts to search.
+        k1: How soon repetitions of a word stop counting.
+        b: How much the length of a document counts, from 0 to 1.
+
+    >>> index = BM25(["the red fox", "the blue bird", "a red red rose"])
+    >>> [at for at, _ in index.search("red rose", 2)]
+    [2, 0]
+    >>> index.search("green", 2)
+    []
+    """
+
+    def __init__(self, documents: Sequence[str], k1: float = 1.2, b: float = 0.75) -> None:
+        self.count, self.k1 = len(documents), k1
+        bags = [Counter(words(document)) for document in documents]
+        lengths = np.array([bag.total() for bag in bags], dtype=np.float64)
+        mean = float(lengths.sum()) / max(self.count, 1) or 1.0
+        self._norm = k1 * (1 - b + b * lengths / mean)
+        self._found: dict[str, list[tuple[int, int]]] = {}
+        for at, bag in enumerate(bags):
+            for word, times in bag.items():
+                self._found.setdefault(word, []).append((at, times))
+        self._weights: dict[str, Postings] = {}
+
+    def search(self, query: str, limit: int) -> list[tuple[int, float]]:
+        """Return up to ``limit`` documents that share a word with ``query``, best first.
+
+        Equal scores keep the order of the documents.
+        """
+        scores = np.zeros(self.count)
+        for word in dict.fromkeys(words(query)[:MAX_QUERY_WORDS]):
+            if word in self._found:
+                at, weights = self._weighed(word)
+                scores[at] += weights
+        best = np.argsort(-scores, kind="stable")[:limit]
+        return [(int(at), float(scores[at])) for at in best if scores[at] > 0]
+
+    def _weighed(self, word: str) -> Postings:
+        # Only for words that are asked for: a small index is built for a few searches.
+        if word not in self._weights:
+            pairs = self._found[word]
+            at, times = np.array(pairs, dtype=np.intp).T
+            rarity = math.log(1 + (self.count - len(pairs) + 0.5) / (len(pairs) + 0.5))
+            self._weights[word] = at, rarity * times * (self.k1 + 1) / (times + self._norm[at])
+        return self._weights[word]
+
 
 MAX_QUERY_CHARS = 500
 

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_gym.core.reading.finders import find_numbers, find_words
-from llm_gym.data.numbers import is_bare, parse_number
+from llm_gym.datasets.numbers import is_bare, parse_number
 
 LONG = 200_000
 PIECES = ["9", "1/", "1 + ", "1 2 ", "\t", "\\", "e5", "5 \\abc{", "9,", "\u0301", "x=", "'a", "- "]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llm_gym.core.formats import FORMATS
-from llm_gym.data import Number, questions
+from llm_gym.datasets import NumberGrader, questions
 from llm_gym.envs.questions.dataset import DatasetEnv
 from llm_gym.errors import RecordError
 from llm_gym.evaluate.checker import check_text_env
@@ -106,7 +106,7 @@ def test_a_function_may_grade_answers_of_any_kind():
 
 def test_a_grader_may_have_settings():
     rows = [{"prompt": "Pi?", "answer": 3.14159}]
-    assert make(rows, grader=Number(tolerance=0.01)).step("3.14")[1] == 1.0
+    assert make(rows, grader=NumberGrader(tolerance=0.01)).step("3.14")[1] == 1.0
     assert make(rows, grader="number").step("3.14")[1] == 0.0
 
 

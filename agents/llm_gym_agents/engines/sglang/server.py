@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Sequence
 from typing import IO, Any
 
-from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
+from llm_gym.endpoint.http import HTTPError, JsonHTTP
 from llm_gym.errors import MissingExtraError, install_command
-from llm_gym.sandbox.guard import guarded
+from llm_gym.sandbox.guard import guard_command
 from llm_gym_agents.engines.base import EngineError
 
 START_S = 600.0
@@ -81,7 +81,7 @@ class SGLangServer:
         # A session of its own, so that the schedulers that it starts end with it.
         # And under guard, so that all of them end with us, however we end.
         self._process = subprocess.Popen(
-            guarded(command), stdout=self._log, stderr=self._log, start_new_session=True
+            guard_command(command), stdout=self._log, stderr=self._log, start_new_session=True
         )
         # Whoever forgets to close us, or fails before, must not leave a GPU occupied.
         self._end = weakref.finalize(self, _end, self._process, self._log)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from llm_gym.endpoint.http_json import HTTPError, JsonHTTP
+from llm_gym.endpoint.http import HTTPError, JsonHTTP
 from llm_gym_agents.engines.sglang.server import Calls
 
 ONE = {"sampling_params": {"max_new_tokens": 2}}

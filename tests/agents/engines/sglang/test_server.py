@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.endpoint.http_json import HTTPError
+from llm_gym.endpoint.http import HTTPError
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.engines.base import (
     EngineError,

@@ -1,0 +1,312 @@
+"""Rows of files, which are never loaded whole.
+
+For JSONL and CSV a place is a byte offset, so a file of any size costs one number per row. What
+cannot be read from the middle (Parquet, gzip) is copied once into a temporary JSONL file, which
+goes away with its source.
+
+A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib
+import json
+import os
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from llm_gym.datasets.rows import SPLIT_NAMES
+from llm_gym.datasets.sources import InMemorySource, LocatedRow, Source, SplitSources
+from llm_gym.errors import ConfigError, RecordError
+
+MAX_LINE_BYTES = 16 << 20
+MAX_COLUMNS = 10_000
+FREE_BYTES, MAX_RATIO = 64 << 20, 200
+"""A packed file may unpack to so many bytes, and so many times its own size on top."""
+SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
+
+
+class JsonLinesFile(Source):
+    """A file with one JSON object per line; blank lines are passed over."""
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        self.path, self.name = path.absolute(), name or str(path)
+        self.origin = str(self.path)
+
+    def scan(self) -> Iterator[LocatedRow]:
+        place = 0
+        with self._open() as file:
+            for number, line in enumerate(_lines(file, self), start=1):
+                if line.strip():
+                    yield LocatedRow(place, number, self._decode(line, number))
+                place += len(line)
+
+    def fetch(self, place: int) -> Any:
+        with self._open() as file:
+            file.seek(place)
+            line = file.readline(MAX_LINE_BYTES)
+        return self._decode(line, None, place)
+
+    def number(self, place: int) -> int:
+        with self._open() as file:
+            return _line_number(file, place)
+
+    def _open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, line {number}"
+
+    def _decode(self, line: bytes, number: int | None, place: int = 0) -> Any:
+        try:
+            # A byte-order mark is what some editors begin a file with.
+            return json.loads(line.decode("utf-8-sig"))
+        except json.JSONDecodeError as error:
+            reason = f"this is not JSON: {error.msg} at character {error.pos + 1}"
+        except (ValueError, RecursionError) as error:  # not UTF-8, or endless digits or brackets
+            reason = f"this is not JSON: {error}"
+        number = self.number(place) if number is None else number
+        raise RecordError(f"{self.where(number)}: {reason}")
+
+
+class CsvFile(Source):
+    """A CSV file with a header line; a cell may span lines."""
+
+    def __init__(self, path: Path, delimiter: str = ",") -> None:
+        self.path, self.name = path.absolute(), str(path)
+        self.origin = str(self.path)
+        self._delimiter = delimiter
+        with self.path.open("rb") as file:
+            header = next(self._read(file, 1), None)
+        self._names: list[str] = header.data if header else []
+        if not self._names:
+            raise RecordError(f"{self.where(1)}: the file must begin with the names of its columns")
+        if len(self._names) > MAX_COLUMNS:
+            raise RecordError(
+                f"{self.where(1)}: a table has at most {MAX_COLUMNS} columns, "
+                f"got {len(self._names)}"
+            )
+        seen: set[str] = set()
+        for name in self._names:
+            if name in seen:
+                raise RecordError(f"{self.where(1)}: the column {name!r:.100} is there twice")
+            seen.add(name)
+
+    def scan(self) -> Iterator[LocatedRow]:
+        with self.path.open("rb") as file:
+            for found in islice(self._read(file, 1), 1, None):
+                if found.data:
+                    yield found._replace(data=self._named(found))
+
+    def fetch(self, place: int) -> Any:
+        with self.path.open("rb") as file:
+            file.seek(place)
+            for found in self._read(file, None):
+                return self._named(found)
+        raise RecordError(f"{self.name} has become shorter since it was opened")
+
+    def number(self, place: int) -> int:
+        with self.path.open("rb") as file:
+            return _line_number(file, place)
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, line {number}"
+
+    def _named(self, found: LocatedRow) -> dict[str, str]:
+        names, cells = self._names, found.data
+        if len(cells) != len(names):
+            number = found.number or self.number(found.place)
+            raise RecordError(
+                f"{self.where(number)}: the row has {len(cells)} cells for {len(names)} columns"
+            )
+        return dict(zip(names, cells, strict=True))
+
+    def _read(self, file: BinaryIO, first: int | None) -> Iterator[LocatedRow]:
+        """Yield the cells of each row with its offset and the number of its first line.
+
+        Without ``first`` numbers are 0: they are slow to find and only messages need them.
+        """
+        place, number = file.tell(), first or 0
+        taken: list[bytes] = []
+
+        def lines() -> Iterator[str]:
+            for line in _lines(file, self):
+                taken.append(line)
+                yield line.decode("utf-8-sig")
+
+        # The reader takes a line only when it needs one, so what it has taken is this row.
+        reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
+        while True:
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except (csv.Error, UnicodeDecodeError) as error:
+                number = number or self.number(place)
+                raise RecordError(f"{self.where(number)}: this is not CSV: {error}") from error
+            yield LocatedRow(place, number, cells)
+            place += sum(map(len, taken))
+            number += len(taken) if first else 0
+            taken.clear()
+
+
+class UnpackedFile(JsonLinesFile):
+    """Rows of a file that cannot be read from the middle, in a temporary file that can.
+
+    ``rows`` are copied once, when the source is made.
+    """
+
+    def __init__(self, path: Path, rows: Iterable[bytes], unit: str, first: int) -> None:
+        most = FREE_BYTES + MAX_RATIO * path.stat().st_size
+        handle, copy = tempfile.mkstemp(prefix="llm_gym-", suffix=".jsonl")
+        with ExitStack() as undo:
+            undo.callback(_remove, copy, os.getpid())
+            with os.fdopen(handle, "wb") as file:
+                for block in rows:
+                    if file.tell() + len(block) > most:
+                        raise RecordError(
+                            f"{path}: it unpacks to more than {most >> 20} MiB, {MAX_RATIO} times "
+                            "its size; unpack it yourself if that is meant to be"
+                        )
+                    file.write(block)
+            if os.path.isdir("/proc/self/fd"):
+                # The name goes now and the file with its last reader: a program that is killed
+                # leaves nothing. A forked process has it too.
+                self._held = open(copy, "rb")  # noqa: SIM115 - held for as long as we live
+                weakref.finalize(self, self._held.close)
+            else:
+                weakref.finalize(self, _remove, copy, os.getpid())
+                undo.pop_all()
+        super().__init__(Path(copy), str(path))
+        self.origin, self._unit, self._first = str(path.absolute()), unit, first
+
+    def _open(self) -> BinaryIO:
+        if not hasattr(self, "_held"):
+            return super()._open()
+        return open(f"/proc/self/fd/{self._held.fileno()}", "rb")
+
+    def where(self, number: int) -> str:
+        return f"{self.name}, {self._unit} {number - 1 + self._first}"
+
+
+def open_file(path: Path) -> Source:
+    """Return the rows of a file, by its ending."""
+    name = path.name.lower()
+    if not name.endswith(SUFFIXES):
+        raise ConfigError(
+            f"dataset must be a file that ends in {', '.join(SUFFIXES)}, got {str(path)!r}; for a "
+            "data set of a hub, pass what datasets.load_dataset returns"
+        )
+    if not path.is_file():
+        raise ConfigError(f"there is no file {str(path)!r}")
+    if name.endswith(".csv"):
+        return CsvFile(path)
+    if name.endswith(".tsv"):
+        return CsvFile(path, "\t")
+    if name.endswith(".parquet"):
+        rows = (json.dumps(row, default=str).encode() + b"\n" for row in parquet_rows(path))
+        return UnpackedFile(path, rows, "row", first=0)
+    if name.endswith(".gz"):
+        return UnpackedFile(path, _unzip(path), "line", first=1)
+    return JsonLinesFile(path)
+
+
+def _unzip(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                yield block
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise RecordError(f"{path}: the gzip data is damaged: {error}") from error
+
+
+def _lines(file: BinaryIO, source: Source) -> Iterator[bytes]:
+    """Yield the lines of ``file``; none may be so long that it fills the memory."""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise RecordError(
+                f"{source.where(number)}: a line must have at most {MAX_LINE_BYTES >> 20} MiB"
+            )
+        yield line
+
+
+def _line_number(file: BinaryIO, place: int) -> int:
+    number, left = 1, place
+    while left > 0 and (block := file.read(min(left, 1 << 20))):
+        number += block.count(b"\n")
+        left -= len(block)
+    return number
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+_BATCH = 1024
+
+
+def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file, a batch in memory at a time."""
+    try:
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+        arrow_error: Any = importlib.import_module("pyarrow").ArrowException
+    except ImportError as error:
+        raise ConfigError("Parquet needs pyarrow. Install it with: pip install pyarrow") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH):
+                yield from batch.to_pylist()
+    except (arrow_error, OSError) as error:
+        raise RecordError(f"{path}: this is not Parquet: {error}") from error
+
+
+def open_source(
+    dataset: Any,
+    *,
+    split_column: str | None = None,
+    limit: int | None = None,
+    name: str = "the data set",
+) -> Source:
+    """Return the rows of ``dataset``.
+
+    Args:
+        dataset: A path; an object with ``len`` and ``[]``; any other iterable, which is read once
+            and kept; or a dictionary from split to one of these.
+        split_column: The column that a dictionary's splits are put into.
+        limit: Rows that are kept of an iterable, which may never end.
+        name: What messages call a data set that is no file.
+    """
+    if isinstance(dataset, (str, os.PathLike)):
+        return open_file(Path(dataset))
+    if isinstance(dataset, Mapping):
+        strange = [key for key in dataset if key not in SPLIT_NAMES]
+        if strange or not dataset:
+            raise ConfigError(
+                f"a dictionary of data sets must have splits as keys, got {list(dataset)!r:.100}"
+            )
+        if split_column is None:
+            raise ConfigError("a dictionary of splits needs a split_column, got None")
+        parts = {
+            split: open_source(part, limit=limit, name=f"the {split} rows")
+            for split, part in dataset.items()
+        }
+        return SplitSources(parts, split_column)
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return InMemorySource(dataset, name)
+    if isinstance(dataset, Iterable):
+        return InMemorySource(list(islice(dataset, limit)), name)
+    raise ConfigError(
+        f"dataset must be a path, rows, or a dictionary of splits, got {type(dataset).__name__}"
+    )

@@ -1,0 +1,212 @@
+"""Readers: every kind of file and object, streaming, and a name for every bad line."""
+
+import csv
+import gc
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_gym.datasets import files
+from llm_gym.datasets.files import open_source
+from llm_gym.errors import ConfigError, RecordError
+from tests.datasets.rows import ROWS, as_jsonl, everything, fetched
+
+
+def as_csv(path, rows=ROWS, delimiter=","):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_every_kind_of_file_gives_the_same_rows(tmp_path):
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in ROWS)
+    paths = [
+        as_jsonl(tmp_path / "a.jsonl"),
+        as_jsonl(tmp_path / "a.ndjson"),
+        tmp_path / "a.jsonl.gz",
+        as_csv(tmp_path / "a.csv"),
+        as_csv(tmp_path / "A.TSV", delimiter="\t"),
+    ]
+    for path in paths:
+        assert everything(open_source(path)) == ROWS, path
+        assert fetched(open_source(str(path))) == ROWS, path
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1)
+
+
+@given(st.lists(st.fixed_dictionaries({"a": TEXTS, "b": TEXTS}), min_size=1, max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_any_text_comes_back_from_its_place(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("rows")
+    for path in (as_jsonl(folder / "a.jsonl", rows), as_csv(folder / "a.csv", rows)):
+        source = open_source(path)
+        assert everything(source) == rows
+        assert fetched(source) == rows
+
+
+def test_a_cell_may_span_lines_and_the_next_row_keeps_its_number(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('prompt,answer\n"one\ntwo, ""three""\n",1\n\nfour,4\n')
+    found = list(open_source(path).scan())
+    assert [row.number for row in found] == [2, 6]
+    assert found[0].data == {"prompt": 'one\ntwo, "three"\n', "answer": "1"}
+    source = open_source(path)
+    assert source.number(found[1].place) == 6
+
+
+def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\n  \n{"a": 2}')
+    source = open_source(path)
+    assert everything(source) == fetched(source) == [{"a": 1}, {"a": 2}]
+    assert [source.number(found.place) for found in source.scan()] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            b'{"a": 1}\n{"a": \n',
+            r"a\.jsonl, line 2: this is not JSON: Expecting value at character",
+        ),
+        (b'{"a": 1}\n\n\xff\n', r"a\.jsonl, line 3: this is not JSON: .*utf-8"),
+        (b"[" * 100_000 + b"\n", r"a\.jsonl, line 1: this is not JSON: .*recursion"),
+        (b'{"a": ' + b"9" * 5000 + b"}\n", r"a\.jsonl, line 1: this is not JSON: "),
+    ],
+)
+def test_a_bad_line_of_jsonl_is_named(tmp_path, text, message):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text)
+    with pytest.raises(RecordError, match=message):
+        everything(open_source(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "line 1: the file must begin with the names of its columns"),
+        (b"a,a\n1,2\n", "line 1: the column 'a' is there twice"),
+        (b"a,b\n1,2\n3\n", "line 3: the row has 1 cells for 2 columns"),
+        (b'a,b\n1,2\n3,"4\n5,6\n', "line 3: this is not CSV: unexpected end of data"),
+        (b'a,b\n1,2\n"3"x,4\n', "line 3: this is not CSV: ',' expected after '\"'"),
+        (b"a,b\n1,\xff\n", "line 2: this is not CSV: .*utf-8"),
+        (b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: this is not CSV: field larger"),
+    ],
+)
+def test_a_bad_row_of_csv_is_named(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text)
+    with pytest.raises(RecordError, match=message):
+        everything(open_source(path))
+
+
+def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n"' + b"x" * (2 << 20) + b'"\n')
+    with pytest.raises(RecordError, match="line 2: a line must have at most 1 MiB"):
+        everything(open_source(path))
+
+
+def test_damaged_gzip_is_named(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20])
+    with pytest.raises(RecordError, match=r"a\.jsonl\.gz: the gzip data is damaged"):
+        open_source(path)
+
+
+def test_a_bad_line_inside_gzip_is_named_with_its_own_number(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\nnope\n'))
+    with pytest.raises(RecordError, match=r"a\.jsonl\.gz, line 2: this is not JSON"):
+        everything(open_source(path))
+
+
+@pytest.mark.parametrize("name", ["openai/gsm8k", "rows.json", "rows"])
+def test_what_is_no_file_of_ours_is_told_what_to_do(name):
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl.*load_dataset"):
+        open_source(name)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ConfigError, match=r"there is no file 'nowhere\.jsonl'"):
+        open_source("nowhere.jsonl")
+
+
+def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
+    source = open_source(tmp_path / "a.jsonl.gz")
+    copy = source.path
+    assert copy.exists() or os.path.isdir("/proc/self/fd"), "its name is gone where it can be"
+    assert source.fetch(0) == {"a": 1}
+    if hasattr(os, "fork"):
+        code = f"""
+import os, sys
+from llm_gym.datasets.files import open_source
+source = open_source({str(tmp_path / "a.jsonl.gz")!r})
+if os.fork() == 0:
+    del source
+    os._exit(0)
+os.wait()
+print(source.fetch(0))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == "{'a': 1}\n", done.stderr
+    del source
+    gc.collect()
+    assert not copy.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
+
+
+def test_a_program_that_is_killed_leaves_no_copy(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
+    code = f"""
+import os, signal
+from llm_gym.datasets.files import open_source
+source = open_source({str(tmp_path / "a.jsonl.gz")!r})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_on_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n' * (8 << 20)))
+    unpacked = []
+    plain = files._unzip
+
+    def counted(path):
+        for block in plain(path):
+            unpacked.append(len(block))
+            yield block
+
+    monkeypatch.setattr(files, "_unzip", counted)
+    with pytest.raises(RecordError, match="unpacks to more than"):
+        open_source(tmp_path / "bomb.jsonl.gz")
+    assert sum(unpacked) < 40 << 20
+
+
+def test_a_header_of_very_many_columns_is_looked_at_once(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{at}" for at in range(files.MAX_COLUMNS)) + "\n")
+    source = open_source(path)
+    assert len(source._names) == files.MAX_COLUMNS
+    path.write_text(",".join(f"c{at}" for at in range(20_000)) + "\n")
+    with pytest.raises(RecordError, match="at most 10000 columns, got 20000"):
+        open_source(path)
+    path.write_text("a,b,a\n")
+    with pytest.raises(RecordError, match="'a' is there twice"):
+        open_source(path)

@@ -1,0 +1,233 @@
+"""Graders: what each pays, what it refuses, and that no text costs more than linear time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_gym.datasets.graders import (
+    GRADERS,
+    ContainsGrader,
+    FunctionGrader,
+    NumberGrader,
+    get_grader,
+)
+from llm_gym.errors import ConfigError
+from llm_gym.evaluate.checker import HOSTILE
+from tests.work import ends_at_all, steps_of
+
+
+def grade(name, reply, answer, choices=()):
+    """Return 1.0, 0.0, or None for a reply that cannot be used."""
+    grader = get_grader(name)
+    value = grader.value(reply, choices)
+    return None if value is None else grader.score(value, grader.key(answer, choices))
+
+
+# --- exact -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply", ["Nile", " nile. ", '"Nile"', "NILE!", "**Nile**", "\u201cNile\u201d", "Nile\n"]
+)
+def test_exact_passes_over_case_quotes_and_a_full_stop(reply):
+    assert grade("exact", reply, "Nile") == 1.0
+
+
+@pytest.mark.parametrize("reply", ["the Nile", "Nile or Amazon", "Nil", "not Nile", "?", "..."])
+def test_exact_pays_nothing_else(reply):
+    assert grade("exact", reply, "Nile") == 0.0
+
+
+def test_exact_does_not_confuse_signs_points_and_code():
+    assert grade("exact", ".5", "5") == 0.0
+    assert grade("exact", "5", "-5") == 0.0
+    assert grade("exact", "C", "C++") == 0.0
+    assert grade("exact", "...", "...") == 1.0
+    assert grade("exact", "cafe\u0301", "caf\u00e9") == 1.0
+
+
+# --- number ------------------------------------------------------------------------------------
+
+
+def test_listing_numbers_never_pays():
+    everything = " ".join(str(number) for number in range(100))
+    assert grade("number", everything, 42) is None
+    assert grade("number", everything.replace(" ", ","), 42) is None
+
+
+def test_numbers_are_compared_exactly_unless_a_tolerance_is_set():
+    assert grade("number", "0.333", "1/3") == 0.0
+    assert grade(NumberGrader(tolerance=0.01), "0.333", "1/3") == 1.0
+    assert grade(NumberGrader(tolerance=0.01), "1.02", 1) == 0.0
+    assert grade("number", "0.30000000000000000001", "0.3") == 0.0
+    assert grade("number", "3.50", 3.5) == 1.0
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1.0, float("nan")])
+def test_a_tolerance_outside_its_range_is_refused(tolerance):
+    with pytest.raises(ConfigError, match=r"tolerance must be in \[0, 1\)"):
+        NumberGrader(tolerance=tolerance)
+
+
+# --- choice ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["B", "b", "(B)", "[b]", "B.", "B)", "B:", "**B**", "Answer: B", "The answer is (B).",
+     "option B", "The correct choice is b"],
+)  # fmt: skip
+def test_a_choice_is_a_letter_in_any_dress(reply):
+    assert grade("choice", reply, "B") == 1.0
+
+
+@pytest.mark.parametrize("reply", ["A or B", "A B", "AB", "B and C", "", "options", "A dog", "1"])
+def test_a_reply_that_chooses_no_single_option_cannot_be_used(reply):
+    assert grade("choice", reply, "B") is None
+
+
+def test_a_listed_option_may_be_chosen_by_its_text():
+    options = ("Paris", "Rome", "Bern")
+    assert grade("choice", "rome", "B", options) == 1.0
+    assert grade("choice", "B) Rome.", "B", options) == 1.0
+    assert grade("choice", "Rome", 1, options) == 1.0
+    assert grade("choice", "A", "Rome", options) == 0.0
+
+
+def test_letter_and_text_that_disagree_cannot_be_used():
+    assert grade("choice", "A) Rome", "B", ("Paris", "Rome")) is None
+    assert grade("choice", "Z", "B", ("Paris", "Rome")) is None
+
+
+def test_what_may_be_letter_or_text_is_the_letter():
+    assert grade("choice", "A", 0, ("B", "A")) == 1.0
+
+
+# --- contains ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", ["Paris", "It is Paris.", "the capital, of course, is PARIS!"])
+def test_contains_takes_a_short_sentence(reply):
+    assert grade("contains", reply, "Paris") == 1.0
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Comparison", "Parisian", "Paris or Rome", "not Paris", "It isn't Paris", "Paris/Rome",
+        "It isn\u2019t Paris", "Rome; Paris", "Bern Bonn Kyiv Lima Oslo Paris Prag Riga Rome Wien",
+    ],
+)  # fmt: skip
+def test_contains_pays_for_no_list_hedge_or_part_of_a_word(reply):
+    assert grade("contains", reply, "Paris") == 0.0
+
+
+def test_contains_needs_the_words_in_order_and_the_signs():
+    assert grade("contains", "York New", "New York") == 0.0
+    assert grade("contains", "I use C", "C++") == 0.0
+    assert grade("contains", "I use C++.", "C++") == 1.0
+
+
+def test_the_number_of_extra_words_is_a_setting():
+    assert grade(ContainsGrader(extra_words=0), "Paris", "Paris") == 1.0
+    assert grade(ContainsGrader(extra_words=0), "Paris.", "Paris") == 0.0
+    with pytest.raises(ConfigError, match="extra_words must not be negative"):
+        ContainsGrader(extra_words=-1)
+
+
+# --- regex -------------------------------------------------------------------------------------
+
+
+def test_a_pattern_must_fit_the_whole_reply():
+    assert grade("regex", "42", r"\d+") == 1.0
+    assert grade("regex", "42!", r"\d+") == 0.0
+    assert grade("regex", "the cat", "(?i)(The )?CAT") == 1.0
+
+
+# --- all of them -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("exact", " Nile. ", "Nile."),
+        ("number", "half of it\n#### $1,000.50", "1000.5"),
+        ("choice", "(b)", "B"),
+        ("contains", "New York", "New York"),
+        ("regex", "[0-9]{3} (km|miles)", "000 km"),
+    ],
+)
+def test_what_a_perfect_player_says_is_paid(name, answer, said):
+    assert GRADERS[name].say(answer, GRADERS[name].key(answer, ())) == said
+    assert grade(name, said, answer) == 1.0
+
+
+@pytest.mark.parametrize("name", GRADERS)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_replies_are_graded_and_never_paid(name, text):
+    answer = "12345" if name == "number" else "B"
+    assert grade(name, text, answer) in (None, 0.0)
+
+
+@pytest.mark.parametrize("name", GRADERS)
+@given(text=st.text())
+def test_no_reply_raises(name, text):
+    assert grade(name, text, "7" if name == "number" else "B") in (None, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("name", GRADERS)
+@pytest.mark.parametrize(
+    "bomb", ["9,", "answer is ", "=", "1.", "-", "$ ", r"\frac{1}", "( ", "a ", "'a", "A) "]
+)
+def test_long_replies_take_linear_time(name, bomb):
+    answer = "7" if name == "number" else "B"
+    once, four_times = (
+        steps_of(grade, name, bomb * (size // len(bomb)), answer) for size in (1000, 4000)
+    )
+    assert four_times <= 4.4 * once + 100
+    with ends_at_all():  # quadratic work would take an hour
+        grade(name, bomb * (400_000 // len(bomb)), answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("number", "many"), ("number", "1 or 2"), ("choice", "Rome"), ("choice", 99), ("regex", "("),
+     ("contains", " "), ("exact", None), ("exact", float("nan")), ("exact", ["x"])],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_graded_says_why(name, answer):
+    with pytest.raises(ValueError, match=r"answer|pattern"):
+        GRADERS[name].key(answer, ())
+
+
+# --- functions ---------------------------------------------------------------------------------
+
+
+def test_a_function_grades_with_a_score():
+    grader = get_grader(lambda reply, answer: len(reply) / answer)
+    assert grader.score("ab", 4) == 0.5
+
+
+@pytest.mark.parametrize("given", [None, "yes", float("nan"), 1.5, -0.1, [1]])
+def test_a_function_that_returns_no_score_is_named(given):
+    def judge(reply, answer):
+        return given
+
+    with pytest.raises(ConfigError, match="a score from 0 to 1, judge gave"):
+        get_grader(judge).score("", "")
+
+
+def test_a_function_of_another_shape_is_refused_at_once():
+    with pytest.raises(ConfigError, match="takes a reply and an answer"):
+        get_grader(lambda reply: 1.0)
+
+
+def test_equal_functions_make_equal_graders():
+    assert get_grader(max) == FunctionGrader(max)
+    assert hash(get_grader(max)) == hash(FunctionGrader(max))
+    assert get_grader(max) != get_grader(min)
+
+
+@pytest.mark.parametrize("name", ["Exact", "", 3, None])
+def test_an_unknown_grader_is_named_with_the_choices(name):
+    with pytest.raises(ConfigError, match="one of exact, number, choice, contains, regex, or a"):
+        get_grader(name)

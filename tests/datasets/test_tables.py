@@ -1,0 +1,174 @@
+"""Tables: how one row is read, what a table keeps of its file, and the order of a pass."""
+
+import json
+import pickle
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_gym.datasets.graders import get_grader
+from llm_gym.datasets.rows import ColumnNames, read_row
+from llm_gym.datasets.table import ReadOptions, open_table, shuffled
+from llm_gym.errors import ConfigError, RecordError
+from tests.datasets.rows import PLAN, ROWS, as_jsonl, write
+
+# --- one row -----------------------------------------------------------------------------------
+
+
+def chat(*turns):
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def test_a_conversation_is_written_out_with_its_speakers():
+    prompt = chat(("user", "Hi."), ("assistant", "Hello."), ("user", "2 + 2?"))
+    row = read_row({"prompt": prompt, "answer": 4}, ColumnNames())
+    assert row.prompt == "User: Hi.\n\nAssistant: Hello.\n\nUser: 2 + 2?"
+
+
+def test_the_assistants_last_word_is_the_answer_where_there_is_no_column():
+    prompt = chat(("system", "Be brief."), ("user", "2 + 2?"), ("assistant", "4"))
+    row = read_row({"messages": prompt}, ColumnNames(prompt="messages"))
+    assert (row.system, row.prompt, row.answers) == ("Be brief.", "2 + 2?", ("4",))
+
+
+def test_parts_of_a_message_are_joined():
+    parts = [{"type": "text", "text": "2 + "}, {"type": "text", "text": "2?"}]
+    assert (
+        read_row({"prompt": chat(("user", parts)), "answer": 4}, ColumnNames()).prompt == "2 + 2?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "no column 'prompt', it has none; say which one holds the prompt with prompt="),
+        ({"question": "?", "answer": 1}, "no column 'prompt', it has 'question', 'answer'"),
+        ({"prompt": "?"}, "no column 'answer'"),
+        ({"prompt": " \n", "answer": 1}, "'prompt' is empty"),
+        ({"prompt": 3, "answer": 1}, "text or chat messages, got 3"),
+        ({"prompt": [], "answer": 1}, r"text or chat messages, got \[\]"),
+        ({"prompt": ["hi"], "answer": 1}, "role and content, got 'hi'"),
+        ({"prompt": chat(("king", "hi")), "answer": 1}, "got 'king'"),
+        ({"prompt": chat(("user", None)), "answer": 1}, "must hold text"),
+        ({"prompt": chat(("user", [{"type": "image"}])), "answer": 1}, "must hold text"),
+        ({"prompt": chat(("system", "hi")), "answer": 1}, "must hold one from the user"),
+        ({"prompt": chat(("user", "a"), ("assistant", "b")), "answer": 1}, "not be the assistant"),
+        ({"prompt": "?", "answer": None}, "must be text or a number, got None"),
+        ({"prompt": "?", "answer": " "}, "the answer is empty"),
+        ({"prompt": "?", "answer": []}, "accepted answers is empty"),
+        ({"prompt": "?", "answer": {"a": 1}}, "must be text or a number"),
+        ({"prompt": "?", "answer": 1, "split": "tain"}, "train, dev or test, got 'tain'"),
+        ({"prompt": "?", "answer": 1, "options": "AB"}, "choices must be a list"),
+        ({"prompt": "?", "answer": 1, "options": ["a"]}, "2 to 26 choices, got 1"),
+        ([1], "a row must have named columns, got list"),
+    ],
+)
+def test_a_bad_row_says_what_is_wrong(row, message):
+    with pytest.raises(ValueError, match=message):
+        read_row(row, ColumnNames(choices="options"))
+
+
+def test_the_same_question_has_one_name_whatever_its_spaces_and_answer():
+    rows = [
+        read_row({"prompt": p, "answer": a}, ColumnNames()) for p, a in [("a b", 1), ("a  b\n", 2)]
+    ]
+    assert rows[0].question_id() == rows[1].question_id()
+    assert rows[0].row_id() != rows[1].row_id()
+    assert rows[0].row_id()[:8] == rows[1].row_id()[:8]
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def test_opening_a_large_file_keeps_a_few_bytes_per_row(tmp_path):
+    path, count = tmp_path / "a.jsonl", 4000
+    with path.open("w") as file:
+        for n in range(count):
+            file.write(json.dumps({"prompt": f"{n} {'x' * 500}", "answer": str(n)}) + "\n")
+    tracemalloc.start()
+    table = open_table(path, PLAN)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(table) == count
+    assert kept < 40 * count < path.stat().st_size / 10
+    assert table.fetch(count - 1).answers == (str(count - 1),)
+
+
+def test_a_file_is_read_once_for_all_and_again_when_it_changes(tmp_path):
+    path = as_jsonl(tmp_path / "a.jsonl")
+    table = open_table(path, PLAN)
+    assert open_table(str(path), PLAN) is table
+    assert open_table(path, ReadOptions(ColumnNames(), get_grader("number"))) is not table
+    as_jsonl(path, ROWS[:3])
+    assert len(open_table(path, PLAN)) == 3
+
+
+def test_a_row_that_changes_under_us_is_noticed(tmp_path):
+    path = as_jsonl(tmp_path / "a.jsonl")
+    table = open_table(path, PLAN)
+    path.write_text(path.read_text().replace("Say 3.", "Sag 3."))
+    assert table.fetch(2).prompt == "Say 2."
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 4: the row has changed since"):
+        table.fetch(3)
+    path.write_text(path.read_text().replace('"answer": "2"', '"answer": "8"'))
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 3: the row has changed since"):
+        table.fetch(2)
+    path.write_text(path.read_text().replace('"answer": "1"', '"answer":   1'))
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: the row has changed since"):
+        table.fetch(1)
+    path.write_text("")
+    with pytest.raises(RecordError, match=r"^\S*a\.jsonl, line 1: this is not JSON"):
+        table.fetch(3)
+
+
+def test_a_table_pickles_as_a_reference_and_copies_as_itself(tmp_path):
+    import copy
+
+    rows = [{"prompt": f"{n}?", "answer": n} for n in range(2000)]
+    table = open_table(as_jsonl(tmp_path / "a.jsonl", rows), PLAN)
+    data = pickle.dumps(table)
+    assert len(data) < 1000
+    assert pickle.loads(data).fetch(1999) == table.fetch(1999)
+    assert copy.deepcopy(table) is table
+    kept = open_table(iter(rows), PLAN)
+    assert pickle.loads(pickle.dumps(kept)).fetch(1999) == table.fetch(1999)
+
+
+@pytest.mark.parametrize("answer", ["two\nlines", "<think>x</think>"])
+def test_an_answer_that_its_format_cannot_write_is_named(answer):
+    rows = [*ROWS, {"prompt": "?", "answer": answer}]
+    with pytest.raises(RecordError, match=r"row 7: the answer .* cannot be written in .*'plain'"):
+        open_table(rows, PLAN)
+
+
+def test_an_answer_that_is_too_long_is_named():
+    with pytest.raises(RecordError, match="row 0: an answer must have at most 4000 characters"):
+        open_table([{"prompt": "?", "answer": "x" * 4001}], PLAN)
+
+
+def test_no_rows_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"a\.jsonl has no rows"):
+        open_table(write(tmp_path / "a.jsonl", []), PLAN)
+
+
+# --- order -------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 300), st.integers(0, 50), st.integers())
+def test_a_pass_visits_every_row_once(size, turn, key):
+    visited = [shuffled(turn * size + at, size, key) for at in range(size)]
+    assert sorted(visited) == list(range(size))
+
+
+def test_passes_and_keys_differ_and_every_row_comes_first_now_and_then():
+    orders = {tuple(shuffled(turn * 20 + at, 20) for at in range(20)) for turn in range(30)}
+    assert len(orders) == 30
+    assert [shuffled(at, 20, 1) for at in range(20)] != [shuffled(at, 20, 2) for at in range(20)]
+    first = [shuffled(5 * turn, 5) for turn in range(2000)]
+    assert all(330 < first.count(row) < 470 for row in range(5))  # 400 expected, sigma 18
+
+
+def test_an_order_needs_no_list_of_rows():
+    assert len({shuffled(at, 10**12) for at in range(100)}) == 100
