@@ -25,7 +25,7 @@ class CountedRun:
         self.trainer = trainer = PPOTrainer(config, **given)
         self.start_s = perf_counter() - began
         """Seconds until engines and environments were there."""
-        trainer.on_advice = lambda sentence: None
+        trainer.on_warning = lambda sentence: None
         self.ids: list[Any] = []
         self.moments: list[float] = []
         play = trainer.sampler.play

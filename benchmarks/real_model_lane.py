@@ -122,7 +122,7 @@ def play_suite(trainer: PPOTrainer, args: argparse.Namespace) -> dict[str, Any]:
         trainer.sampler.policy.engine,
         trainer.sampler.policy.chat,
         sampling=Sampling(max_tokens=SUITE["max_tokens"], temperature=0.0),
-        barrier=args.backend == "transformers",
+        sync_replies=args.backend == "transformers",
     )
     ids = plain_first([row.id for row in ENVS])[: 3 if args.tiny else None]
     rows: list[dict[str, Any]] = []

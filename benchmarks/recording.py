@@ -34,7 +34,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.turns import Rollout
-from llm_gym_agents.text.pieces import Pieces
+from llm_gym_agents.text.codec import TokenTexts
 from llm_gym_agents.trainer import PPOTrainer
 
 RESULT = Path(__file__).parent / "results" / "recording.json"
@@ -44,7 +44,7 @@ DEFAULT_EVERY = ConfigStore().checkpoint.record_every
 class Counted(RolloutRecorder):
     """Notes the CPU seconds of both threads."""
 
-    def __init__(self, folder: Path, episodes: int, pieces: Pieces) -> None:
+    def __init__(self, folder: Path, episodes: int, pieces: TokenTexts) -> None:
         super().__init__(folder, 1, episodes, pieces)
         self.waiting: list[float] = []
         self.writing: list[float] = []
@@ -72,7 +72,7 @@ def measure(episodes: int, iterations: int) -> dict[str, Any]:
         model, tokenizer = prepare(recipe.config, hurry=True)
         trainer = PPOTrainer(recipe.config, model=model, tokenizer=tokenizer)
         iterate = trainer._iterate
-        counted = Counted(Path(folder), episodes, Pieces(tokenizer))
+        counted = Counted(Path(folder), episodes, TokenTexts(tokenizer))
         trainer.files.recorder = iterate.recorder = counted
 
         def timed(*told: Any) -> dict[str, float]:

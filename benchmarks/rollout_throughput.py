@@ -38,9 +38,9 @@ from llm_gym.core.spaces import AnyText
 from llm_gym_agents.engines.base import Engine, Request, Sampling
 from llm_gym_agents.engines.load import load_engine
 from llm_gym_agents.lm.tiny import tiny_llama
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer
@@ -142,10 +142,10 @@ def bare_vllm(engine: Any, chains: dict[object, list[Request]]) -> None:
                 running -= not add(output.request_id)
 
 
-def build(engine: Engine, tokenizer: Any, envs: int, kind: type[LLMPolicy], barrier: bool):
+def build(engine: Engine, tokenizer: Any, envs: int, kind: type[LLMPolicy], sync_replies: bool):
     chat = ChatFormat.from_tokenizer(tokenizer)
     chat.stop_ids = ()  # every reply has its full length, whatever the model says
-    policy = kind(engine, chat, sampling=Sampling(max_tokens=REPLY), barrier=barrier)
+    policy = kind(engine, chat, sampling=Sampling(max_tokens=REPLY), sync_replies=sync_replies)
     return EpisodeCollector(TextEnvPool(Metronome, envs), policy)
 
 
@@ -157,8 +157,8 @@ def forget(engine: Engine) -> None:
         engine.update_weights(engine.model.named_parameters(), engine.version)
 
 
-def measure(engine: Engine, tokenizer: Any, envs: int, repeats: int, barrier: bool) -> dict:
-    collector = build(engine, tokenizer, envs, LLMPolicy, barrier)
+def measure(engine: Engine, tokenizer: Any, envs: int, repeats: int, sync_replies: bool) -> dict:
+    collector = build(engine, tokenizer, envs, LLMPolicy, sync_replies)
     tasks = [EpisodeTask(at, at) for at in range(envs)]
     collector.collect(tasks)  # warm-up: shapes, caches, lazy imports
     playing, busy, alone = [], [], []
@@ -177,7 +177,7 @@ def measure(engine: Engine, tokenizer: Any, envs: int, repeats: int, barrier: bo
     own = statistics.median(p - b for b, p in zip(busy, playing, strict=True))
     return {
         "envs": envs,
-        "barrier": barrier,
+        "sync_replies": sync_replies,
         "tokens": tokens,
         "tokens_per_s": round(tokens / statistics.median(playing)),
         "bare_tokens_per_s": round(tokens / statistics.median(alone)),
@@ -188,18 +188,19 @@ def measure(engine: Engine, tokenizer: Any, envs: int, repeats: int, barrier: bo
 
 
 def measure_uneven(engine: Engine, tokenizer: Any, envs: int, repeats: int) -> dict:
-    """Play uneven replies with and without a barrier, in turns."""
+    """Play uneven replies with and without sync_replies, in turns."""
     collectors = {
-        barrier: build(engine, tokenizer, envs, UnevenPolicy, barrier) for barrier in (True, False)
+        sync_replies: build(engine, tokenizer, envs, UnevenPolicy, sync_replies)
+        for sync_replies in (True, False)
     }
     tasks = [EpisodeTask(at, at) for at in range(2 * envs)]
     took: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(repeats):
-        for barrier, collector in collectors.items():
+        for sync_replies, collector in collectors.items():
             forget(engine)
             start = perf_counter()
             tokens = collector.collect(tasks).tokens
-            took[barrier].append(perf_counter() - start)
+            took[sync_replies].append(perf_counter() - start)
     return {
         "envs": envs,
         "tokens": tokens,
@@ -240,8 +241,8 @@ def main() -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
     engine, tokenizer = make_engine(args)
-    barrier = args.engine == "transformers"
-    rows = [measure(engine, tokenizer, envs, args.repeats, barrier) for envs in args.envs]
+    sync_replies = args.engine == "transformers"
+    rows = [measure(engine, tokenizer, envs, args.repeats, sync_replies) for envs in args.envs]
     uneven = measure_uneven(engine, tokenizer, max(args.envs), max(1, args.repeats // 2))
     engine.close()
     print(

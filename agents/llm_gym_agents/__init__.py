@@ -47,7 +47,7 @@ _MODULES = {
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),
     "batch.ppo_batch": ("PPOBatch",),
-    "rollouts.reward_manager": ("RewardManager",),
+    "rollouts.rewards": ("RewardManager",),
     "batch.rollout_data": ("RolloutData",),
     "trainer": ("PPOTrainer",),
 }
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from llm_gym_agents.rollouts.evaluation import rollout
     from llm_gym_agents.rollouts.policy import LLMPolicy
     from llm_gym_agents.rollouts.pool import TextEnvPool
-    from llm_gym_agents.rollouts.reward_manager import RewardManager
+    from llm_gym_agents.rollouts.rewards import RewardManager
     from llm_gym_agents.trainer import PPOTrainer
 
 

@@ -16,9 +16,9 @@ from llm_gym_agents.checkpoint.checkpoints import rank, standing
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.place import Place
 from llm_gym_agents.learn.early_stop import HeldOut
-from llm_gym_agents.run.lock import RunLock
+from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
-from llm_gym_agents.text.pieces import Pieces
+from llm_gym_agents.text.codec import TokenTexts
 
 RECORDED_EPISODES = 4
 """Most episodes of one record."""
@@ -48,7 +48,7 @@ class RunFolder:
             keep_last_n=settings.keep_last_n,
         )
         self.recorder = place.recorder(
-            self.path, settings.record_every, RECORDED_EPISODES, Pieces(tokenizer)
+            self.path, settings.record_every, RECORDED_EPISODES, TokenTexts(tokenizer)
         )
         self._lock = RunLock(self.path)
         self._is_own = settings.resume
@@ -86,7 +86,7 @@ class RunFolder:
         """Whether weights of this success are to be saved because none here did as well."""
         return bool(now and self.checkpoints.is_best(now.success, now.low))
 
-    def put_model_apart(self, start: HeldOut | None) -> Path | None:
+    def export_best_model(self, start: HeldOut | None) -> Path | None:
         """Make ``final`` the model that the run ends with; return its checkpoint, if any.
 
         ``start`` is the success that the warm start had: a run that lost it goes back there.

@@ -22,11 +22,11 @@ from llm_gym_agents.build import (
     build_one_env,
     check_arguments,
     dataset_env,
-    handed_over,
     is_embedded,
     language_model,
     list_callbacks,
     training_env,
+    unsaved_args,
 )
 from llm_gym_agents.checkpoint import (
     Part,
@@ -45,11 +45,11 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.warm_start import WarmStart, success_after
-from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
-from llm_gym_agents.rollouts.evaluation import Evaluation, Which, evaluate
+from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
+from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
-from llm_gym_agents.run.advice import Advisor
-from llm_gym_agents.run.stop_signal import Stopped
+from llm_gym_agents.run.diagnostics import RunDiagnostics
+from llm_gym_agents.run.process import StopRequested
 from llm_gym_agents.run_folder import WARM_START, RunFolder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
@@ -94,7 +94,7 @@ class PPOTrainer:
         self.environment = training_env(config, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
-        self.handed_over = handed_over(
+        self.unsaved_args = unsaved_args(
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
@@ -143,8 +143,8 @@ class PPOTrainer:
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
         self._stop = self.place.stop()
-        self.advisor = Advisor(len(self.tokenizer))
-        self.on_advice: Callable[[str], None] = _log.warning
+        self.diagnostics = RunDiagnostics(len(self.tokenizer))
+        self.on_warning: Callable[[str], None] = _log.warning
         """Called with a sentence when the run shows a sign that it cannot learn."""
         self.ended_with_best = False
         """Whether the weights are not those of the last iteration, but the best."""
@@ -171,31 +171,31 @@ class PPOTrainer:
         self.warm_up()
         with self.files.open(self.iteration) as log, self.place.stop() as self._stop:
             self.metrics_history = [self._named(row) for row in log.rows]
-            self.advisor.catch_up(log.rows)
+            self.diagnostics.catch_up(log.rows)
             while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
                 before = rng_state()
                 try:
                     with self.place.watching():
                         row = self._iterate(self.iteration, self.elapsed_s, self._stop)
-                except Stopped:
+                except StopRequested:
                     self._save(before)
                     break
                 self.elapsed_s = row[metrics.ELAPSED]
                 # Evaluated before it is saved: a checkpoint knows how good its own weights are.
                 row |= self._evaluate_now()
                 self._tell(log, row)
-                if self._stop.asked or self.early_stop.is_enough or self._is_due():
+                if self._stop.requested or self.early_stop.is_enough or self._is_due():
                     self._save()
-                if self._stop.asked:
+                if self._stop.requested:
                     break
-            self.stopped = self._stop.asked
+            self.stopped = self._stop.requested
         if not self.stopped:
             self._end()
         return self.metrics_history
 
     def _end(self) -> None:
         """Put the model of the run apart, and go back to its weights if they are not the last."""
-        best = self.files.put_model_apart(success_after(self.warm_start))
+        best = self.files.export_best_model(success_after(self.warm_start))
         if best is not None and (best.name == WARM_START or number(best) != self.iteration):
             self.load_checkpoint(best)
             self.ended_with_best = True
@@ -204,8 +204,8 @@ class PPOTrainer:
         """Write and show what an iteration came to; it is done then."""
         if self.iteration == 0:
             row |= self.warm_start or {}
-        advice = self.advisor.look(row)
-        row |= self.advisor.metrics
+        advice = self.diagnostics.look(row)
+        row |= self.diagnostics.metrics
         self.iteration += 1
         # Logged before it is saved: a run that is killed in between does the iteration again, and
         # the row of the same numbers takes the place of this one.
@@ -214,7 +214,7 @@ class PPOTrainer:
         for callback in self.callbacks:
             callback(self, row)
         for each in advice:
-            self.on_advice(each.sentence)
+            self.on_warning(each.sentence)
 
     def _named(self, row: dict[str, float]) -> dict[str, float]:
         return metrics.named(row, self.config.training.num_iters_per_epoch)
@@ -253,7 +253,7 @@ class PPOTrainer:
 
     # --- evaluation ----------------------------------------------------------------------
 
-    def evaluate(self, episodes: Which = None, records: str | None = None) -> Evaluation:
+    def evaluate(self, episodes: EpisodeSelection = None, records: str | None = None) -> Evaluation:
         """Play held-out episodes, the same ones every time."""
         self.publisher.publish_if_outdated()
         result = evaluate(
@@ -302,7 +302,7 @@ class PPOTrainer:
         run = {
             "difficulty": self.curriculum.difficulty,
             "elapsed_s": self.elapsed_s,
-            "handed_over": self.handed_over,
+            "unsaved_args": self.unsaved_args,
             "warm_start": self.warm_start,
             "early_stop": self.early_stop.state(),
         }

@@ -30,7 +30,9 @@ def assemble(rollout: Rollout) -> RolloutData:
     """
     episodes = rollout.episodes
     packed, lengths, sequences, bootstraps = Sequences(), [], [], []
-    for turns, closing, episode in zip(rollout.turns, rollout.closings, episodes, strict=True):
+    for turns, closing, episode in zip(
+        rollout.turns, rollout.bootstrap_prompts, episodes, strict=True
+    ):
         _check(turns, episode)
         tokens, begun = len(packed.tokens), len(packed.lengths)
         for turn in turns:
@@ -48,7 +50,9 @@ def assemble(rollout: Rollout) -> RolloutData:
         lengths_E=whole_numbers(lengths),
         sequences_E=whole_numbers(sequences),
         # What the rules ended has no closing, and neither has what our own limits ended.
-        terminated_E=torch.tensor([each is None for each in rollout.closings], dtype=torch.bool),
+        terminated_E=torch.tensor(
+            [each is None for each in rollout.bootstrap_prompts], dtype=torch.bool
+        ),
         bootstrap_E=whole_numbers(bootstraps),
         group_E=whole_numbers(int(episode.group or 0) for episode in episodes),
         episode_E=whole_numbers(int(episode.episode_id or 0) for episode in episodes),

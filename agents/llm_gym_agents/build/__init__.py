@@ -5,8 +5,8 @@ from llm_gym_agents.build.envs import (
     build_one_env,
     build_pool,
     dataset_env,
-    handed_over,
     training_env,
+    unsaved_args,
 )
 from llm_gym_agents.build.memory import run_plan
 from llm_gym_agents.build.model import (
@@ -32,7 +32,6 @@ __all__ = [
     "check_tokenizer",
     "dataset_env",
     "device_of",
-    "handed_over",
     "is_embedded",
     "language_model",
     "list_callbacks",
@@ -41,4 +40,5 @@ __all__ = [
     "run_plan",
     "tiny_tokenizer",
     "training_env",
+    "unsaved_args",
 ]

@@ -85,7 +85,7 @@ def dataset_env(
     return made
 
 
-def handed_over(environment: EnvSource | None, **objects: Any) -> list[str]:
+def unsaved_args(environment: EnvSource | None, **objects: Any) -> list[str]:
     """Return the names of what a program gave that no file can bring back."""
     named = environment is None or isinstance(environment, str)
     return [name for name, each in objects.items() if each is not None] + ["environment"] * (

@@ -56,8 +56,10 @@ def build_sampler(
     held_out: EnvSource | None = None,
 ) -> Sampler:
     """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
-    lot_size = config.inference.isolated_batch_size
-    rows = min(config.inference.num_envs, config.training.batch_size, lot_size or sys.maxsize)
+    isolated_batch_size = config.inference.isolated_batch_size
+    rows = min(
+        config.inference.num_envs, config.training.batch_size, isolated_batch_size or sys.maxsize
+    )
     with ExitStack() as undo:  # nobody else could end the engine's processes
         engine = build_engine(config, lm, tokenizer)
         undo.callback(engine.close)
@@ -65,7 +67,7 @@ def build_sampler(
         pool = build_pool(config, env, rows)
         undo.callback(pool.close, raise_if_closed=False)
         other = None if held_out is None else build_pool(config, held_out, rows)
-        sampler = Sampler(policy, pool, other, lot_size=lot_size)
+        sampler = Sampler(policy, pool, other, isolated_batch_size=isolated_batch_size)
         undo.pop_all()
     return sampler
 
@@ -82,7 +84,7 @@ def build_policy(
         context=settings.context,
         system_prompt=settings.system_prompt,
         run_seed=config.training.seed,
-        barrier=settings.backend == "transformers"
+        sync_replies=settings.backend == "transformers"
         if settings.sync_replies is None
         else settings.sync_replies,
     )

@@ -20,7 +20,7 @@ from typing import Any
 
 from llm_gym import __version__
 from llm_gym_agents.checkpoint.parts import CheckpointError
-from llm_gym_agents.run.atomic import sync_folder, umask
+from llm_gym_agents.run.files import sync_folder, umask
 
 FORMAT = "llm-gym checkpoint"
 SCHEMA = 2

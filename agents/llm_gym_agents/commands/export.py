@@ -16,8 +16,13 @@ from llm_gym.core.splits import SPLITS
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.plugins import find_spec
-from llm_gym_agents.export.rows import Row, as_dataset, episode_rows, prompt_rows
-from llm_gym_agents.export.tools import tool_definitions
+from llm_gym_agents.export.episodes import (
+    Row,
+    as_dataset,
+    episode_rows,
+    prompt_rows,
+    tool_definitions,
+)
 from llm_gym_agents.export.verifiers import write_package
 from llm_gym_agents.export.verl import verl_rows
 

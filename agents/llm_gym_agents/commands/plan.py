@@ -22,7 +22,7 @@ from llm_gym_agents.config.situation import EMBEDDED, Situation, look
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.lm.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
-from llm_gym_agents.run.atomic import write_atomically
+from llm_gym_agents.run.files import write_atomically
 
 CHOICES = "choices.json"
 

@@ -14,10 +14,9 @@ from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.build import is_embedded
 from llm_gym_agents.commands.plan import next_commands, resume_command
-from llm_gym_agents.rollouts.episode_metrics import evaluation_metrics
-from llm_gym_agents.rollouts.evaluation import Evaluation
+from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
+from llm_gym_agents.run.diagnostics import final_diagnosis
 from llm_gym_agents.run.plots import draw_curve
-from llm_gym_agents.run.verdict import verdict
 from llm_gym_agents.run_folder import WARM_START
 from llm_gym_agents.trainer import PPOTrainer
 
@@ -84,7 +83,7 @@ class RunReport:
 
     # --- how it ended --------------------------------------------------------------------
 
-    def told_to_stop(self, before: Evaluation) -> None:
+    def on_sigterm(self, before: Evaluation) -> None:
         """Say how to go on, and how far the run has come."""
         self.say(f"told to stop; {self._go_on()}")
         records = sorted((self._trainer.folder / "episodes").glob("eval-*.jsonl"))
@@ -137,7 +136,7 @@ class RunReport:
         said = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
         if after is not None:
             embedded = is_embedded(self._trainer.config)
-            last = verdict(before, after, self._trainer.metrics_history, embedded=embedded)
+            last = final_diagnosis(before, after, self._trainer.metrics_history, embedded=embedded)
             said += [] if last is None else [last]
         for sentence in said:
             self.say(f"advice: {sentence}")

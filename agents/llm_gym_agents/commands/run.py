@@ -52,7 +52,7 @@ def train(
     spare_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
-    trainer.on_advice = report.advise
+    trainer.on_warning = report.advise
     try:
         trainer.lock_folder()  # before anything is written: it may be somebody else's
         if trainer.place.leads:
@@ -67,7 +67,7 @@ def train(
             )
             trainer.fit()
         if trainer.stopped:
-            report.told_to_stop(before)
+            report.on_sigterm(before)
             return 0
         after = report.evaluate_after()
     except KeyboardInterrupt:

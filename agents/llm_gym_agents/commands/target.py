@@ -15,7 +15,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import named
 from llm_gym_agents.config.files import read_config
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
-from llm_gym_agents.run.lock import is_locked
+from llm_gym_agents.run.files import is_locked
 from llm_gym_agents.run.metrics import read_metrics
 
 

@@ -83,7 +83,7 @@ def resume(argv: list[str]) -> int:
     import_modules(options)
     folder = Path(options.run)
     state = load_checkpoint(_newest(folder))
-    if missing := state.parts["run"].values["handed_over"]:
+    if missing := state.parts["run"].values["unsaved_args"]:
         raise ConfigError(
             f"the run in {folder} needs its {' and '.join(missing)}, which only the program that "
             "began it has; run that again with config.checkpoint.resume = True"

@@ -18,8 +18,7 @@ from llm_gym_agents.compat.harness_env import Assisted, Introduced, ToolManager
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.playing import MAX_TURNS, check_turns, draw_seed, one_env, play_envs
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
-from llm_gym_agents.text.chat import ChatFormat
-from llm_gym_agents.text.conversation import Conversation
+from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 
 class MultiTurnInferenceEngine:
@@ -58,7 +57,7 @@ class MultiTurnInferenceEngine:
         self.enable_tools = enable_tools
         self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
         self.seed = secrets.randbits(63) if seed is None else seed
-        self._talk: Conversation | None = None
+        self._talk: TokenConversation | None = None
         self._messages: list[dict[str, str]] = []
         self._begun = 0
 
@@ -70,8 +69,8 @@ class MultiTurnInferenceEngine:
 
     def start_conversation(self, prompt: str) -> None:
         """Begin a new conversation with what the user says first."""
-        self._talk = Conversation(self.chat)
-        self._talk.open(self.system_prompt, prompt)
+        self._talk = TokenConversation(self.chat)
+        self._talk.start(self.system_prompt, prompt)
         said = [("system", self.system_prompt), ("user", prompt)]
         self._messages = [_message(*one) for one in said if one != ("system", "")]
         self._begun += 1
@@ -79,7 +78,7 @@ class MultiTurnInferenceEngine:
 
     def observe(self, text: str) -> None:
         """Say what the model reads before its next reply."""
-        self._need_talk().hear(text)
+        self._need_talk().add_observation(text)
         self._messages.append(_message("user", text))
 
     def step(self, max_tokens: int = 256, temperature: float = 0.7, top_p: float = 0.9) -> str:
@@ -99,7 +98,7 @@ class MultiTurnInferenceEngine:
         sampling = Sampling(max_tokens, temperature, top_p, stop_ids=self.chat.stop_ids)
         seed = request_seed(self.seed, self._begun, talk.turns)
         done = self.engine.engine.generate([Request(talk.ids, sampling, seed)])[0]
-        talk.say(done.ids)
+        talk.add_reply(done.ids)
         before, reply = self._messages[-1]["content"], self.chat.text_of(done.ids)
         self._messages.append(_message("assistant", reply))
         if self.enable_tools and self.tool_manager is not None:
@@ -159,7 +158,7 @@ class MultiTurnInferenceEngine:
         if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
             self.tool_manager.reset(*env)
 
-    def _need_talk(self) -> Conversation:
+    def _need_talk(self) -> TokenConversation:
         if self._talk is None:
             raise ConfigError("there is no conversation yet; begin one with start_conversation")
         return self._talk

@@ -17,10 +17,10 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.compat.harness_env import Introduced
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.engines.base import Sampling
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.records import episode_tokens
+from llm_gym_agents.rollouts.recorder import episode_tokens
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -53,7 +53,9 @@ def play_envs(
     rows = iter([EpisodeLimits(env, max_turns=max_turns) for env in envs])
     with closing(EpisodeCollector(TextEnvPool(rows.__next__, len(envs)), policy)) as collector:
         rollout = collector.collect([EpisodeTask(at, seed + at, at) for at in range(len(envs))])
-    for episode, turns, end in zip(rollout.episodes, rollout.turns, rollout.closings, strict=True):
+    for episode, turns, end in zip(
+        rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True
+    ):
         episode.tokens = episode_tokens(turns, end)
     records = rollout.all_episodes
     for env, record in zip(envs, records, strict=True):

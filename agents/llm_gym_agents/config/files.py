@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.run.atomic import write_atomically
+from llm_gym_agents.run.files import write_atomically
 
 _YAML = (".yaml", ".yml")
 MAX_BYTES = 1 << 20

@@ -30,7 +30,7 @@ from llm_gym_agents.distributed.calls import (
     lost_cluster,
 )
 from llm_gym_agents.distributed.last_words import last_words
-from llm_gym_agents.run.environ import environment
+from llm_gym_agents.run.process import env_vars
 
 BUCKET_BYTES = 256 * 2**20
 """Bytes of weights that travel at a time."""
@@ -86,7 +86,7 @@ class RayCluster(Calls):
             own["num_gpus"] = len(self._cards)
             hidden["CUDA_VISIBLE_DEVICES"] = ",".join(self._cards)
         # What a cluster on this machine is started with, its actors have too.
-        with _quietly(), environment(hidden), as_cluster_error("cannot be reached"):
+        with _quietly(), env_vars(hidden), as_cluster_error("cannot be reached"):
             self._ray.init(
                 address=self._settings.address or "local",
                 log_to_driver=False,

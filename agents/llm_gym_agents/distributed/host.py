@@ -2,7 +2,7 @@
 
 It holds the very ``Sampler`` that plays in process, built by the same function from the same
 config. Its model begins as a skeleton, of the learner's shape; weights come in buckets. Two threads
-call it: one plays, the other brings weights, and a turnstile keeps them apart.
+call it: one plays, the other brings weights, and a swap_lock keeps them apart.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from llm_gym_agents.engines.weight_push import Flat, Named, Spot
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.lm.precision import compute_dtype
 from llm_gym_agents.lm.served_weights import plain_lm
+from llm_gym_agents.rollouts.policy import WeightSwapLock
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.rollouts.turns import Rollout
-from llm_gym_agents.rollouts.turnstile import Turnstile
 
 VLLM_SHARE = 0.9
 """Of the part of a GPU that an actor is given, what vLLM may take."""
@@ -143,7 +143,7 @@ class SamplerHost:
             setup.env,
             setup.held_out,
         )
-        self.turnstile = self.sampler.policy.turnstile = Turnstile()
+        self.swap_lock = self.sampler.policy.swap_lock = WeightSwapLock()
         engine = self.sampler.engine
         return Facts(
             pid=os.getpid(),
@@ -162,7 +162,7 @@ class SamplerHost:
     ) -> Played:
         """Play a lot; ``version`` is that of the weights, or None where it may change meanwhile."""
         start = time.perf_counter()
-        with self.turnstile.playing():
+        with self.swap_lock.playing():
             rollout = self.sampler.play(tasks, version, greedy=greedy, held_out=held_out)
         return Played(rollout, time.perf_counter() - start)
 
@@ -170,7 +170,7 @@ class SamplerHost:
 
     def begin_weights(self) -> None:
         """Wait until nothing is sampled, and keep it so until ``end_weights``."""
-        self.turnstile.enter()
+        self.swap_lock.acquire()
         self.sampler.engine.wake()
 
     def take_weights(self, parcel: Parcel) -> None:
@@ -215,15 +215,15 @@ class SamplerHost:
                 None if marks is None else dict(marks),
             )
         finally:
-            self.turnstile.leave()
+            self.swap_lock.release()
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Reply to a few prompts, for the probe."""
-        self.turnstile.enter()
+        self.swap_lock.acquire()
         try:
             return self.sampler.engine.generate(requests)
         finally:
-            self.turnstile.leave()
+            self.swap_lock.release()
 
     def forget(self) -> None:
         """Empty what the engine keeps of earlier prompts."""

@@ -24,9 +24,9 @@ from llm_gym_agents.distributed.sampling import settle_over_ranks
 from llm_gym_agents.learn.alone import ALONE, Alone
 from llm_gym_agents.learn.lessons import Settle
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.run.lock import RunLock
+from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
-from llm_gym_agents.run.stop_signal import StopSignal
+from llm_gym_agents.run.process import SigtermListener
 
 if TYPE_CHECKING:
     from llm_gym_agents.learn.learner import Learner
@@ -85,13 +85,13 @@ class Place:
         folder.mkdir(parents=True, exist_ok=True)
         return MetricsLog(folder, **how)
 
-    def stop(self) -> StopSignal:
+    def stop(self) -> SigtermListener:
         """Return what listens to SIGTERM."""
-        return StopSignal()
+        return SigtermListener()
 
     def take(self, lock: RunLock) -> None:
         """Take the folder of the run."""
-        lock.take()
+        lock.acquire()
 
     def watching(self) -> AbstractContextManager[None]:
         """Within this block the loss of another process is said in one sentence."""
@@ -135,14 +135,14 @@ class RankPlace(Place):
         rows = self.ranks.leading(None if log is None else log.rows)
         return log or QuietLog(rows)
 
-    def stop(self) -> StopSignal:
+    def stop(self) -> SigtermListener:
         """Return what listens to SIGTERM, in any of the processes."""
         return AgreedStop(self.ranks)
 
     def take(self, lock: RunLock) -> None:
         """Take the folder of the run; the leading process has it for all."""
         if self.leads:
-            lock.take()
+            lock.acquire()
 
     @contextmanager
     def watching(self) -> Iterator[None]:

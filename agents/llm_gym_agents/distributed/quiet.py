@@ -13,7 +13,7 @@ from llm_gym_agents.learn.alone import Alone
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
-from llm_gym_agents.run.stop_signal import StopSignal
+from llm_gym_agents.run.process import SigtermListener
 
 
 class QuietRecorder(RolloutRecorder):
@@ -39,7 +39,7 @@ class QuietLog(MetricsLog):
         self.rows.append({ITERATION: iteration, **metrics})
 
 
-class AgreedStop(StopSignal):
+class AgreedStop(SigtermListener):
     """A stop that all processes take after the same iteration, whoever heard the signal.
 
     Args:
@@ -54,7 +54,7 @@ class AgreedStop(StopSignal):
         self._heard = True
 
     @contextmanager
-    def may_stop_at_once(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """Play to the end, which others do too, and agree on whether this iteration is the last."""
         yield
-        self.asked = bool(self._ranks.most(int(self._heard)))
+        self.requested = bool(self._ranks.most(int(self._heard)))

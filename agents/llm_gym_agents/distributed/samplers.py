@@ -7,7 +7,7 @@ no episode is lost or counted twice, and ``play`` looks.
 
 With ``staleness`` k the lots of the next k iterations are dealt as well before those of this one
 are waited for, so actors play on while the learner learns. They take new weights between two
-replies (``turnstile``), each turn says which version sampled it, and the learner weighs every token
+replies (``swap_lock``), each turn says which version sampled it, and the learner weighs every token
 by the policy that really did (``training.importance_cap``).
 """
 
@@ -29,11 +29,10 @@ from llm_gym_agents.distributed.lead import BEAT_S, Lead
 from llm_gym_agents.distributed.members import Cluster, Lot, Member
 from llm_gym_agents.distributed.watch import GroupWatch, staleness_of
 from llm_gym_agents.engines.base import Engine, EngineError
-from llm_gym_agents.rollouts.lots import joined, lots_of
 from llm_gym_agents.rollouts.policy import LLMPolicy
-from llm_gym_agents.rollouts.sampler import need_version
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout, episode_id
+from llm_gym_agents.rollouts.sampler import require_version
+from llm_gym_agents.rollouts.tasks import EpisodeTask, split_tasks
+from llm_gym_agents.rollouts.turns import Rollout, episode_id, join_rollouts
 
 Agenda = Callable[[int], Sequence[EpisodeTask]]
 """The training episodes of an iteration; none after the last."""
@@ -115,7 +114,7 @@ class SamplerGroup:
         held_out: bool = False,
     ) -> Rollout:
         """Play ``tasks`` to their ends; see ``Sampler.play``."""
-        need_version(version, self.version)
+        require_version(version, self.version)
         trains = version is not None and not greedy and not held_out
         lots = self._dealt_ahead(tasks, version) if trains else None
         if lots is None:
@@ -128,7 +127,7 @@ class SamplerGroup:
         except BaseException:
             _drop(lots)
             raise
-        rollout = joined([lot.played for lot in lots if lot.played is not None])
+        rollout = join_rollouts([lot.played for lot in lots if lot.played is not None])
         _check_ids(tasks, rollout)
         if trains:
             found = staleness_of(rollout, self.version, self.config.ray.staleness)
@@ -146,7 +145,7 @@ class SamplerGroup:
         size = (
             self.config.inference.isolated_batch_size or -(-len(tasks) // len(self.members)) or None
         )
-        lots = [Lot(each, version, greedy, held_out) for each in lots_of(tasks, size)]
+        lots = [Lot(each, version, greedy, held_out) for each in split_tasks(tasks, size)]
         for at, lot in enumerate(lots):
             member = self.members[at % len(self.members)]
             if not member.lots:

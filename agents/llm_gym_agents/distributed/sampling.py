@@ -13,11 +13,10 @@ from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
 from llm_gym_agents.distributed.ranks import Ranks
 from llm_gym_agents.learn.lessons import Settle
-from llm_gym_agents.rollouts.lots import joined
 from llm_gym_agents.rollouts.rewards import reward_metrics
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.rollouts.turns import Rollout, join_rollouts
 
 
 class RankSampler:
@@ -50,7 +49,7 @@ class RankSampler:
         for each in parts:
             if isinstance(each, LLMGymError):
                 raise each
-        return joined(parts)._replace(env_id=self._own.env_id)
+        return join_rollouts(parts)._replace(env_id=self._own.env_id)
 
 
 def settle_over_ranks(

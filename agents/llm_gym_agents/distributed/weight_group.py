@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from llm_gym_agents.run.environ import environment
+from llm_gym_agents.run.process import env_vars
 
 Backend = Literal["gloo", "nccl"]
 PATIENCE = timedelta(seconds=60)
@@ -95,7 +95,7 @@ def _backend(meeting: Meeting, rank: int, store: Any) -> Any:
         return dist.ProcessGroupGloo(store, rank, meeting.members, PATIENCE)
     # Waiting that ends in an error: by default NCCL ends the process of whoever waits in vain.
     told = {"TORCH_NCCL_BLOCKING_WAIT": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
-    with environment(told):
+    with env_vars(told):
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = PATIENCE
         return dist.ProcessGroupNCCL(store, rank, meeting.members, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llm_gym_agents.export.episode import Conversation, need
+from llm_gym_agents.export.episodes import EpisodeChat, need
 
 
 def skyrl_env(env_id: str, **kwargs: Any) -> type:
@@ -19,7 +19,7 @@ def skyrl_env(env_id: str, **kwargs: Any) -> type:
 
         def __init__(self, env_config: Any = None, extras: Any = None) -> None:
             super().__init__()
-            self.talk = Conversation(env_id, **kwargs)
+            self.talk = EpisodeChat(env_id, **kwargs)
             self._seed = (extras or {}).get("seed")
             self.max_turns = int((extras or {}).get("max_turns", 1_000_000))
 

@@ -13,9 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.export.episode import Conversation
-from llm_gym_agents.export.rows import as_dataset, prompt_rows
-from llm_gym_agents.export.token_row import TokenRow
+from llm_gym_agents.export.episodes import EpisodeChat, TokenEpisode, as_dataset, prompt_rows
 from llm_gym_agents.text.chat import ChatFormat
 
 
@@ -49,7 +47,9 @@ class TRLGame:
             self._format = ChatFormat.from_tokenizer(trainer.processing_class)
         with ExitStack() as opened:
             rows = [
-                TokenRow(opened.enter_context(self._talk(prompt)), self._format, prompt[-1]["seed"])
+                TokenEpisode(
+                    opened.enter_context(self._talk(prompt)), self._format, prompt[-1]["seed"]
+                )
                 for prompt in prompts
             ]
             self._play(rows, trainer)
@@ -68,7 +68,7 @@ class TRLGame:
         """Return what the episodes have earned: the reward function that the trainer needs."""
         return [float(reward) for reward in env_reward]
 
-    def _play(self, rows: Sequence[TokenRow], trainer: Any) -> None:
+    def _play(self, rows: Sequence[TokenEpisode], trainer: Any) -> None:
         for _ in range(self.max_turns):
             playing = [row for row in rows if not row.is_over(trainer.max_completion_length)]
             if not playing:
@@ -80,10 +80,10 @@ class TRLGame:
             for at, row in enumerate(playing):
                 row.take(list(replies[at]), None if logprobs is None else list(logprobs[at]))
 
-    def _talk(self, prompt: Any) -> Conversation:
+    def _talk(self, prompt: Any) -> EpisodeChat:
         if isinstance(prompt, str) or prompt[-1].get("seed") is None:
             raise ConfigError("a prompt must come from dataset(), which notes its seed")
-        return Conversation(self.env_id, **self._kwargs)
+        return EpisodeChat(self.env_id, **self._kwargs)
 
 
 def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
@@ -97,7 +97,7 @@ def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
         """A text environment of llm-gym."""
 
         def __init__(self) -> None:
-            self._talk = Conversation(env_id, **kwargs)
+            self._talk = EpisodeChat(env_id, **kwargs)
             # TRL would take a public ``close`` for a tool, and never calls one.
             weakref.finalize(self, self._talk.close)
 

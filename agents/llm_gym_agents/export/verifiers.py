@@ -12,8 +12,7 @@ from typing import Any
 
 from llm_gym import __version__
 from llm_gym.errors import ConfigError
-from llm_gym_agents.export.episode import Conversation, need
-from llm_gym_agents.export.rows import as_dataset, prompt_rows
+from llm_gym_agents.export.episodes import EpisodeChat, as_dataset, need, prompt_rows
 
 _TALK = "llm_gym_talk"
 
@@ -36,13 +35,13 @@ def load_environment(
         """A text environment of llm-gym."""
 
         async def setup_state(self, state: Any, **_: Any) -> Any:
-            talk = Conversation(env_id, **kwargs)
+            talk = EpisodeChat(env_id, **kwargs)
             talk.begin(int(state["info"]["seed"]))
             state[_TALK] = talk
             return state
 
         async def env_response(self, messages: Any, state: Any, **_: Any) -> Any:
-            talk: Conversation = state[_TALK]
+            talk: EpisodeChat = state[_TALK]
             told = [{"role": "user", "content": talk.answer(_content(messages[-1]))}]
             if talk.done:
                 state["final_env_response"] = told
@@ -63,9 +62,9 @@ def load_environment(
     )
 
 
-def _settled(state: Any) -> Conversation:
+def _settled(state: Any) -> EpisodeChat:
     """Return the finished episode: a reply that used up the turns has not been played yet."""
-    talk: Conversation = state[_TALK]
+    talk: EpisodeChat = state[_TALK]
     if not talk.done and talk.turns < len(state["trajectory"]):
         talk.answer(_content(state["trajectory"][-1]["completion"][-1]))
     talk.close()
@@ -133,6 +132,7 @@ _MODULE = '''\
 """{env} of llm-gym, as an environment of verifiers."""
 
 from llm_gym_agents.export.verifiers import load_environment as load
+
 
 
 def load_environment(**kwargs):

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
-from llm_gym_agents.export.episode import Conversation, need
-from llm_gym_agents.export.rows import Row, prompt_rows
-from llm_gym_agents.export.token_row import TokenRow
+from llm_gym_agents.export.episodes import EpisodeChat, Row, TokenEpisode, need, prompt_rows
 from llm_gym_agents.text.chat import ChatFormat
 
 AGENT = "llm_gym"
@@ -48,8 +46,8 @@ def agent_loop(env_id: str, *, max_turns: int = 16, **kwargs: Any) -> type:
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
             written = ChatFormat.from_tokenizer(self.tokenizer)
             most, request = self.rollout_config.response_length, uuid4().hex
-            with Conversation(env_id, **kwargs) as talk:
-                played = TokenRow(talk, written, int(row["extra_info"]["seed"]))
+            with EpisodeChat(env_id, **kwargs) as talk:
+                played = TokenEpisode(talk, written, int(row["extra_info"]["seed"]))
                 while talk.turns < max_turns and not played.is_over(most):
                     output = await self.server_manager.generate(
                         request_id=request, prompt_ids=played.ids, sampling_params=sampling_params

@@ -22,11 +22,11 @@ from llm_gym_agents.learn.lessons import Lessons
 from llm_gym_agents.learn.not_finite import NotFiniteError
 from llm_gym_agents.learn.publish import Publishes
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
-from llm_gym_agents.rollouts.episode_metrics import episode_metrics
+from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run import metrics
-from llm_gym_agents.run.device_watch import DeviceWatch
-from llm_gym_agents.run.stop_signal import StopSignal
+from llm_gym_agents.run.process import SigtermListener
+from llm_gym_agents.run.timing import GpuMonitor
 
 
 @dataclass(kw_only=True)
@@ -53,13 +53,13 @@ class Iterate:
     recorder: RolloutRecorder
     folder: Path
 
-    def __call__(self, iteration: int, elapsed_s: float, stop: StopSignal) -> dict[str, float]:
+    def __call__(self, iteration: int, elapsed_s: float, stop: SigtermListener) -> dict[str, float]:
         """Do ``iteration``, counted from 0; return what is to be known about it.
 
         The run has taken ``elapsed_s`` before; ``metrics.ELAPSED`` is what it has taken then.
         """
         start = time.perf_counter()
-        watch = DeviceWatch(self.learner.device)
+        watch = GpuMonitor(self.learner.device)
         self.publisher.publish_if_outdated()
         # Named before they are played, so neither speed nor failures decide what is learned from.
         tasks = self.schedule.tasks(iteration, self.curriculum.difficulty)

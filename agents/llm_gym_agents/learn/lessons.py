@@ -19,13 +19,15 @@ from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.rollouts.failures import FailureWatch, why_unplayed
-from llm_gym_agents.rollouts.flat_groups import replace_flat_groups
 from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.sampler import Player
-from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks
-from llm_gym_agents.rollouts.turns import Rollout
-from llm_gym_agents.run.stop_signal import StopSignal
+from llm_gym_agents.rollouts.tasks import (
+    EpisodeTask,
+    greedy_tasks,
+    resample_zero_variance_groups,
+)
+from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout, why_unplayed
+from llm_gym_agents.run.process import SigtermListener
 
 Settle = Callable[[list[Trajectory]], dict[str, float]]
 """Puts final rewards into episodes; returns metrics of it."""
@@ -65,28 +67,30 @@ class Lessons:
         self._over = over
         self._config, self._sampler = config, sampler
         self._reward_fn, self._environment = reward_fn, environment
-        self._failures = FailureWatch()
+        self._failures = EnvFailureWatch()
 
     def play(
-        self, iteration: int, tasks: Sequence[EpisodeTask], version: int, stop: StopSignal
+        self, iteration: int, tasks: Sequence[EpisodeTask], version: int, stop: SigtermListener
     ) -> Lesson:
         """Play the episodes of ``iteration`` with weights of ``version``."""
-        with stop.may_stop_at_once():
+        with stop.interruptible():
             everything = self._sampler.play(tasks, version)
-        self._failures.look(iteration, everything)
+        self._failures.check(iteration, everything)
         rollout = everything.without_failed()
         failed = 1.0 - len(rollout.episodes) / len(everything.episodes)
         metrics = {"episode/failed": failed} | self._settle(rollout.episodes)
         if tries := self._config.training.resample_zero_variance_groups:
 
             def further(named: Sequence[EpisodeTask]) -> Rollout:
-                with stop.may_stop_at_once():
+                with stop.interruptible():
                     fresh = self._sampler.play(named, version).without_failed()
                 self._settle(fresh.episodes)
                 return fresh
 
             run = self._config.training.seed
-            rollout, replaced = replace_flat_groups(rollout, tasks, further, run=run, tries=tries)
+            rollout, replaced = resample_zero_variance_groups(
+                rollout, tasks, further, run=run, tries=tries
+            )
             metrics |= replaced
         rollout, greedy_E = self._beside_greedy(iteration, rollout, version)
         return Lesson(rollout, greedy_E, metrics)

@@ -13,7 +13,12 @@ from typing import Any
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.rollouts.tasks import EpisodeTask, Which, held_out_tasks, training_tasks
+from llm_gym_agents.rollouts.tasks import (
+    EpisodeSelection,
+    EpisodeTask,
+    held_out_tasks,
+    training_tasks,
+)
 
 
 def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> float:
@@ -109,7 +114,7 @@ class Schedule:
         """Return the episodes of an iteration that is still to come; none after the last."""
         return self.tasks(iteration, difficulty) if iteration < self.iterations else []
 
-    def held_out_tasks(self, which: Which = None) -> list[EpisodeTask]:
+    def held_out_tasks(self, which: EpisodeSelection = None) -> list[EpisodeTask]:
         """Return the episodes of an evaluation: the same ones every time, at full difficulty."""
         settings = self.config.environment
         options = self._options(settings.eval_split, 1.0)

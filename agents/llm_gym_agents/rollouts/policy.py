@@ -13,6 +13,7 @@ Shapes: N rows.
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,18 +33,67 @@ from llm_gym_agents.engines.base import (
     Sampling,
     request_seed,
 )
-from llm_gym_agents.rollouts.handles import Handles
-from llm_gym_agents.rollouts.tasks import IDLE, Cut
-from llm_gym_agents.rollouts.turns import Closing, Turn
-from llm_gym_agents.rollouts.turnstile import Turnstile
-from llm_gym_agents.text.chat import ChatFormat
-from llm_gym_agents.text.conversation import Conversation
+from llm_gym_agents.rollouts.pool import ObjectTable
+from llm_gym_agents.rollouts.tasks import IDLE, ReplyStatus
+from llm_gym_agents.rollouts.turns import BootstrapPrompt, Turn
+from llm_gym_agents.text.chat import ChatFormat, TokenConversation
+
+
+class WeightSwapLock:
+    """Lets one visitor at a time to an engine while nothing is running on it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._playing = self._open = False
+        self._waiting = self._inside = False
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody waits to be let in."""
+        return self._waiting
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Play within this block; a visitor that is inside is waited for."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside and not self._waiting)
+            self._playing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._playing = False
+                self._changed.notify_all()
+
+    def yield_to_update(self) -> None:
+        """Let the one who waits in, and wait until it has left. Nothing may be running."""
+        with self._changed:
+            self._open = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._inside and not self._waiting)
+            self._open = False
+
+    def acquire(self) -> None:
+        """Wait until nothing is running, and keep it so until ``release``. Safe to call twice."""
+        with self._changed:
+            if self._inside:
+                return
+            self._waiting = True
+            self._changed.wait_for(lambda: not self._playing or self._open)
+            self._waiting, self._inside = False, True
+
+    def release(self) -> None:
+        """Let the play go on. Safe to call twice."""
+        with self._changed:
+            self._inside = False
+            self._changed.notify_all()
+
 
 Context = Literal["history", "observation"]
 READY_SHARE = 8
 READY_WAIT_S = 0.005
-"""Without a barrier the environments move when one in ``READY_SHARE`` of the replies is there, or
-this long after the first: moving a few rows costs as much as moving many."""
+"""Without ``sync_replies`` environments step when 1/``READY_SHARE`` of the replies are there, or
+``READY_WAIT_S`` after the first reply: stepping a few rows costs as much as stepping many."""
 
 
 _NO_TURN = Turn(IDLE, 0, [], [], [], "", 0)
@@ -60,9 +110,9 @@ class LLMPolicy(TensorDictModuleBase):
         system_prompt: Told instead of what the environment says; "" tells nothing, which suits a
             model that is trained on one game from nothing.
         run_seed: With an episode's id and a turn's number it decides what is sampled.
-        barrier: Wait for every reply before any environment moves, so that the engine's batches,
-            and with them the last bits of a log-prob, are the same in every run. Without it an
-            environment moves as soon as its reply is there, and nobody waits for the slowest.
+        sync_replies: Wait for every reply before any environment steps. The engine's batches, and
+            with them the last bits of a log-prob, are then the same in every run. Without it an
+            environment steps as soon as its reply is there.
         texts: The table that handles of observations and replies refer to: the pool's.
     """
 
@@ -75,24 +125,24 @@ class LLMPolicy(TensorDictModuleBase):
         context: Context = "history",
         run_seed: int = 0,
         system_prompt: str | None = None,
-        barrier: bool = True,
-        texts: Handles[str] | None = None,
+        sync_replies: bool = True,
+        texts: ObjectTable[str] | None = None,
     ) -> None:
         super().__init__()
         if context not in ("history", "observation"):
             raise ConfigError(f"context must be 'history' or 'observation', got {context!r}")
         self.in_keys = ["observation", "episode", "system"]
-        self.out_keys = ["action", "cut", "turn"]
+        self.out_keys = ["action", "status", "turn"]
         self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
         self.sampling, self.system_prompt = sampling or Sampling(), system_prompt
-        self.barrier = barrier
-        self.texts: Handles[str] = Handles("") if texts is None else texts
-        self.turns: Handles[Turn] = Handles(_NO_TURN)
-        self._open: dict[int, Conversation] = {}
+        self.sync_replies = sync_replies
+        self.texts: ObjectTable[str] = ObjectTable("") if texts is None else texts
+        self.turns: ObjectTable[Turn] = ObjectTable(_NO_TURN)
+        self._open: dict[int, TokenConversation] = {}
         self._asked: dict[int, list[int]] = {}
         """Episodes that are being answered, and the ids that their observation added."""
         self._rows: dict[int, int] = {}
-        self.turnstile: Turnstile | None = None
+        self.swap_lock: WeightSwapLock | None = None
         """Where new weights come in between two replies, if they do while it plays."""
 
     @classmethod
@@ -106,13 +156,13 @@ class LLMPolicy(TensorDictModuleBase):
     ) -> LLMPolicy:
         """Return a policy that plays with the model at ``path``.
 
-        ``config`` holds the settings of the engine. A served one plays without a barrier, unless
-        it is told to.
+        ``config`` holds the settings of the engine. ``sync_replies`` defaults to False for a served
+        engine.
         """
         from llm_gym_agents.engines.load import load_engine
 
         made, tokenizer = load_engine(path, engine, config or {})
-        kwargs.setdefault("barrier", engine == "transformers")
+        kwargs.setdefault("sync_replies", engine == "transformers")
         try:
             return cls(made, ChatFormat.from_tokenizer(tokenizer), **kwargs)
         except BaseException:
@@ -133,33 +183,34 @@ class LLMPolicy(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write a handle of the reply, whether the episode is cut or waits, and of the turn."""
-        return self._reply(tensordict, self.barrier)
+        return self._reply(tensordict, self.sync_replies)
 
-    def _reply(self, tensordict: TensorDictBase, barrier: bool) -> TensorDictBase:
+    def _reply(self, tensordict: TensorDictBase, sync_replies: bool) -> TensorDictBase:
         episodes = tensordict["episode"].tolist()
         rows = {episode: row for row, episode in enumerate(episodes) if episode != IDLE}
         self._open = {
-            episode: self._open.get(episode) or Conversation(self.chat) for episode in rows
+            episode: self._open.get(episode) or TokenConversation(self.chat) for episode in rows
         }
-        handle, cut, turn = ([0] * len(episodes) for _ in range(3))
+        handle, status, turn = ([0] * len(episodes) for _ in range(3))
         self._asked = {episode: ids for episode, ids in self._asked.items() if episode in rows}
         try:
             if self._holds_back():
-                cut = [Cut.WAIT if episode in rows else Cut.NO for episode in episodes]
+                for row in rows.values():
+                    status[row] = ReplyStatus.PENDING
             else:
                 for episode in self._ask(rows, tensordict):
-                    cut[rows[episode]] = Cut.CONTEXT
-            for episode, done in self._replies(barrier).items():
+                    status[rows[episode]] = ReplyStatus.NO_ROOM
+            for episode, done in self._replies(sync_replies).items():
                 row = rows[episode]
-                cut[row] = Cut.NO
+                status[row] = ReplyStatus.READY
                 turn[row] = self.turns.add(self._note(episode, self._asked.pop(episode), done))
                 handle[row] = self.texts.add(self.chat.text_of(done.ids))
         except BaseException:  # also an interrupt must leave an engine that can be used again
             self.abandon()
             raise
         for episode in self._asked:
-            cut[rows[episode]] = Cut.WAIT
-        tensordict["action"], tensordict["cut"] = torch.tensor(handle), torch.tensor(cut)
+            status[rows[episode]] = ReplyStatus.PENDING
+        tensordict["action"], tensordict["status"] = torch.tensor(handle), torch.tensor(status)
         tensordict["turn"] = torch.tensor(turn)
         return tensordict
 
@@ -187,16 +238,16 @@ class LLMPolicy(TensorDictModuleBase):
 
     def _holds_back(self) -> bool:
         """Whether to ask for nothing, because new weights wait for what is running to end."""
-        if self.turnstile is None or not self.turnstile.wanted:
+        if self.swap_lock is None or not self.swap_lock.requested:
             return False
         if self._asked:
             return True
-        self.turnstile.let_in()
+        self.swap_lock.yield_to_update()
         return False
 
-    def _replies(self, barrier: bool) -> dict[int, Completion]:
+    def _replies(self, sync_replies: bool) -> dict[int, Completion]:
         """Return replies: all of them, or as many as are worth a step of the environments."""
-        enough = len(self._asked) if barrier else -(-len(self._asked) // READY_SHARE)
+        enough = len(self._asked) if sync_replies else -(-len(self._asked) // READY_SHARE)
         found: dict[int, Completion] = {}
         deadline = None
         while len(found) < enough:
@@ -209,7 +260,7 @@ class LLMPolicy(TensorDictModuleBase):
                 raise EngineError(f"the engine lost {lost} of its requests")
             # Others were given up while they were being answered.
             found |= {done.key: done for done in more if done.key in self._asked}
-            if found and deadline is None and not barrier:
+            if found and deadline is None and not sync_replies:
                 deadline = time.monotonic() + READY_WAIT_S
         return found
 
@@ -224,8 +275,8 @@ class LLMPolicy(TensorDictModuleBase):
         talk = self._open[episode]
         system = self.rules_for(system)
         if self.context == "observation" or not talk.turns:
-            return talk.open(system, observation)
-        return talk.hear(observation)
+            return talk.start(system, observation)
+        return talk.add_observation(observation)
 
     def _request(
         self, episode: int, pattern: str | None, told: Callable[[int, str | None], Sampling]
@@ -247,7 +298,7 @@ class LLMPolicy(TensorDictModuleBase):
     def _note(self, episode: int, prompt_ids: list[int], done: Completion) -> Turn:
         talk = self._open[episode]
         number = talk.turns
-        talk.say(done.ids)
+        talk.add_reply(done.ids)
         return Turn(
             episode=episode,
             number=number,
@@ -259,7 +310,9 @@ class LLMPolicy(TensorDictModuleBase):
             new_sequence=self.context == "observation" or number == 0,
         )
 
-    def closing(self, turns: Sequence[Turn], observation: str, system: str) -> Closing:
+    def bootstrap_prompt(
+        self, turns: Sequence[Turn], observation: str, system: str
+    ) -> BootstrapPrompt:
         """Return what comes after the last of an episode's turns, if only it had not been cut.
 
         Args:
@@ -269,10 +322,12 @@ class LLMPolicy(TensorDictModuleBase):
         """
         limit = self.engine.context_length
         if self.context == "observation":
-            return Closing(self.chat.opening(self.rules_for(system), observation)[:limit], True)
+            return BootstrapPrompt(
+                self.chat.opening(self.rules_for(system), observation)[:limit], True
+            )
         read = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
         room = max(limit - read, 0)
-        return Closing(self.chat.following(turns[-1].reply_ids, observation)[:room], False)
+        return BootstrapPrompt(self.chat.following(turns[-1].reply_ids, observation)[:room], False)
 
     def rules_for(self, system: str) -> str:
         """Return the system prompt of an episode whose environment says ``system``."""
@@ -314,7 +369,7 @@ class LLMPolicy(TensorDictModuleBase):
             },
             [len(observations)],
         )
-        handles = self._reply(data, barrier=True)["action"].tolist()
+        handles = self._reply(data, sync_replies=True)["action"].tolist()
         replies = self.texts.read(handles)
         self.texts.clear()
         self.turns.clear()

@@ -4,7 +4,7 @@ Which episodes are played is decided before they begin: ``assign`` queues named 
 group), and each row takes the next one when it is reset. So a batch holds exactly the episodes
 that were asked for, whichever ended first, and groups keep their members. A row without a task
 is idle: its episode is -1, it is done at once, and it moves nothing. A row whose reply is not
-there yet (``Cut.WAIT``) stays where it is while others move.
+there yet (``ReplyStatus.PENDING``) stays where it is while others move.
 
 Text travels as handles into ``texts``; everything an episode said ends up in its ``Trajectory``.
 
@@ -17,7 +17,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -42,9 +42,54 @@ from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.vector.rows import Elsewhere
-from llm_gym_agents.rollouts.failures import wrong_answer
-from llm_gym_agents.rollouts.handles import Handles
-from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask, by_options
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
+from llm_gym_agents.rollouts.turns import invalid_env_output
+
+T = TypeVar("T")
+
+
+class ObjectTable(Generic[T]):
+    """Entries by handle.
+
+    >>> texts = ObjectTable("")
+    >>> handle = texts.add("go north")
+    >>> texts.read([handle, 0])
+    ['go north', '']
+    """
+
+    def __init__(self, empty: T) -> None:
+        self._first = 1
+        self._entries: list[T] = []
+        self._empty = empty
+
+    def add(self, entry: T) -> int:
+        """Return a new handle for ``entry``."""
+        self._entries.append(entry)
+        return self._first + len(self._entries) - 1
+
+    def read(self, handles: Iterable[int]) -> list[T]:
+        """Return the entries of ``handles``; one that was cleared or never given raises."""
+        return [self[handle] for handle in handles]
+
+    def __getitem__(self, handle: int) -> T:
+        if handle == 0:
+            return self._empty
+        at = handle - self._first
+        if not 0 <= at < len(self._entries):
+            raise KeyError(
+                f"handle {handle} is not in the table, which holds {self._first} to "
+                f"{self._first + len(self._entries) - 1}; was it cleared before this was read?"
+            )
+        return self._entries[at]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget every entry. ObjectTable are never given out twice, so a stale one is noticed."""
+        self._first += len(self._entries)
+        self._entries.clear()
+
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +128,7 @@ class TextEnvPool(EnvBase):
         knows = self._ask_for_splits()
         self.has_splits, self.takes_any_split = bool(knows), knows is None
         self._described_N = self._rows.describe_envs()
-        self.texts: Handles[str] = Handles("")
+        self.texts: ObjectTable[str] = ObjectTable("")
         self.failures: list[str] = []
         """What went wrong in environments, one sentence each."""
         self._agenda: Iterator[EpisodeTask] = map(_endless_task, itertools.count())
@@ -116,7 +161,7 @@ class TextEnvPool(EnvBase):
         if self._patterns:
             seen["pattern"] = number()
         self.observation_spec = Composite(seen, shape=(n,))
-        self.full_action_spec = Composite(action=number(), cut=number(), shape=(n,))
+        self.full_action_spec = Composite(action=number(), status=number(), shape=(n,))
         self.reward_spec = Unbounded(shape=(n, 1))
         self.full_done_spec = Composite(
             done=flag(), terminated=flag(), truncated=flag(), shape=(n,)
@@ -183,7 +228,7 @@ class TextEnvPool(EnvBase):
             except RowsError as error:
                 begun, lost = dict(error.results), dict(error.rows)
             for row, beginning in begun.items():
-                if what := wrong_answer(beginning.observation):
+                if what := invalid_env_output(beginning.observation):
                     lost[row] = what
                 else:
                     self._enter(row, tasks[row], beginning)
@@ -209,20 +254,20 @@ class TextEnvPool(EnvBase):
         return episode
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
-        handles, cuts = tensordict["action"].tolist(), tensordict["cut"].tolist()
+        handles, cuts = tensordict["action"].tolist(), tensordict["status"].tolist()
         n = len(self._playing)
         reward_N = np.zeros(n, dtype=np.float32)
         terminated_N, truncated_N = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         live = [row for row in range(n) if self._playing[row] is not None]
         idle_N = self._episode_N == IDLE
-        replies = {row: self.texts[handles[row]] for row in live if cuts[row] == Cut.NO}
+        replies = {row: self.texts[handles[row]] for row in live if cuts[row] == ReplyStatus.READY}
         try:
             results = self._rows.step_rows(replies)
             lost: dict[int, str] = {}
         except RowsError as error:
             results, lost = dict(error.results), dict(error.rows)
         for row, result in results.items():
-            if what := wrong_answer(*result[:2]):
+            if what := invalid_env_output(*result[:2]):
                 lost[row] = what
                 continue
             episode = self._advance(row, replies[row], result)
@@ -232,7 +277,7 @@ class TextEnvPool(EnvBase):
             self._fail(row, replies[row], what)
             truncated_N[row] = True
         for row in live:
-            if cuts[row] == Cut.CONTEXT:
+            if cuts[row] == ReplyStatus.NO_ROOM:
                 self._end(row, StopReason.CONTEXT)
                 truncated_N[row] = True
         terminated_N |= idle_N
@@ -320,7 +365,7 @@ class TextEnvPool(EnvBase):
         except RowsError:
             actions = tuple(self._rows.single_action_space.sample() for _ in self._playing)
         data["action"] = torch.tensor([self.texts.add(action) for action in actions])
-        data["cut"] = torch.zeros(len(self._playing), dtype=torch.int64)
+        data["status"] = torch.zeros(len(self._playing), dtype=torch.int64)
         return data
 
     def close(self, *, raise_if_closed: bool = True) -> None:

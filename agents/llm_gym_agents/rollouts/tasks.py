@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
+from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.run import metrics
 
 IDLE = -1
 """The episode of a row that has nothing to play."""
 
 
-Which = int | range | None
+EpisodeSelection = int | range | None
 """Held-out episodes: the first so many, those of these numbers, or as many as the config says."""
 
 
@@ -26,12 +29,12 @@ class EpisodeTask(NamedTuple):
     options: dict[str, Any] | None = None
 
 
-class Cut(IntEnum):
+class ReplyStatus(IntEnum):
     """Why a policy does not act: it cannot go on with an episode, or not yet."""
 
-    WAIT = -1  # the reply is still being sampled; the row stays where it is
-    NO = 0
-    CONTEXT = 1
+    PENDING = -1  # the reply is still being sampled; the row stays where it is
+    READY = 0
+    NO_ROOM = 1
 
 
 def episode_seed(run: int, group: int) -> int:
@@ -41,7 +44,7 @@ def episode_seed(run: int, group: int) -> int:
 
 EVAL_IDS, GREEDY_IDS = 2**40, 2**41
 """Where the ids of episodes begin that are not trained on: ids decide what is sampled."""
-FURTHER_IDS, TRY_IDS = 2**42, 2**36
+RESAMPLE_IDS, TRY_IDS = 2**42, 2**36
 """Where ids and groups of what is played in place of others begin, and how far tries are apart."""
 
 
@@ -61,14 +64,14 @@ def training_tasks(
     ]
 
 
-def further_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list[EpisodeTask]:
+def resample_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list[EpisodeTask]:
     """Return episodes to play in place of ``tasks``: a function of these and the try alone.
 
-    >>> [(task.id - FURTHER_IDS, task.group - FURTHER_IDS, task.seed == episode_seed(0, task.group))
-    ...  for task in further_tasks([EpisodeTask(6, 1, 3)], 0, 1)]
-    [(68719476742, 68719476739, True)]
+    >>> (task,) = resample_tasks([EpisodeTask(6, 1, 3)], 0, 1)
+    >>> task.id - RESAMPLE_IDS, task.group - RESAMPLE_IDS
+    (68719476742, 68719476739)
     """
-    first = FURTHER_IDS + attempt * TRY_IDS
+    first = RESAMPLE_IDS + attempt * TRY_IDS
     return [
         EpisodeTask(
             first + task.id, episode_seed(run, first + task.group), first + task.group, task.options
@@ -91,6 +94,18 @@ def greedy_tasks(episodes: Sequence[Trajectory]) -> list[EpisodeTask]:
     ]
 
 
+def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[EpisodeTask]]:
+    """Split tasks into lots of at most ``size``, by id; None leaves them together.
+
+    >>> tasks = [EpisodeTask(id, seed=0) for id in (2, 0, 1)]
+    >>> [[task.id for task in lot] for lot in split_tasks(tasks, 2)]
+    [[0, 1], [2]]
+    """
+    ordered = sorted(tasks, key=lambda task: task.id)
+    step = size or max(len(ordered), 1)
+    return [ordered[at : at + step] for at in range(0, len(ordered), step)]
+
+
 def by_options(
     tasks: Mapping[int, EpisodeTask],
 ) -> Iterator[tuple[dict[str, Any] | None, list[int]]]:
@@ -104,3 +119,73 @@ def by_options(
         else:
             groups.append((task.options, [row]))
     yield from groups
+
+
+Play = Callable[[Sequence[EpisodeTask]], Rollout]
+"""Plays episodes and settles their rewards."""
+
+
+def resample_zero_variance_groups(
+    rollout: Rollout, tasks: Sequence[EpisodeTask], play: Play, *, run: int, tries: int
+) -> tuple[Rollout, dict[str, float]]:
+    """Return the batch with other groups for those without spread, and what was done.
+
+    The batch stays as large as it was: a group for which no try brought one with spread is kept.
+
+    Args:
+        rollout: Of ``tasks``, rewards settled.
+        tasks: What was named for this iteration.
+        play: For what is played in addition.
+        run: The run's seed.
+        tries: Most further groups for each.
+    """
+    first = rollout.episodes
+    flat = zero_variance_groups(first)
+    found = {"group/flat_at_first": len(flat) / max(len({task.group for task in tasks}), 1)}
+    replaced = played = 0
+    for attempt in range(1, tries + 1):
+        if not flat:
+            break
+        named = [task for task in tasks if task.group in flat]
+        further = resample_tasks(named, run, attempt)
+        stands_for = {new.group: old.group for new, old in zip(further, named, strict=True)}
+        fresh = play(further)
+        played += len(further)
+        kept = set(stands_for) & _groups(fresh.episodes) - zero_variance_groups(fresh.episodes)
+        gone = {stands_for[group] for group in kept}
+        rollout = _exchange(rollout, fresh, gone, kept)
+        flat -= gone
+        replaced += len(kept)
+    found |= {"group/replaced": float(replaced), "group/played_further": float(played)}
+    # Success of what was named at first: that of the batch is drawn to the middle by now.
+    if first:
+        found[metrics.TRAIN_SUCCESS] = sum(each.success for each in first) / len(first)
+    return rollout, found
+
+
+def zero_variance_groups(episodes: Sequence[Trajectory]) -> set[int]:
+    """Return the groups whose episodes all have the same reward; one that is alone is such."""
+    rewards: dict[int, set[float]] = defaultdict(set)
+    for episode in episodes:
+        rewards[int(episode.group or 0)].add(episode.total_reward)
+    return {group for group, seen in rewards.items() if len(seen) == 1}
+
+
+def _groups(episodes: Sequence[Trajectory]) -> set[int]:
+    return {int(episode.group or 0) for episode in episodes}
+
+
+def _exchange(
+    rollout: Rollout, fresh: Rollout, gone: Collection[int], kept: Collection[int]
+) -> Rollout:
+    """Return ``rollout`` without the groups ``gone`` and with the groups ``kept`` of ``fresh``.
+
+    It stays in id order: what is played further has later ids than all before it.
+    """
+    stay = rollout.where(lambda episode: int(episode.group or 0) not in gone)
+    come = fresh.where(lambda episode: episode.group in kept)
+    return rollout._replace(
+        episodes=stay.episodes + come.episodes,
+        turns=stay.turns + come.turns,
+        bootstrap_prompts=stay.bootstrap_prompts + come.bootstrap_prompts,
+    )

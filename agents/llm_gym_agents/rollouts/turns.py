@@ -6,11 +6,15 @@ Plain lists of plain things: they are pickled when a sampler plays in another pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, SupportsFloat
+
+import numpy as np
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
+from llm_gym.errors import ConfigError
 
 
 class Turn(NamedTuple):
@@ -30,7 +34,7 @@ class Turn(NamedTuple):
     """Whether the model read the prompt by itself, and not after the turn before."""
 
 
-class Closing(NamedTuple):
+class BootstrapPrompt(NamedTuple):
     """What the model would have read next in an episode that was cut: its value is taken there."""
 
     ids: list[int]
@@ -43,7 +47,7 @@ class Rollout(NamedTuple):
     episodes: list[Trajectory]
     turns: list[list[Turn]]
     """Of each of the ``episodes``; at least one."""
-    closings: list[Closing | None]
+    bootstrap_prompts: list[BootstrapPrompt | None]
     """Of each of the ``episodes``; None where the rules ended it."""
     unplayed: list[Trajectory]
     """Named episodes without a single sampled turn: their environment failed at once, or the
@@ -62,7 +66,7 @@ class Rollout(NamedTuple):
         return self._replace(
             episodes=[self.episodes[at] for at in kept],
             turns=[self.turns[at] for at in kept],
-            closings=[self.closings[at] for at in kept],
+            bootstrap_prompts=[self.bootstrap_prompts[at] for at in kept],
         )
 
     def ending_after(self, turns: int | None) -> Rollout:
@@ -73,10 +77,11 @@ class Rollout(NamedTuple):
             episode.stop_reason == StopReason.MAX_STEPS and episode.num_turns >= turns
             for episode in self.episodes
         ]
-        closings = [
-            None if ended else closing for ended, closing in zip(over, self.closings, strict=True)
+        bootstrap_prompts = [
+            None if ended else closing
+            for ended, closing in zip(over, self.bootstrap_prompts, strict=True)
         ]
-        return self._replace(closings=closings)
+        return self._replace(bootstrap_prompts=bootstrap_prompts)
 
     @property
     def all_episodes(self) -> list[Trajectory]:
@@ -93,3 +98,84 @@ def episode_id(episode: Trajectory) -> int:
     """Return the number that named an episode before it was played."""
     assert isinstance(episode.episode_id, int)
     return episode.episode_id
+
+
+def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
+    """Return several rollouts as one, in id order."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    played = sorted(
+        (
+            each
+            for rollout in rollouts
+            for each in zip(rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True)
+        ),
+        key=lambda each: episode_id(each[0]),
+    )
+    return Rollout(
+        episodes=[episode for episode, _, _ in played],
+        turns=[turns for _, turns, _ in played],
+        bootstrap_prompts=[closing for _, _, closing in played],
+        unplayed=sorted(
+            (episode for rollout in rollouts for episode in rollout.unplayed), key=episode_id
+        ),
+        failures=[failure for rollout in rollouts for failure in rollout.failures],
+        env_id=rollouts[0].env_id if rollouts else None,
+    )
+
+
+PATIENCE = 3
+"""Iterations in a row that may lose most of their episodes."""
+MOST_REWARD = float(np.finfo(np.float32).max)
+"""What the tensors of a batch can hold."""
+
+
+def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
+    """Return what is wrong with an answer of an environment, or nothing.
+
+    >>> invalid_env_output("You win.", 1), invalid_env_output("You win.", float("nan"))
+    ('', 'gave a reward of nan, which must be a number that float32 holds')
+    >>> invalid_env_output("You win.", 10**400)
+    'gave a reward of inf, which must be a number that float32 holds'
+    """
+    if not isinstance(observation, str):
+        return f"gave an observation of {type(observation).__name__}, which must be text"
+    try:
+        paid = float(reward)
+    except OverflowError:  # of a whole number, which may have any number of digits
+        paid = math.inf
+    if abs(paid) <= MOST_REWARD:  # false for NaN too
+        return ""
+    return f"gave a reward of {paid:g}, which must be a number that float32 holds"
+
+
+def why_unplayed(rollout: Rollout) -> str:
+    """Return why episodes of ``rollout`` were not played: what failed last, or the context."""
+    if rollout.failures:
+        return "; ".join(rollout.failures[-3:])
+    read = max((len(each.states[0]) for each in rollout.unplayed if each.states), default=0)
+    return (
+        f"no prompt fits the model's context, with observations of up to {read:,} characters; "
+        "let the environment say less, or take a model with a longer context"
+    )
+
+
+class EnvFailureWatch:
+    """Counts iterations that lost most of their episodes to failures of the environment."""
+
+    def __init__(self) -> None:
+        self.bad = 0
+
+    def check(self, iteration: int, rollout: Rollout) -> None:
+        """Raise ``ConfigError`` where there is nothing to learn from, now or for a while."""
+        episodes = rollout.all_episodes
+        failed = sum(episode.stop_reason == StopReason.ERROR for episode in episodes)
+        why = why_unplayed(rollout)
+        if not rollout.without_failed().episodes:
+            raise ConfigError(f"no episode of iteration {iteration} could be played: {why}")
+        self.bad = self.bad + 1 if 2 * failed > len(episodes) else 0
+        if self.bad >= PATIENCE:
+            raise ConfigError(
+                f"the environment failed in {failed} of {len(episodes)} episodes of iteration "
+                f"{iteration}, and in most of the {PATIENCE - 1} before: {why}"
+            )

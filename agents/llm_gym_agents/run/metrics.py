@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from llm_gym.errors import ConfigError, install_command
-from llm_gym_agents.run.atomic import write_atomically
+from llm_gym_agents.run.files import write_atomically
 
 ITERATION = "iteration"
 FROM_SOLVER = "warm_start/from_solver"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.run.atomic import write_atomically
+from llm_gym_agents.run.files import write_atomically
 
 RUN_ID = "wandb_run_id"
 

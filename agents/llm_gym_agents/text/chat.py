@@ -9,6 +9,7 @@ never tokenised again, also where the template would drop the reasoning of earli
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
@@ -226,3 +227,32 @@ def _first_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     bare, dressed = tokenizer.encode("x", add_special_tokens=False), tokenizer.encode("x")
     at = next((at for at in range(len(dressed)) if dressed[at : at + len(bare)] == bare), 0)
     return list(dressed[:at])
+
+
+@dataclass(slots=True)
+class TokenConversation:
+    """Grows turn by turn. ``ids`` is replaced, never changed: an engine may still read the old."""
+
+    chat: ChatFormat
+    ids: list[int] = field(default_factory=list)
+    turns: int = 0
+    """Replies so far."""
+    reply_ids: list[int] = field(default_factory=list)
+    """The last reply."""
+
+    def start(self, system_prompt: str, text: str) -> list[int]:
+        """Begin with a system prompt, which may be empty, and what the model reads first."""
+        self.ids = self.chat.opening(system_prompt, text)
+        return self.ids
+
+    def add_observation(self, text: str) -> list[int]:
+        """Append what the model reads next; return the ids this added."""
+        heard = self.chat.following(self.reply_ids, text)
+        self.ids = self.ids + heard
+        return heard
+
+    def add_reply(self, reply_ids: list[int]) -> None:
+        """Append what the model said."""
+        self.ids = self.ids + reply_ids
+        self.reply_ids = reply_ids
+        self.turns += 1

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
-from llm_gym_agents.rollouts.turns import Closing, Rollout, Turn
+from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn
 
 ids = st.lists(st.integers(0, 255), min_size=1, max_size=4)
 
@@ -43,9 +43,9 @@ def episodes(draw, number):
     episode.stop_reason = StopReason.MAX_STEPS if cut else StopReason.LOST
     closing = None
     if cut:
-        closing = Closing(draw(st.lists(st.integers(0, 255), max_size=3)), not history)
+        closing = BootstrapPrompt(draw(st.lists(st.integers(0, 255), max_size=3)), not history)
         if closing.new_sequence and not closing.ids:
-            closing = Closing([7], True)  # a prompt has an id at least
+            closing = BootstrapPrompt([7], True)  # a prompt has an id at least
     return episode, turns, closing
 
 
@@ -59,7 +59,7 @@ def rollout_of(played):
     return Rollout(
         episodes=[episode for episode, _, _ in played],
         turns=[turns for _, turns, _ in played],
-        closings=[closing for _, _, closing in played],
+        bootstrap_prompts=[closing for _, _, closing in played],
         unplayed=[],
         failures=[],
     )
@@ -67,6 +67,6 @@ def rollout_of(played):
 
 def cut_at(rollout, places):
     """Return the rollout in parts, cut before the episodes at ``places``."""
-    played = list(zip(rollout.episodes, rollout.turns, rollout.closings, strict=True))
+    played = list(zip(rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True))
     edges = [0, *sorted(places), len(played)]
     return [rollout_of(played[a:b]) for a, b in pairwise(edges) if a < b]

@@ -37,7 +37,7 @@ def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
     data = assemble(rollout)
     assert data.ids_S[data.position_T + 1].equal(data.token_T)
     assert data.tokens == rollout.tokens == len(data.reward_T)
-    cut = [closing is not None for closing in rollout.closings]
+    cut = [closing is not None for closing in rollout.bootstrap_prompts]
     assert (data.bootstrap_E != NO_POSITION).tolist() == cut
     rewards = [reward for episode in rollout.episodes for reward in episode.rewards]
     assert data.reward_T[data.turn_ends_T].tolist() == rewards

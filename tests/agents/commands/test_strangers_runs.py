@@ -8,7 +8,7 @@ import pytest
 from llm_gym import cli
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.run.lock import RunLock
+from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import read_metrics
 
 SMALL = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
@@ -81,7 +81,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, cap
 
 def test_a_folder_that_is_being_trained_in_is_left_alone(run, capsys):
     lock = RunLock(run)
-    lock.take()
+    lock.acquire()
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert cli.main(["resume", str(run)]) == 2
     assert "is being trained in by process" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from llm_gym.errors import ConfigError, MissingExtraError
 from llm_gym_agents import build
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.rollouts.tasks import Cut
+from llm_gym_agents.rollouts.tasks import ReplyStatus
 from tests.agents.config.effect_run import ECHO, configured, play, settings
 from tests.agents.engines.sglang.stand_in import FixedSampler, StandIn
 from tests.agents.players import player_at_chance
@@ -78,7 +78,7 @@ def test_settings_of_the_engine_reach_it(tmp_path):
 def test_a_barrier_is_what_was_said_or_what_suits_the_backend(backend, said, waits, tmp_path):
     config = configured({"inference.backend": backend, "inference.sync_replies": said}, tmp_path)
     _, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
-    assert build.build_policy(config, ScriptedEngine(), tokenizer).barrier is waits
+    assert build.build_policy(config, ScriptedEngine(), tokenizer).sync_replies is waits
 
 
 def test_without_a_barrier_some_move_while_others_wait(tmp_path):
@@ -89,7 +89,7 @@ def test_without_a_barrier_some_move_while_others_wait(tmp_path):
         policy = build.build_policy(config, engine, tokenizer)
         pool = build.build_pool(config, ECHO, rows=8)
         policy.texts = pool.texts
-        return (policy(pool.reset())["cut"] == Cut.WAIT).sum().item()
+        return (policy(pool.reset())["status"] == ReplyStatus.PENDING).sum().item()
 
     assert waits({}) == 0
     assert waits({"inference.sync_replies": False}) == 7

@@ -10,7 +10,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym_agents import build
 from llm_gym_agents.learn import warm_start
-from llm_gym_agents.rollouts.collect import EpisodeCollector
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
 from tests.agents.odd import Sleeping

@@ -34,7 +34,7 @@ def echo_trainer(folder, given=None, *, env=None, in_process=False, **ray):
         if in_process:
             patch.setattr(crew, "RayCluster", lambda *given: InProcess())
         trainer = PPOTrainer(config, env, model=copy.deepcopy(lm), tokenizer=tokenizer)
-    trainer.on_advice = lambda sentence: None
+    trainer.on_warning = lambda sentence: None
     return trainer
 
 

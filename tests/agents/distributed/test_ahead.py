@@ -111,7 +111,7 @@ def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_p
         submit(requests)
         if requests and visitor.ident is None:  # the first replies are running now
             visitor.start()
-            while not host.turnstile.wanted:
+            while not host.swap_lock.requested:
                 pass
 
     engine.submit = submitted

@@ -147,5 +147,5 @@ def test_the_learners_generators_are_left_alone(tmp_path):
 
 def test_the_config_that_was_passed_in_is_left_alone(trainer):
     own = trainer.sampler.members[0].actor.sampler
-    assert own.lot_size == 4
+    assert own.isolated_batch_size == 4
     assert copy.deepcopy(trainer.config).ray.num_actors == 3

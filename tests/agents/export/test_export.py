@@ -11,10 +11,13 @@ import llm_gym
 from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.export import main
 from llm_gym_agents.export import skyrl
-from llm_gym_agents.export.episode import Conversation
-from llm_gym_agents.export.rows import episode_rows, prompt_rows
-from llm_gym_agents.export.token_row import TokenRow
-from llm_gym_agents.export.tools import tool_definitions
+from llm_gym_agents.export.episodes import (
+    EpisodeChat,
+    TokenEpisode,
+    episode_rows,
+    prompt_rows,
+    tool_definitions,
+)
 from llm_gym_agents.export.trl import TRLGame, environment_factory
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.tiny import tiny_tokenizer
@@ -24,7 +27,7 @@ GUESS = "llm_gym/GuessTheNumber-v0"
 
 def test_a_conversation_is_the_episode():
     env = gym.make(GUESS)
-    talk = Conversation(GUESS)
+    talk = EpisodeChat(GUESS)
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         assert talk.begin(seed) == [{"role": "user", "content": observation}]
@@ -39,7 +42,7 @@ def test_a_conversation_is_the_episode():
 
 
 def test_the_reward_of_a_conversation_is_that_of_all_its_turns():
-    talk = Conversation(GUESS, penalty=0.25)
+    talk = EpisodeChat(GUESS, penalty=0.25)
     for seed in (0, 1):
         talk.begin(seed)
         for total in (-0.25, -0.5):
@@ -49,8 +52,8 @@ def test_the_reward_of_a_conversation_is_that_of_all_its_turns():
 
 def test_a_row_of_tokens_is_learned_where_the_model_wrote():
     chat = ChatFormat.from_tokenizer(tiny_tokenizer())
-    with Conversation(GUESS) as talk, Conversation(GUESS) as same:
-        row = TokenRow(talk, chat, seed=3)
+    with EpisodeChat(GUESS) as talk, EpisodeChat(GUESS) as same:
+        row = TokenEpisode(talk, chat, seed=3)
         assert row.prompt == chat.opening("", same.begin(3)[0]["content"])
         lost, won = chat.reply("no idea"), chat.reply(talk.env.unwrapped.oracle_action())
         told = chat.following(lost, same.answer("no idea"))
@@ -62,7 +65,7 @@ def test_a_row_of_tokens_is_learned_where_the_model_wrote():
         assert row.logprobs == [-0.5 * wrote for wrote in row.mask]
         assert row.ids == row.prompt + row.completion
         assert row.is_over(10_000)
-        row = TokenRow(talk, chat, seed=3)
+        row = TokenEpisode(talk, chat, seed=3)
         row.take(lost, None)
         assert row.logprobs is None
         assert [row.is_over(len(row.completion) + more) for more in (0, 1)] == [True, False]
@@ -79,7 +82,7 @@ def test_skyrls_own_limit_of_turns_ends_an_episode(monkeypatch):
 
 
 def test_rules_that_go_into_a_system_prompt_are_a_message():
-    told = Conversation(GUESS, rules="system").begin(0)
+    told = EpisodeChat(GUESS, rules="system").begin(0)
     assert [message["role"] for message in told] == ["system", "user"]
 
 

@@ -14,9 +14,9 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.learn.test_model import batch

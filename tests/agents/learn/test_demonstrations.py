@@ -11,8 +11,7 @@ from llm_gym.envs.micro.echo import EchoEnv
 from llm_gym.errors import ConfigError
 from llm_gym.wrappers import ToolUse
 from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
-from llm_gym_agents.text.chat import ChatFormat
-from llm_gym_agents.text.conversation import Conversation
+from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from tests.agents.small_run import Odd
 from tests.agents.tiny import tiny_tokenizer
 
@@ -62,14 +61,18 @@ def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
     [talk] = played(env, "solver", HISTORY, 3, seed=1)
     bare = env.unwrapped
     observation, info = env.reset(seed=1)
-    live = Conversation(CHAT)
+    live = TokenConversation(CHAT)
     assert len(talk) > 1
     for at, turn in enumerate(talk):
-        heard = live.hear(observation) if at else live.open(info["system_prompt"], observation)
+        heard = (
+            live.add_observation(observation)
+            if at
+            else live.start(info["system_prompt"], observation)
+        )
         assert turn.prompt_ids == heard
         move = bare.solver_action()
         assert turn.reply_ids == CHAT.reply(move)
-        live.say(turn.reply_ids)
+        live.add_reply(turn.reply_ids)
         observation, *_ = env.step(move)
 
 

@@ -7,9 +7,9 @@ from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.lessons import Lessons
-from llm_gym_agents.rollouts.tasks import FURTHER_IDS, training_tasks
+from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, training_tasks
 from llm_gym_agents.rollouts.turns import Rollout, Turn
-from llm_gym_agents.run.stop_signal import StopSignal
+from llm_gym_agents.run.process import SigtermListener
 
 
 class Fragile:
@@ -46,7 +46,7 @@ def played(player, reward_fn=None, **settings):
     )
     tasks = training_tasks(0, 0, batch_size=8, group_size=2, options=None)
     lessons = Lessons(config, player, reward_fn, "llm_gym/Echo-v0")
-    return lessons.play(0, tasks, 0, StopSignal())
+    return lessons.play(0, tasks, 0, SigtermListener())
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -55,7 +55,7 @@ def test_starts_whose_greedy_episode_failed_are_left_out(at_once, reward_fn, wor
     lesson = played(Fragile({1, 2}, at_once=at_once), reward_fn)
     assert [episode.group for episode in lesson.rollout.episodes] == [0, 0, 3, 3]
     assert lesson.greedy_E.tolist() == [worth] * 4
-    assert len(lesson.rollout.turns) == len(lesson.rollout.closings) == 4
+    assert len(lesson.rollout.turns) == len(lesson.rollout.bootstrap_prompts) == 4
 
 
 def test_a_batch_without_a_single_greedy_episode_is_one_sentence():
@@ -65,7 +65,7 @@ def test_a_batch_without_a_single_greedy_episode_is_one_sentence():
 
 def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
     def only_anew(trajectory):
-        return float(trajectory.episode_id >= FURTHER_IDS and trajectory.episode_id % 2)
+        return float(trajectory.episode_id >= RESAMPLE_IDS and trajectory.episode_id % 2)
 
     player = Fragile((), at_once=False)
     lesson = played(player, only_anew, adv_estimator="grpo", resample_zero_variance_groups=1)

@@ -20,7 +20,7 @@ from llm_gym.wrappers import AsText
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
+from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus
 from tests.agents.small_run import small
 from tests.agents.tiny import save_tiny
 from tests.legacy.test_old_gym import Walk
@@ -41,7 +41,7 @@ def play(pool, reply, episodes=3):
     while len(finished) < episodes:
         rows = data["observation"].shape[0]
         data["action"] = torch.tensor([pool.texts.add(reply)] * rows)
-        data["cut"] = torch.full((rows,), int(Cut.NO))
+        data["status"] = torch.full((rows,), int(ReplyStatus.READY))
         _, data = pool.step_and_maybe_reset(data)
         finished |= pool.take_finished()
     return finished

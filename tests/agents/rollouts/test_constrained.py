@@ -9,10 +9,10 @@ from torchrl.envs.utils import check_env_specs
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.rollouts.test_play import Diary, tasks
@@ -47,11 +47,11 @@ class Held(ScriptedEngine):
         return list(action.encode())
 
 
-@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("sync_replies", [True, False])
 @pytest.mark.parametrize("env_id", [GAME, GUESS, "llm_gym/Echo-v0"])
-def test_each_request_has_the_pattern_of_its_environment_now(env_id, barrier):
+def test_each_request_has_the_pattern_of_its_environment_now(env_id, sync_replies):
     engine = Held(env_id, ready=lambda running: running[-1:])
-    policy = policy_of(engine, barrier=barrier)
+    policy = policy_of(engine, sync_replies=sync_replies)
     result = rollout(
         env_id, policy, 12, num_envs=5, constrained=True, env_kwargs={"rules": "system"}
     )

@@ -1,6 +1,6 @@
 """What a batch of episodes says of itself, in numbers that can be counted by hand."""
 
-from llm_gym_agents.rollouts.episode_metrics import episode_metrics
+from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 from tests.agents.scored import episode
 

@@ -2,8 +2,12 @@
 
 import pytest
 
-from llm_gym_agents.rollouts.flat_groups import flat_groups, replace_flat_groups
-from llm_gym_agents.rollouts.tasks import further_tasks, training_tasks
+from llm_gym_agents.rollouts.tasks import (
+    resample_tasks,
+    resample_zero_variance_groups,
+    training_tasks,
+    zero_variance_groups,
+)
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
 from tests.agents.scored import episode
@@ -38,7 +42,9 @@ def replaced(reward, again, tries=3):
         calls.append([task.id for task in named])
         return played(named, again)
 
-    rollout, row = replace_flat_groups(played(tasks(), reward), tasks(), play, run=0, tries=tries)
+    rollout, row = resample_zero_variance_groups(
+        played(tasks(), reward), tasks(), play, run=0, tries=tries
+    )
     return rollout, row, calls
 
 
@@ -53,16 +59,18 @@ def test_groups_without_spread_give_way_to_new_ones():
     rollout, row, calls = replaced(
         lambda task: 0.0 if task.group in flat else first_of_group(task), first_of_group
     )
-    assert not flat_groups(rollout.episodes)
+    assert not zero_variance_groups(rollout.episodes)
     assert len(rollout.episodes) == 8
     assert [each.episode_id for each in rollout.episodes[:4]] == [2, 3, 6, 7]
-    new = further_tasks([task for task in tasks() if task.group in flat], 0, 1)
+    new = resample_tasks([task for task in tasks() if task.group in flat], 0, 1)
     assert [each.episode_id for each in rollout.episodes[4:]] == [task.id for task in new]
     assert calls == [[task.id for task in new]]
     assert (row["group/replaced"], row["group/flat_at_first"]) == (2.0, 0.5)
     assert row["group/played_further"] == 4.0
     assert row[TRAIN_SUCCESS] == 0.0
-    for each, turns, closing in zip(rollout.episodes, rollout.turns, rollout.closings, strict=True):
+    for each, turns, closing in zip(
+        rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True
+    ):
         assert [each.episode_id] == turns == [closing], "turns stay with their episode"
 
 
@@ -84,11 +92,11 @@ def test_only_what_is_still_flat_is_tried_again():
         seen.append(sorted({task.group % 4 for task in named}))
         return played(named, later)
 
-    rollout, _ = replace_flat_groups(
+    rollout, _ = resample_zero_variance_groups(
         played(tasks(), lambda task: 0.0), tasks(), play, run=0, tries=5
     )
     assert seen == [[0, 1, 2, 3], [0, 2]]
-    assert not flat_groups(rollout.episodes)
+    assert not zero_variance_groups(rollout.episodes)
 
 
 def test_names_depend_on_iteration_and_try_alone_and_never_collide():
@@ -97,8 +105,8 @@ def test_names_depend_on_iteration_and_try_alone_and_never_collide():
         for attempt in (0, 1, 2):
             named = tasks(iteration=iteration)
             if attempt:
-                named = further_tasks(named, 0, attempt)
-                assert named == further_tasks(tasks(iteration=iteration), 0, attempt)
+                named = resample_tasks(named, 0, attempt)
+                assert named == resample_tasks(tasks(iteration=iteration), 0, attempt)
             for task in named:
                 assert task.id not in known
                 known[task.id] = (task.group, task.seed)
@@ -110,4 +118,4 @@ def test_names_depend_on_iteration_and_try_alone_and_never_collide():
 @pytest.mark.parametrize("gone", [0, 1])
 def test_a_group_with_one_episode_left_has_no_spread(gone):
     alone = [each for at, each in enumerate(played(tasks(), first_of_group).episodes) if at != gone]
-    assert flat_groups(alone) == {0}
+    assert zero_variance_groups(alone) == {0}

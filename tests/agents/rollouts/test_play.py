@@ -14,10 +14,10 @@ from llm_gym_agents.batch.rollout_data import NO_POSITION
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.scripted import ScriptedEngine

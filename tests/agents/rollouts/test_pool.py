@@ -13,10 +13,10 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
 from tests.agents.odd import Crashing, CrashingAtReset, Dying, Hanging, Tagged
 
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -26,8 +26,8 @@ def answer(pool, data, cut=()):
     """Reply to every row by repeating what it said."""
     texts = pool.texts.read(data["observation"].tolist())
     actions = [pool.texts.add(f"reply to {text}") for text in texts]
-    cuts = [Cut.CONTEXT if at in cut else Cut.NO for at in range(len(texts))]
-    data["action"], data["cut"] = torch.tensor(actions), torch.tensor(cuts)
+    cuts = [ReplyStatus.NO_ROOM if at in cut else ReplyStatus.READY for at in range(len(texts))]
+    data["action"], data["status"] = torch.tensor(actions), torch.tensor(cuts)
     return data
 
 
@@ -126,7 +126,7 @@ def test_the_games_own_flags_and_system_prompt_arrive():
     data = pool.reset()
     assert "from 1 to 2" in pool.texts[int(data["system"][0])]
     data["action"] = torch.tensor([pool.texts.add("1"), pool.texts.add("1")])
-    data["cut"] = torch.zeros(2, dtype=torch.int64)
+    data["status"] = torch.zeros(2, dtype=torch.int64)
     after = pool.step(data)["next"]
     assert after["terminated"].all()
     assert not after["truncated"].any()

@@ -11,9 +11,8 @@ from llm_gym import cli
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.rollouts import recorder
-from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.rollouts.records import episode_tokens
-from llm_gym_agents.rollouts.turns import Closing, Turn
+from llm_gym_agents.rollouts.recorder import RolloutRecorder, episode_tokens
+from llm_gym_agents.rollouts.turns import BootstrapPrompt, Turn
 from tests.agents.small_run import small
 
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -97,7 +96,7 @@ def test_what_was_trained_on_is_the_same_when_it_is_played_again(run, capsys):
 
 def test_the_tokens_of_a_cut_episode_end_with_what_would_have_been_read():
     turns = [Turn(0, 0, [1, 2], [3], [-0.5], "stop", 4), Turn(0, 1, [5], [6, 7], [-1, -2], "s", 5)]
-    tokens = episode_tokens(turns, Closing([8, 9], False), {"values": [10, 20, 30]})
+    tokens = episode_tokens(turns, BootstrapPrompt([8, 9], False), {"values": [10, 20, 30]})
     assert tokens.ids == [1, 2, 3, 5, 6, 7, 8, 9]
     assert tokens.turns == [0, 0, 0, 1, 1, 1, 2, 2]
     assert tokens.weights_versions == [4, 4, 4, 5, 5, 5, 5, 5]

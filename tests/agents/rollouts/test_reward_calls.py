@@ -11,7 +11,7 @@ import time
 import pytest
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.rollouts import reward_calls
+from llm_gym_agents.rollouts import rewards as reward_calls
 from llm_gym_agents.rollouts.rewards import RewardError, apply_reward_fn
 from tests.agents.scored import batch
 

@@ -10,8 +10,7 @@ import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment, as_gym
-from llm_gym_agents.rollouts.reward_manager import RewardManager
-from llm_gym_agents.rollouts.rewards import apply_reward_fn, reward_metrics
+from llm_gym_agents.rollouts.rewards import RewardManager, apply_reward_fn, reward_metrics
 
 PLAYED = {
     "rewards": [0.5, -0.25, 1.0],

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents.rollouts.reward_manager import RewardManager
 from llm_gym_agents.rollouts.rewards import (
     RewardError,
+    RewardManager,
     apply_reward_fn,
     reward_metrics,
     takes_environment,

@@ -4,9 +4,9 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.rollouts.tasks import (
-    further_tasks,
     greedy_tasks,
     held_out_tasks,
+    resample_tasks,
     training_tasks,
 )
 
@@ -19,7 +19,7 @@ def trained(run, iterations=40, batch_size=64, group_size=4):
             run, iteration, batch_size=batch_size, group_size=group_size, options=None
         )
     ]
-    return tasks + [task for attempt in (1, 2, 3) for task in further_tasks(tasks, run, attempt)]
+    return tasks + [task for attempt in (1, 2, 3) for task in resample_tasks(tasks, run, attempt)]
 
 
 def test_no_run_trains_on_a_seed_that_is_held_out():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym_agents.run.advice import PATIENCE, Advisor, signs
+from llm_gym_agents.run.diagnostics import PATIENCE, RunDiagnostics, symptoms
 
 WELL = {
     "episode/success": 0.4,
@@ -35,7 +35,7 @@ PLANTED = {
 
 
 def looked(rows, vocabulary=100):
-    advisor = Advisor(vocabulary)
+    advisor = RunDiagnostics(vocabulary)
     return [advice for row in rows for advice in advisor.look(row)], advisor
 
 
@@ -90,7 +90,7 @@ def test_rows_without_a_metric_say_nothing_about_it():
 
 def test_a_run_that_goes_on_does_not_repeat_itself():
     bad = WELL | PLANTED["unusable"][0]
-    advisor = Advisor(100)
+    advisor = RunDiagnostics(100)
     advisor.catch_up([bad] * 5)
     assert advisor.look(bad) == []
     assert advisor.metrics == {"advice/unusable": 1.0}
@@ -103,4 +103,4 @@ def test_the_only_step_of_an_iteration_moves_nothing_that_is_measured_before_it(
 def test_every_sign_is_in_the_docs():
     page = (Path(__file__).parents[3] / "docs/training.md").read_text()
     table = page.split("## When a run cannot learn")[1].split("\n## ")[0]
-    assert all(f"`{sign.name}`" in table for sign in signs())
+    assert all(f"`{sign.name}`" in table for sign in symptoms())

@@ -10,21 +10,21 @@ import pytest
 from llm_gym import cli
 from llm_gym.errors import ConfigError
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.run.lock import RunLock, is_locked
+from llm_gym_agents.run.files import RunLock, is_locked
 from tests.agents.small_run import Odd, small
 
 
 def test_a_folder_is_held_by_one_and_free_again_when_let_go(tmp_path):
     first, second = RunLock(tmp_path / "run"), RunLock(tmp_path / "run")
     assert not is_locked(tmp_path / "run")
-    first.take()
-    first.take()
+    first.acquire()
+    first.acquire()
     with pytest.raises(ConfigError, match=f"trained in by process {os.getpid()}"):
-        second.take()
+        second.acquire()
     assert is_locked(tmp_path / "run")
     first.release()
     first.release()
-    second.take()
+    second.acquire()
     second.release()
 
 
@@ -32,7 +32,7 @@ def test_a_folder_is_held_by_one_and_free_again_when_let_go(tmp_path):
 def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, where):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"write to its folder, got .*run|file: \w") as caught:
-        RunLock(tmp_path / where).take()
+        RunLock(tmp_path / where).acquire()
     assert "config.checkpoint.output_dir (--checkpoint.output-dir)" in str(caught.value)
     assert (tmp_path / "file").read_bytes() == b""
 
@@ -52,19 +52,19 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
     code = f"""
 import sys, time
 from pathlib import Path
-from llm_gym_agents.run.lock import RunLock
+from llm_gym_agents.run.files import RunLock
 RunLock.kept = RunLock(Path({str(tmp_path)!r}))
-RunLock.kept.take()
+RunLock.kept.acquire()
 print("held", flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(ConfigError, match=f"process {holder.pid}"):
-            RunLock(tmp_path).take()
+            RunLock(tmp_path).acquire()
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    RunLock(tmp_path).take()
+    RunLock(tmp_path).acquire()
 
 
 def test_a_second_trainer_in_the_folder_of_a_first_changes_nothing(tmp_path):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents.run.verdict import verdict
+from llm_gym_agents.run.diagnostics import final_diagnosis
 
 
 def played(env_id, wins, of=100, returns=None, says=True):
@@ -20,7 +20,7 @@ def played(env_id, wins, of=100, returns=None, says=True):
 
 def said(env_id, before, after, curve=(), **settings):
     rows = [{"eval/success": each} for each in curve]
-    return verdict(played(env_id, before), played(env_id, after), rows, **settings)
+    return final_diagnosis(played(env_id, before), played(env_id, after), rows, **settings)
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 25), (0, 99), (89, 92), (100, 100)])
@@ -43,7 +43,7 @@ def test_what_never_won_is_said_with_the_solver_that_could_be_imitated():
 
 def test_who_has_imitated_the_solver_is_not_sent_to_it_again():
     before, after = played("llm_gym/TextToSQLEasy-v0", 10), played("llm_gym/TextToSQLEasy-v0", 20)
-    sentence = verdict(before, after, [{"warm_start/from_solver": 1.0}, {}])
+    sentence = final_diagnosis(before, after, [{"warm_start/from_solver": 1.0}, {}])
     assert "imitate the solver for longer (--warm-start.steps)" in sentence
     assert "--warm-start.player" not in sentence
 
@@ -51,10 +51,10 @@ def test_who_has_imitated_the_solver_is_not_sent_to_it_again():
 def test_what_is_learned_by_heart_is_told_apart_from_what_is_learned():
     sums = "llm_gym/ChainSumEasy-v0"
     rows = [{"episode/success": 0.02}] * 30 + [{"episode/success": 0.22}] * 5
-    sentence = verdict(played(sums, 8), played(sums, 10), rows)
+    sentence = final_diagnosis(played(sums, 8), played(sums, 10), rows)
     assert "10% (a solver wins 100%), but 22% of what it trains on is won, so it learns" in sentence
-    assert "heart" not in verdict(played(sums, 8), played(sums, 15), rows)
-    assert "heart" not in verdict(played(sums, 8), played(sums, 10), [])
+    assert "heart" not in final_diagnosis(played(sums, 8), played(sums, 15), rows)
+    assert "heart" not in final_diagnosis(played(sums, 8), played(sums, 10), [])
 
 
 def test_an_easier_level_is_named_where_there_is_one():
@@ -72,21 +72,21 @@ def test_an_environment_that_nobody_wins_is_judged_by_what_it_pays():
     def cart(turns):
         return played("CartPole-v1", 0, returns=[turns + at % 5 for at in range(100)])
 
-    assert verdict(cart(20.0), cart(60.0), []) is None
-    assert "none of 100" in verdict(cart(20.0), cart(20.5), [])
+    assert final_diagnosis(cart(20.0), cart(60.0), []) is None
+    assert "none of 100" in final_diagnosis(cart(20.0), cart(20.5), [])
 
 
 def test_less_is_paid_for_less_even_below_zero():
     def cliff(cost):
         return played("CliffWalking-v1", 0, returns=[-cost - at % 5 for at in range(100)])
 
-    assert verdict(cliff(600.0), cliff(64.0), []) is None
-    assert verdict(cliff(64.0), cliff(600.0), []) is not None
+    assert final_diagnosis(cliff(600.0), cliff(64.0), []) is None
+    assert final_diagnosis(cliff(64.0), cliff(600.0), []) is not None
 
 
 def test_where_nobody_says_what_success_is_the_return_is_told_and_no_model_is_blamed():
     before, after = (played("My/Env-v0", 0, returns=[r] * 9, says=False) for r in (1.0, 1.25))
-    sentence = verdict(before, after, [], embedded=True)
+    sentence = final_diagnosis(before, after, [], embedded=True)
     assert "does not say whether an episode is won" in sentence
     assert "from 1 to 1.25" in sentence
     assert "success=module:function" in sentence

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym_agents.text.pieces import Pieces
+from llm_gym_agents.text.codec import TokenTexts
 from tests.agents.text.chat_templates import base_tokenizer
 
 TOKENIZER = base_tokenizer()
-PIECES = Pieces(TOKENIZER)
+PIECES = TokenTexts(TOKENIZER)
 
 
 @given(st.text(max_size=40))
@@ -31,13 +31,13 @@ def test_a_control_token_is_shown():
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_bytes_of_no_text_are_shown_as_such_and_looked_at_a_few_at_a_time(count, monkeypatch):
     lone = TOKENIZER.encode("😀")[1]  # a byte that never begins a character
-    looked, decode = [], Pieces._decode
+    looked, decode = [], TokenTexts._decode
 
     def noted(self, ids):
         looked.append(len(ids))
         return decode(self, ids)
 
-    monkeypatch.setattr(Pieces, "_decode", noted)
+    monkeypatch.setattr(TokenTexts, "_decode", noted)
     assert "".join(PIECES([lone] * count)) == "\ufffd" * count
     assert max(looked) <= 16
 

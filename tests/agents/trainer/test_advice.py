@@ -1,4 +1,4 @@
-"""Advice reaches the display and the metrics of a real run, and ends one that is strict."""
+"""Diagnosis reaches the display and the metrics of a real run, and ends one that is strict."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_a_model_of_random_weights_is_said_to_write_no_moves(tmp_path):
     config = small(tmp_path, training={"num_iters_per_epoch": 4})
     config.environment.env_kwargs = {"strict": True}  # or a word among many would count
     trainer = PPOTrainer(config, "llm_gym/Echo-v0")
-    trainer.on_advice = said.append
+    trainer.on_warning = said.append
     trainer.fit()
     trainer.cleanup()
     assert any("cannot be used: let it imitate legal moves" in sentence for sentence in said)

@@ -127,7 +127,7 @@ def test_advice_that_came_and_went_is_said_once_at_the_end(tmp_path, capsys):
     for share in (97, 100, 98):
         report.advise(f"{share}% of the replies were cut: raise it")
     capsys.readouterr()
-    report.told_to_stop(Evaluation("odd", [], 0, 0.0))
+    report.on_sigterm(Evaluation("odd", [], 0, 0.0))
     trainer.cleanup()
     assert capsys.readouterr().out.count("advice: ") == 1
 

@@ -27,7 +27,7 @@ def test_the_one_liner_plays_64_environments(folder):
         folder, config={"eager": True, "dtype": "float32"}, sampling=Sampling(max_tokens=4)
     )
     try:
-        assert not policy.barrier
+        assert not policy.sync_replies
         result = rollout(ENV, policy, 64, num_envs=64, env_kwargs={"rules": "system"})
         assert len(result.episodes) == 64
         assert result.tokens > 64

@@ -10,7 +10,7 @@ import pytest
 
 import llm_gym
 from llm_gym.errors import ConfigError
-from llm_gym_agents.export.rows import as_dataset, episode_rows, prompt_rows
+from llm_gym_agents.export.episodes import as_dataset, episode_rows, prompt_rows
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 
@@ -134,7 +134,7 @@ def test_verl_plays_episodes_of_ours_with_a_scripted_server():
 
 
 def test_an_export_without_its_package_says_what_to_install():
-    from llm_gym_agents.export.episode import need
+    from llm_gym_agents.export.episodes import need
 
     with pytest.raises(ConfigError, match="pip install nothing-at-all"):
         need("nothing_at_all", "nothing-at-all")

@@ -19,9 +19,9 @@ from llm_gym_agents.engines.base import (
 )
 from llm_gym_agents.engines.weight_check import StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, Publisher
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.engines.made_requests import TOLERANCE, some_requests
 from tests.agents.engines.sglang.stand_in import TinySampler
@@ -165,10 +165,10 @@ def _all(engine):
 
 
 def test_a_model_plays_through_it_without_a_barrier(server, connect):
-    def play(barrier):
+    def play(sync_replies):
         chat = ChatFormat.from_tokenizer(tiny_tokenizer())
         sampling = Sampling(max_tokens=6, stop_ids=tuple(range(60)))
-        policy = LLMPolicy(connect(server), chat, sampling=sampling, barrier=barrier)
+        policy = LLMPolicy(connect(server), chat, sampling=sampling, sync_replies=sync_replies)
         return EpisodeCollector(TextEnvPool(Diary, 4), policy).collect(tasks(range(7)))
 
     one, other = play(False), play(True)

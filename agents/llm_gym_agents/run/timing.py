@@ -15,7 +15,7 @@ PEAK_FLOPS = {
 """Dense bfloat16, as the vendor says; what is not here has no MFU."""
 
 
-class DeviceWatch:
+class GpuMonitor:
     """Looks at one device from its making on; says nothing of a CPU."""
 
     def __init__(self, device: torch.device) -> None:

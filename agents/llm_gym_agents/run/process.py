@@ -6,23 +6,24 @@ those of the last iteration. An update is finished first.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
 
-class Stopped(BaseException):
+class StopRequested(BaseException):
     """Raised where a run may stop at once. No error, so nobody takes it for one."""
 
 
-class StopSignal:
+class SigtermListener:
     """Listens to SIGTERM within a ``with`` block, if that is in the main thread."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         """Whether somebody asked for an end."""
         self._at_once = False
         self._usual: Any = None
@@ -37,18 +38,37 @@ class StopSignal:
             signal.signal(signal.SIGTERM, self._usual)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.requested = True
         if self._at_once:
             self._at_once = False
-            raise Stopped
+            raise StopRequested
 
     @contextmanager
-    def may_stop_at_once(self) -> Iterator[None]:
-        """Let a signal end this block with ``Stopped``."""
-        if self.asked:
-            raise Stopped
+    def interruptible(self) -> Iterator[None]:
+        """Let a signal end this block with ``StopRequested``."""
+        if self.requested:
+            raise StopRequested
         self._at_once = True
         try:
             yield
         finally:
             self._at_once = False
+
+
+@contextmanager
+def env_vars(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables within this block; None takes one away."""
+    before = {name: os.environ.get(name) for name in values}
+    _set(values)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -14,10 +14,10 @@ from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.rollouts import policy as policy_module
-from llm_gym_agents.rollouts.collect import EpisodeCollector
 from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.tasks import IDLE, Cut, EpisodeTask
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
 from llm_gym_agents.rollouts.turns import Turn
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.odd import Tagged
@@ -49,7 +49,7 @@ class Spied(TransformersEngine):
         return done
 
 
-def make(barrier=False, rows=5, context="history", env=Diary, length=None):
+def make(sync_replies=False, rows=5, context="history", env=Diary, length=None):
     engine = Spied(tiny_model(), context_length=length)
     policy = LLMPolicy(
         engine,
@@ -57,13 +57,15 @@ def make(barrier=False, rows=5, context="history", env=Diary, length=None):
         sampling=Sampling(max_tokens=30, stop_ids=STOPS),
         context=context,
         run_seed=7,
-        barrier=barrier,
+        sync_replies=sync_replies,
     )
     return EpisodeCollector(TextEnvPool(env, rows), policy)
 
 
-def scripted(engine, rows, barrier=False, env=Diary):
-    policy = LLMPolicy(engine, ChatFormat.from_tokenizer(tiny_tokenizer()), barrier=barrier)
+def scripted(engine, rows, sync_replies=False, env=Diary):
+    policy = LLMPolicy(
+        engine, ChatFormat.from_tokenizer(tiny_tokenizer()), sync_replies=sync_replies
+    )
     return EpisodeCollector(TextEnvPool(env, rows), policy)
 
 
@@ -73,7 +75,7 @@ def watch(collector):
 
     def note(data):
         data = forward(data)
-        names = ("episode", "cut", "observation", "turn")
+        names = ("episode", "status", "observation", "turn")
         steps.append(
             [tuple(row) for row in torch.stack([data[name] for name in names], 1).tolist()]
         )
@@ -88,10 +90,12 @@ def watch(collector):
 
 @pytest.mark.parametrize("context", ["history", "observation"])
 def test_the_same_episodes_come_of_it(context):
-    apart, together = make(context=context), make(context=context, barrier=True)
+    apart, together = make(context=context), make(context=context, sync_replies=True)
     steps = watch(apart)
     one, other = (c.collect(tasks(range(11))) for c in (apart, together))
-    assert any(cut == Cut.WAIT for rows in steps for _, cut, *_ in rows), "somebody waited"
+    assert any(cut == ReplyStatus.PENDING for rows in steps for _, cut, *_ in rows), (
+        "somebody waited"
+    )
     assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
     assert [e.actions for e in one.episodes] == [e.actions for e in other.episodes]
     for name in ("ids_S", "token_T", "position_T", "turn_ends_T", "reward_T", "bootstrap_E"):
@@ -130,7 +134,9 @@ def test_what_would_have_been_read_after_a_cut_ends_with_the_context(context, ro
     engine, chat = ScriptedEngine(), ChatFormat.from_tokenizer(tiny_tokenizer())
     engine.context_length = 20
     turns = [Turn(0, 0, [1] * 10, [2] * 5, [0.0] * 5, "stop", 0)]
-    closing = LLMPolicy(engine, chat, context=context).closing(turns, "a long tale " * 9, "Rules.")
+    closing = LLMPolicy(engine, chat, context=context).bootstrap_prompt(
+        turns, "a long tale " * 9, "Rules."
+    )
     assert len(closing.ids) == room
     assert closing.new_sequence == (context == "observation")
 
@@ -179,7 +185,7 @@ def test_what_was_sampled_is_what_the_trainer_scores():
 
 
 def test_an_episode_that_outgrows_the_context_is_cut_while_others_go_on():
-    one, other = (make(barrier=b, length=110).collect(tasks(range(9))) for b in (False, True))
+    one, other = (make(sync_replies=b, length=110).collect(tasks(range(9))) for b in (False, True))
     reasons = [episode.stop_reason for episode in one.episodes]
     assert StopReason.CONTEXT in reasons
     assert reasons == [episode.stop_reason for episode in other.episodes]
@@ -196,7 +202,7 @@ def test_rows_that_wait_do_not_move():
     waited = 0
     for now, then in itertools.pairwise(steps):
         for row, (episode, cut, observation, turn) in enumerate(now):
-            if cut == Cut.WAIT:
+            if cut == ReplyStatus.PENDING:
                 waited += 1
                 assert then[row][0] == episode
                 assert then[row][2] == observation
@@ -210,7 +216,7 @@ def test_the_pool_leaves_a_waiting_row_where_it_is():
     data = pool.reset()
     for turn in range(2):
         data["action"] = torch.tensor([0, pool.texts.add(f"reply to seed 7 turn {turn}")])
-        data["cut"] = torch.tensor([Cut.WAIT, Cut.NO])
+        data["status"] = torch.tensor([ReplyStatus.PENDING, ReplyStatus.READY])
         after = pool.step(data)["next"]
         assert after["observation"][0] == data["observation"][0]
         assert after["done"].squeeze(-1).tolist() == [False, False]
@@ -263,7 +269,7 @@ def test_a_row_that_is_free_takes_the_next_episode_while_others_run():
 def test_with_a_barrier_nobody_moves_before_the_last_reply():
     engine = ScriptedEngine(lambda running: [min(running)])
     env = type("Env", (Noted,), {"log": engine.log})
-    scripted(engine, 2, barrier=True, env=env).collect(tasks([2, 5]))
+    scripted(engine, 2, sync_replies=True, env=env).collect(tasks([2, 5]))
     turn = [("submit", [102, 105]), ("poll", [102]), ("poll", [105])]
     assert engine.log[:-1] == [*turn, ("step", [102]), ("step", [105])] * 3
     assert set(engine.timeouts) == {None}
@@ -280,8 +286,8 @@ def data_of(policy, count):
     return TensorDict(columns, [count])
 
 
-def asked(engine, barrier=False):
-    return LLMPolicy(engine, ChatFormat.from_tokenizer(tiny_tokenizer()), barrier=barrier)
+def asked(engine, sync_replies=False):
+    return LLMPolicy(engine, ChatFormat.from_tokenizer(tiny_tokenizer()), sync_replies=sync_replies)
 
 
 @pytest.fixture
@@ -297,9 +303,9 @@ def clock(monkeypatch):
 def test_one_reply_in_eight_is_enough(rows, enough, clock):
     engine = ScriptedEngine(lambda running: running[:1])
     policy = asked(engine)
-    cuts = policy(data_of(policy, rows))["cut"].tolist()
+    cuts = policy(data_of(policy, rows))["status"].tolist()
     assert READY_SHARE == 8
-    assert cuts == [Cut.NO] * enough + [Cut.WAIT] * (rows - enough)
+    assert cuts == [ReplyStatus.READY] * enough + [ReplyStatus.PENDING] * (rows - enough)
     assert engine.running == rows - enough
     assert engine.timeouts == [None] + [pytest.approx(READY_WAIT_S)] * (enough - 1)
 
@@ -311,8 +317,8 @@ def test_a_moment_after_the_first_reply_is_enough_too(clock):
 
     engine = ScriptedEngine(ready)
     policy = asked(engine)
-    cuts = policy(data_of(policy, 64))["cut"].tolist()
-    assert cuts == [Cut.NO] * 2 + [Cut.WAIT] * 62
+    cuts = policy(data_of(policy, 64))["status"].tolist()
+    assert cuts == [ReplyStatus.READY] * 2 + [ReplyStatus.PENDING] * 62
     wait = READY_WAIT_S
     assert engine.timeouts == [None, *(pytest.approx(wait - late) for late in (0, 0.002, 0.004))]
 
@@ -323,7 +329,7 @@ def test_replies_that_were_waited_for_are_not_asked_for_again(clock):
     data = data_of(policy, 3)
     for _ in range(3):
         data = policy(data)
-        moved = data["cut"] == Cut.NO
+        moved = data["status"] == ReplyStatus.READY
         data["episode"] = torch.where(moved, IDLE, data["episode"])
     assert [keys for what, keys in engine.log if what == "submit"] == [[0, 1, 2]]
     assert data["episode"].tolist() == [IDLE] * 3

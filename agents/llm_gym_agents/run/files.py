@@ -1,13 +1,52 @@
-"""``RunLock``: one process at a time writes to the folder of a run."""
+"""Writing files so that nobody ever reads half of one."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import weakref
 from pathlib import Path
 
 from llm_gym.errors import ConfigError
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the file at ``path``: whoever reads it, or loses power, finds all of one version."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; a run's files are as open as the umask says.
+        Path(name).chmod(0o666 & ~umask())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` survive a power cut; a no-op where folders cannot be synced."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def umask() -> int:
+    """Return which permissions new files lack."""
+    # There is no way to read it without setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
 
 NAME = ".lock"
 _HOW = "with config.checkpoint.output_dir (--checkpoint.output-dir)"
@@ -23,7 +62,7 @@ class RunLock:
         self.folder = folder
         self._let_go: weakref.finalize[..., RunLock] | None = None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Take the lock; raise ``ConfigError`` where somebody else has it, or none can be made."""
         if self._let_go is not None:
             return
@@ -65,7 +104,7 @@ def is_locked(folder: Path) -> bool:
         return False
     lock = RunLock(folder)
     try:
-        lock.take()
+        lock.acquire()
     except ConfigError:
         return True
     lock.release()

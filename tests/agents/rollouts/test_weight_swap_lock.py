@@ -2,46 +2,46 @@
 
 import threading
 
-from llm_gym_agents.rollouts.turnstile import Turnstile
+from llm_gym_agents.rollouts.policy import WeightSwapLock
 
 
 def test_whoever_plays_is_interrupted_only_where_it_lets_in():
-    gate, order = Turnstile(), []
+    gate, order = WeightSwapLock(), []
     arrived = threading.Event()
 
     def visit():
         arrived.set()
-        gate.enter()
+        gate.acquire()
         order.append("weights")
-        gate.leave()
+        gate.release()
 
     with gate.playing():
         visitor = threading.Thread(target=visit)
         visitor.start()
         arrived.wait()
-        while not gate.wanted:
+        while not gate.requested:
             pass
         order.append("reply")  # being sampled while somebody waits
-        gate.let_in()
+        gate.yield_to_update()
         order.append("reply")
     visitor.join()
     assert order == ["reply", "weights", "reply"]
-    assert not gate.wanted
+    assert not gate.requested
 
 
 def test_nobody_waits_where_nobody_plays():
-    gate = Turnstile()
-    gate.enter()
-    gate.enter()
-    gate.leave()
-    gate.leave()
+    gate = WeightSwapLock()
+    gate.acquire()
+    gate.acquire()
+    gate.release()
+    gate.release()
     with gate.playing():
-        assert not gate.wanted
+        assert not gate.requested
 
 
 def test_playing_waits_for_weights_that_are_coming_in():
-    gate, order = Turnstile(), []
-    gate.enter()
+    gate, order = WeightSwapLock(), []
+    gate.acquire()
 
     def play():
         with gate.playing():
@@ -50,19 +50,19 @@ def test_playing_waits_for_weights_that_are_coming_in():
     player = threading.Thread(target=play)
     player.start()
     order.append("weights")
-    gate.leave()
+    gate.release()
     player.join()
     assert order == ["weights", "play"]
 
 
 def test_a_visitor_gets_in_when_the_play_is_over_without_a_pause():
-    gate = Turnstile()
+    gate = WeightSwapLock()
     inside = threading.Event()
 
     def visit():
-        gate.enter()
+        gate.acquire()
         inside.set()
-        gate.leave()
+        gate.release()
 
     with gate.playing():
         visitor = threading.Thread(target=visit)

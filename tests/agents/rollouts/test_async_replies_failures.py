@@ -1,4 +1,4 @@
-"""Without a barrier, when something goes wrong: nothing hangs, and everything can be used again."""
+"""Without sync_replies: failures hang nothing, and everything can be used again."""
 
 import gymnasium as gym
 import pytest
@@ -7,14 +7,14 @@ from llm_gym.core.spaces import AnyText
 from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.tasks import Cut, EpisodeTask
-from tests.agents.rollouts.test_no_barrier import asked, data_of, make, scripted
+from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus
+from tests.agents.rollouts.test_async_replies import asked, data_of, make, scripted
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
 
 
-@pytest.mark.parametrize("barrier", [True, False])
-def test_an_engine_that_loses_a_request_is_an_error(barrier):
+@pytest.mark.parametrize("sync_replies", [True, False])
+def test_an_engine_that_loses_a_request_is_an_error(sync_replies):
     def lose(running):
         if len(running) > 7:
             return running[:1]
@@ -22,7 +22,7 @@ def test_an_engine_that_loses_a_request_is_an_error(barrier):
         return []
 
     engine = ScriptedEngine(lose)
-    collector = scripted(engine, 9, barrier)
+    collector = scripted(engine, 9, sync_replies)
     with pytest.raises(EngineError, match=r"^the engine lost 7 of its requests$"):
         collector.collect(tasks(range(9)))
 
@@ -55,10 +55,10 @@ def interrupt_step(collector):
 
 
 @pytest.mark.parametrize("interrupt", [interrupt_poll, interrupt_step])
-@pytest.mark.parametrize("barrier", [True, False])
-def test_an_interrupt_leaves_everything_usable(barrier, interrupt):
+@pytest.mark.parametrize("sync_replies", [True, False])
+def test_an_interrupt_leaves_everything_usable(sync_replies, interrupt):
     Interrupted.when.clear()
-    collector = make(barrier, env=Interrupted)
+    collector = make(sync_replies, env=Interrupted)
     interrupt(collector)
     with pytest.raises(KeyboardInterrupt):
         collector.collect(tasks(range(8)))
@@ -67,7 +67,7 @@ def test_an_interrupt_leaves_everything_usable(barrier, interrupt):
     assert policy._open == policy._asked == {}
     policy.engine.update_weights(policy.engine.model.named_parameters(), 1)
     again = collector.collect(tasks(range(5, 11)))
-    fresh = make(barrier).collect(tasks(range(5, 11)))
+    fresh = make(sync_replies).collect(tasks(range(5, 11)))
     assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
     assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
     assert set(assemble(again).version_T.tolist()) == {1}
@@ -88,7 +88,7 @@ def test_weights_cannot_change_while_replies_are_running():
     collector.pool.assign(tasks(range(5)))
     while not policy.engine.running:
         data = policy(collector.pool.reset())
-    waiting = data["cut"].tolist().count(Cut.WAIT)
+    waiting = data["status"].tolist().count(ReplyStatus.PENDING)
     weights = list(policy.engine.model.named_parameters())
     with pytest.raises(EngineError, match=f"cannot change while {waiting} replies are running"):
         policy.engine.update_weights(weights, 1)

@@ -1,0 +1,244 @@
+"""One episode as a conversation: what every other trainer is given."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import gymnasium as gym
+
+from llm_gym.as_text import ensure_text
+from llm_gym.core.infos import find_attribute
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.episodes import Trajectory, play_episode
+from llm_gym.episodes.play import begin
+from llm_gym.errors import ConfigError
+from llm_gym.registry.plugins import find_spec
+from llm_gym.tools.registry import ToolRegistry
+from llm_gym_agents.text.chat import ChatFormat
+
+Message = dict[str, Any]
+
+
+class EpisodeChat:
+    """An environment that is spoken with; close it, or use it in a ``with`` statement.
+
+    Args:
+        env_id: A registered id.
+        **kwargs: Settings of the environment.
+
+    >>> talk = EpisodeChat("llm_gym/GuessTheNumber-v0")
+    >>> [message["role"] for message in talk.begin(seed=3)]
+    ['user']
+    >>> talk.answer("2"), talk.reward, talk.done
+    ('Yes, the number is 2.', 1.0, True)
+    """
+
+    def __init__(self, env_id: str, **kwargs: Any) -> None:
+        self.env: gym.Env[str, str] = ensure_text(gym.make(find_spec(env_id), **kwargs))
+        self.reward, self.turns, self.done = 0.0, 0, True
+        self.stop, self.instance_id = StopReason.PLAYING, ""
+
+    def begin(self, seed: int | None = None, split: str | None = None) -> list[Message]:
+        """Begin an episode and return the messages that come before the first reply."""
+        beginning = begin(self.env, seed, None if split is None else {"split": split})
+        self.reward, self.turns, self.done = 0.0, 0, False
+        self.stop, self.instance_id = StopReason.PLAYING, beginning.instance_id or ""
+        told = [{"role": "user", "content": beginning.observation}]
+        if beginning.system_prompt:
+            told.insert(0, {"role": "system", "content": beginning.system_prompt})
+        return told
+
+    def answer(self, reply: str) -> str:
+        """Play what a model has replied and return what the environment says."""
+        if self.done:
+            return "The episode is over."
+        observation, reward, terminated, truncated, info = self.env.step(reply)
+        self.reward += float(reward)
+        self.turns += 1
+        self.done = bool(terminated or truncated)
+        self.stop = stop_reason(terminated, truncated, info)
+        return observation
+
+    def close(self) -> None:
+        """Give back what the environment holds; what the episode was stays known."""
+        self.env.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def success(self) -> bool:
+        """Whether the episode was won."""
+        return self.stop is StopReason.WON
+
+
+def need(package: str, pip: str) -> Any:
+    """Return another package; one sentence where it is missing."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ConfigError(
+            f"this export needs {package}: {error}. Install it with: pip install {pip}"
+        ) from error
+
+
+Row = dict[str, Any]
+
+
+def prompt_rows(
+    env_id: str, seeds: Iterable[int], *, split: str | None = None, **kwargs: Any
+) -> list[Row]:
+    """Return how each episode begins.
+
+    >>> row, = prompt_rows("llm_gym/GuessTheNumber-v0", [3])
+    >>> sorted(row), row["prompt"][-1]["seed"]
+    (['env_id', 'instance_id', 'prompt', 'seed', 'split'], 3)
+    """
+    rows = []
+    with EpisodeChat(env_id, **kwargs) as talk:
+        for seed in seeds:
+            prompt = talk.begin(seed, split)
+            prompt[-1]["seed"] = seed
+            about = {"env_id": env_id, "instance_id": talk.instance_id, "split": split or ""}
+            rows.append({"prompt": prompt, "seed": seed, **about})
+    return rows
+
+
+def episode_rows(
+    env_id: str,
+    seeds: Iterable[int],
+    *,
+    player: str = "solver",
+    split: str | None = None,
+    only_won: bool = False,
+    **kwargs: Any,
+) -> list[Row]:
+    """Return episodes of a built-in player, as messages.
+
+    >>> row, = episode_rows("llm_gym/GuessTheNumber-v0", [3])
+    >>> [message["role"] for message in row["messages"]][:3], row["success"]
+    (['user', 'assistant', 'user'], True)
+    """
+    options = None if split is None else {"split": split}
+    with EpisodeChat(env_id, **kwargs) as talk:
+        if not talk.env.has_wrapper_attr(f"{player}_action"):
+            raise ConfigError(
+                f"{env_id} brings no {player} along; give its class a {player}_action() that "
+                "returns a move, or choose another player"
+            )
+        act = talk.env.get_wrapper_attr(f"{player}_action")
+        rows = []
+        for seed in seeds:
+            try:
+                episode = play_episode(talk.env, lambda _: act(), seed, options)
+            except NotImplementedError as error:
+                raise ConfigError(f"{env_id} has no {player}: {error}") from error
+            if episode.success or not only_won:
+                rows.append({**_told(episode), "env_id": env_id, "player": player})
+    return rows
+
+
+def _told(episode: Trajectory) -> Row:
+    return {
+        "messages": _plain(episode.messages),
+        "reward": episode.total_reward,
+        "success": bool(episode.success),
+        "turns": episode.num_turns,
+        "seed": episode.seed,
+        "instance_id": episode.instance_id or "",
+    }
+
+
+def _plain(messages: Sequence[Any]) -> list[Row]:
+    """Return messages with the two columns that every one has."""
+    return [{"role": one["role"], "content": one["content"] or ""} for one in messages]
+
+
+def as_dataset(rows: Sequence[Row]) -> Any:
+    """Return rows as a ``datasets.Dataset``."""
+    return need("datasets", "datasets").Dataset.from_list(list(rows))
+
+
+class TokenEpisode:
+    """A prompt, and a completion of replies and observations in turn.
+
+    What the model sampled is never tokenised again.
+
+    Args:
+        talk: The environment.
+        written: How the model writes a chat.
+        seed: Of the episode, which begins here.
+    """
+
+    def __init__(self, talk: EpisodeChat, written: ChatFormat, seed: int) -> None:
+        told = talk.begin(seed)
+        system = told[0]["content"] if len(told) > 1 else ""
+        self.talk, self._format = talk, written
+        self.prompt = written.opening(system, told[-1]["content"])
+        self.completion: list[int] = []
+        self.mask: list[int] = []
+        """1 where the model wrote."""
+        self._logprobs: list[float] = []
+
+    @property
+    def ids(self) -> list[int]:
+        """What the model reads before its next reply."""
+        return [*self.prompt, *self.completion]
+
+    @property
+    def logprobs(self) -> list[float] | None:
+        """Of the completion, 0 where the environment spoke; None if a reply came without."""
+        return self._logprobs if len(self._logprobs) == len(self.completion) else None
+
+    def is_over(self, most: int) -> bool:
+        """Whether the episode has ended, or has ``most`` ids."""
+        return self.talk.done or len(self.completion) >= most
+
+    def take(self, reply: list[int], logprobs: Sequence[float] | None) -> None:
+        """Play a reply, and note what it is answered."""
+        self._add(reply, 1, logprobs)
+        observation = self.talk.answer(self._format.text_of(reply))
+        if not self.talk.done:
+            following = self._format.following(reply, observation)
+            self._add(following, 0, [0.0] * len(following) if logprobs is not None else None)
+
+    def _add(self, ids: list[int], mask: int, logprobs: Sequence[float] | None) -> None:
+        self.completion += ids
+        self.mask += [mask] * len(ids)
+        self._logprobs += logprobs or []
+
+
+def _one(name: str, about: str, argument: str, meaning: str) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": {argument: {"type": "string", "description": meaning}},
+        "required": [argument],
+    }
+    return {
+        "type": "function",
+        "function": {"name": name, "description": about, "parameters": schema},
+    }
+
+
+_PLAY = _one("play", "Play one move and see what happens.", "move", "As the rules ask for.")
+
+
+def tool_definitions(env: gym.Env[str, str]) -> list[dict[str, Any]]:
+    """Return the tools of an environment with tools; of any other, the one tool ``play``.
+
+    >>> import llm_gym
+    >>> told = tool_definitions(gym.make("llm_gym/MathPython-v0"))
+    >>> [one["function"]["name"] for one in told]
+    ['python']
+    >>> tool_definitions(gym.make("llm_gym/Echo-v0"))[0]["function"]["name"]
+    'play'
+    """
+    if (own := find_attribute(env, "sample_tools")) is not None:
+        return [tool.definition.schema() for tool in own()]
+    registry = find_attribute(env, "registry")
+    return list(registry.schemas()) if isinstance(registry, ToolRegistry) else [_PLAY]
