@@ -126,7 +126,7 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
 
 PATIENCE = 3
 """Iterations in a row that may lose most of their episodes."""
-MOST_REWARD = float(np.finfo(np.float32).max)
+MAX_REWARD = float(np.finfo(np.float32).max)
 """What the tensors of a batch can hold."""
 
 
@@ -144,7 +144,7 @@ def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
         paid = float(reward)
     except OverflowError:  # of a whole number, which may have any number of digits
         paid = math.inf
-    if abs(paid) <= MOST_REWARD:  # false for NaN too
+    if abs(paid) <= MAX_REWARD:  # false for NaN too
         return ""
     return f"gave a reward of {paid:g}, which must be a number that float32 holds"
 

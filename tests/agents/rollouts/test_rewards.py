@@ -1,18 +1,24 @@
-"""Reward functions: where scores go, and what is refused."""
+"""Reward functions: how they are called, where scores go, what is refused; ``RewardManager``."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.episodes import Trajectory
+import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.errors import ConfigError
+from llm_gym.legacy import SimpleGameEnvironment, as_gym
 from llm_gym_agents.rollouts.rewards import (
+    MAX_ASYNC_CALLS,
     RewardError,
     RewardManager,
     apply_reward_fn,
@@ -88,7 +94,7 @@ def test_no_function_no_metrics():
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(ConfigError, match="mode must be 'replace' or 'add', got 'mul'"):
+    with pytest.raises(ConfigError, match="mode"):
         apply_reward_fn(lambda trajectory: 1, batch(), mode="mul")
 
 
@@ -126,12 +132,82 @@ def test_a_function_is_given_the_environment_if_it_takes_one(function, expected)
     ids=["none", "three", "keyword", "text", "nothing"],
 )
 def test_a_function_of_another_shape_is_refused_before_any_call(function):
-    with pytest.raises(ConfigError, match=r"must take \(trajectory\) or|must be a function"):
+    with pytest.raises(ConfigError, match="reward_fn"):
         apply_reward_fn(function, batch())
 
 
 def test_the_environment_is_passed_on():
     assert apply_reward_fn(Judge(), batch(1), 42) == [42.0]
+
+
+# --- async functions ---------------------------------------------------------------------------
+
+
+async def late(trajectory):
+    await asyncio.sleep(0)
+    return trajectory.episode_id
+
+
+class AsyncJudge:
+    async def __call__(self, trajectory, environment):
+        return trajectory.episode_id + environment
+
+
+@pytest.mark.parametrize(
+    "function",
+    [late, functools.partial(late), lambda trajectory: late(trajectory)],
+    ids=["async", "partial", "makes a coroutine"],
+)
+def test_async_functions_keep_the_order(function):
+    assert apply_reward_fn(function, batch(50)) == list(range(50))
+
+
+def test_an_object_with_an_async_call_is_awaited():
+    assert apply_reward_fn(AsyncJudge(), batch(3), 10) == [10, 11, 12]
+
+
+def test_async_functions_work_inside_a_running_loop_and_see_its_context():
+    setting = contextvars.ContextVar("setting", default=0)
+
+    async def judge(trajectory):
+        return setting.get()
+
+    async def notebook():
+        setting.set(4)
+        return apply_reward_fn(judge, batch(3))
+
+    assert asyncio.run(notebook()) == [4.0] * 3
+
+
+def test_a_bounded_number_of_async_calls_run_at_a_time():
+    running, most = 0, 0
+
+    async def judge(trajectory):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return 0
+
+    apply_reward_fn(judge, batch(3 * MAX_ASYNC_CALLS))
+    assert most == MAX_ASYNC_CALLS
+
+
+def test_one_failure_cancels_the_other_calls():
+    ended = []
+
+    async def judge(trajectory):
+        if trajectory.episode_id == 0:
+            raise ValueError("bad")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(trajectory.episode_id)
+
+    with pytest.raises(RewardError, match="episode 0"):
+        apply_reward_fn(judge, batch(4))
+    assert sorted(ended) == [1, 2, 3]
 
 
 # --- what is no reward -------------------------------------------------------------------------
@@ -144,7 +220,7 @@ def test_the_environment_is_passed_on():
 )
 def test_what_is_no_number_is_named_with_its_episode_and_nothing_changes(value):
     episodes = batch(3)
-    with pytest.raises(RewardError, match=r"the reward function .*, on episode 1 \(seed 101\)"):
+    with pytest.raises(RewardError, match=r"episode 1 \(seed 101\)"):
         apply_reward_fn(lambda t: value if t.episode_id == 1 else 1.0, episodes)
     assert all(one.rewards == [0.25, 0.5] and one.extra is None for one in episodes)
 
@@ -167,12 +243,96 @@ def test_a_function_that_raises_is_quoted_and_its_error_kept():
 
 
 def test_an_episode_without_a_name_is_named_by_its_place():
-    with pytest.raises(RewardError, match=r"on the episode at place 0$"):
+    with pytest.raises(RewardError, match="place 0"):
         apply_reward_fn(lambda trajectory: None, [episode()])
 
 
 def test_an_episode_without_a_turn_has_no_place_for_a_reward():
-    with pytest.raises(RewardError, match="episode 9 has no turn that a reward could go to"):
+    with pytest.raises(RewardError, match="episode 9"):
         apply_reward_fn(lambda trajectory: 1, [episode(), Trajectory(episode_id=9)])
-    with pytest.raises(RewardError, match="got 1 for 2 turns"):
+    with pytest.raises(RewardError, match="2 turns"):
         apply_reward_fn(lambda trajectory: 1, [Trajectory(actions=["a", "b"], rewards=[1.0])])
+
+
+# --- RewardManager ---------------------------------------------------------------------------
+
+PLAYED = {
+    "rewards": [0.5, -0.25, 1.0],
+    "infos": [{}, {"invalid_action": True}, {"success": True}],
+    "num_turns": 3,
+}
+
+
+def as_trajectory(played):
+    return Trajectory(
+        actions=["a"] * played["num_turns"], rewards=played["rewards"], infos=played["infos"]
+    )
+
+
+@pytest.mark.parametrize("made", [dict, as_trajectory])
+def test_the_terms_are_those_of_the_formula(made):
+    class Environment:
+        max_steps = 10
+
+    manager = RewardManager(Environment())
+    assert manager(made(PLAYED)) == pytest.approx(
+        {"sum": 1.25, "success_bonus": 5.0, "invalid_penalty": -0.5, "efficiency_bonus": 0.7}
+    )
+    assert manager.compute_trajectory_reward(made(PLAYED)) == pytest.approx(6.45)
+
+
+def test_every_term_has_its_setting():
+    manager = RewardManager(None, 1.0, 2.0, 0.0)
+    assert manager(PLAYED) == {"sum": 1.25, "success_bonus": 1.0, "invalid_penalty": -2.0}
+    assert RewardManager(None, 0, 0, 1.0, max_steps=5).compute_trajectory_reward(PLAYED) == 3.25
+
+
+def test_a_batch_is_a_tensor_and_its_terms_are_metrics():
+    lost = {"rewards": [0.0], "infos": [{"success": False}], "num_turns": 1}
+    manager = RewardManager(max_steps=10)
+    rewards = manager.compute_batch_rewards([PLAYED, as_trajectory(lost)])
+    torch.testing.assert_close(rewards, torch.tensor([6.45, 0.9]))
+    assert manager.metrics == pytest.approx(
+        {
+            "reward/sum": 0.625,
+            "reward/success_bonus": 2.5,
+            "reward/invalid_penalty": -0.25,
+            "reward/efficiency_bonus": 0.8,
+        }
+    )
+    assert manager.compute_batch_rewards([]).shape == (0,)
+    assert manager.metrics == {}
+
+
+def test_a_manager_is_a_reward_function_on_played_episodes():
+    env = gym.make("llm_gym/GuessTheNumber-v0", max_turns=5)
+    actions = iter(["a cat", "0"])
+    one = play_episode(env, lambda _: next(actions, env.unwrapped.oracle_action()), seed=0)
+    assert one.rewards == [0.0, 0.0, 1.0]
+    assert apply_reward_fn(RewardManager(env), [one]) == pytest.approx([1 + 5 - 2 * 0.5 + 2 * 0.1])
+    assert reward_metrics([one])["reward/invalid_penalty"] == -1.0
+    assert reward_metrics([one])["reward/env"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("environment", "limit"),
+    [
+        (SimpleGameEnvironment({"max_steps": 7}), 7),
+        (as_gym(SimpleGameEnvironment({"max_steps": 7})), 7),
+        (gym.make("llm_gym/GuessTheNumber-v0", max_turns=4), 4),
+        ("llm_gym/GuessTheNumber-v0", 5),
+        (gym.wrappers.TransformReward(gym.make("llm_gym/GuessTheNumber-v0"), float), 5),
+    ],
+)
+def test_the_limit_of_steps_is_found_in_every_kind_of_environment(environment, limit):
+    lost = {"rewards": [0.0], "infos": [{}], "num_turns": 1}
+    expected = pytest.approx(0.1 * (limit - 1))
+    assert RewardManager(environment).compute_trajectory_reward(lost) == expected
+    assert sum(RewardManager()(lost, environment).values()) == expected
+
+
+def test_an_efficiency_bonus_without_a_limit_of_steps_is_refused():
+    with pytest.raises(ConfigError, match="efficiency_bonus"):
+        RewardManager()(PLAYED)
+    with pytest.raises(ConfigError, match="max_steps"):
+        RewardManager(max_steps=0)
