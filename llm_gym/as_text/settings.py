@@ -131,6 +131,5 @@ def _check_info(env: gym.Env[Any, Any], method: str, info: Any) -> None:
 def _misshapen(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> ContractError:
     count = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
     return ContractError(
-        f"{type(env.unwrapped).__name__}.{method} must return ({names}), got {count}; an "
-        "environment in the shape of gym 0.21 is adapted if it does not derive from gymnasium.Env"
+        f"{type(env.unwrapped).__name__}.{method} must return ({names}), got {count}"
     )

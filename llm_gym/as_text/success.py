@@ -13,7 +13,6 @@ from gymnasium.error import ResetNeeded
 
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.errors import ActionTypeError, ConfigError
-from llm_gym.legacy.old_gym import inside
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
 """From the sum of rewards, ``terminated``, the last reward and ``info`` to whether it was won."""
@@ -38,7 +37,7 @@ def payer(
     env: gym.Env[Any, Any], weights: Sequence[float] | None
 ) -> Callable[[Any], SupportsFloat] | None:
     """Return what makes one number of a reward that is a vector; None for a plain reward."""
-    space = getattr(inside(env), "reward_space", None)
+    space = getattr(env.unwrapped, "reward_space", None)
     size = math.prod(getattr(space, "shape", None) or ())
     if weights is None:
         if size > 1:

@@ -28,7 +28,6 @@ from llm_gym.core.outcome import TERMINAL, StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.legacy.base import BaseEnvironment
-from llm_gym.legacy.old_gym import OldGymEnv, is_old_gym
 
 MAX_CHARS = 1_000_000
 
@@ -158,8 +157,7 @@ def as_gym(
 
     Args:
         environment: A ``BaseEnvironment`` (used as it is, not copied), a class of them (built
-            with ``config``), an environment in the shape of ``gym`` 0.21 or a class of those
-            (built without arguments), or a ``gymnasium.Env``, which is returned unchanged.
+            with ``config``), or a ``gymnasium.Env``, which is returned unchanged.
         config: For a class of ``BaseEnvironment`` only.
 
     >>> from llm_gym.legacy import SimpleGameEnvironment
@@ -176,42 +174,11 @@ def as_gym(
         return LegacyEnv(environment)
     if isinstance(environment, gym.Env):
         return environment
-    if is_old_gym(environment):
-        _check_reset(environment)
-        return OldGymEnv(environment() if isinstance(environment, type) else environment)
     given = environment.__name__ if isinstance(environment, type) else repr(environment)
     raise ConfigError(
-        "as_gym takes a BaseEnvironment, a class of them or a gymnasium.Env, or something with "
-        f"reset and step as in gym 0.21, got {given[:100]} ({type(environment).__name__})"
+        "as_gym takes a BaseEnvironment, a class of them or a gymnasium.Env, got "
+        f"{given[:100]} ({type(environment).__name__})"
     )
-
-
-def _check_reset(environment: Any) -> None:
-    """Raise ``ConfigError`` where ``reset`` cannot be called as Gymnasium's is."""
-    try:
-        taken = list(inspect.signature(environment.reset).parameters.values())
-    except (TypeError, ValueError):  # not written in Python: it cannot be asked
-        return
-    if isinstance(environment, type):
-        taken = taken[1:]
-    simple = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [
-        each.name
-        for each in taken
-        if each.default is each.empty
-        and each.kind not in simple
-        and each.name not in ("seed", "options")
-    ]
-    if needed:
-        players = (
-            " It is a game for several players, as TextArena's are: wrap it in one whose reset and "
-            "step play the others."
-        )
-        name = environment.__name__ if isinstance(environment, type) else type(environment).__name__
-        raise ConfigError(
-            f"reset must be callable with seed and options alone, and {name}.reset needs "
-            f"{', '.join(needed)}; give it a default.{players * ('num_players' in needed)}"
-        )
 
 
 def _why_over(old: BaseEnvironment, done: bool, info: Mapping[str, Any]) -> StopReason:

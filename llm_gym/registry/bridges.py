@@ -23,8 +23,6 @@ class BridgeRow(NamedTuple):
     """The extra of llm-gym that brings it."""
     example: str
     """A setting that the suite's environments are chosen by, as ``--set`` takes it."""
-    install: str = ""
-    """The line that brings it where an extra cannot, because it is not on PyPI."""
 
 
 BRIDGES: tuple[BridgeRow, ...] = (
@@ -105,4 +103,4 @@ def installed(row: BridgeRow) -> bool:
 def install_line(package: str) -> str:
     """Return the command that brings the suite that is imported as ``package``."""
     row = next(row for row in BRIDGES if row.package == package)
-    return row.install or install_command(row.extra)
+    return install_command(row.extra)

@@ -14,7 +14,6 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
-from llm_gym.legacy.old_gym import is_old_gym
 
 _ADAPTED = f"{__name__}:adapted"
 
@@ -31,18 +30,16 @@ def class_spec(module: ModuleType, name: str) -> EnvSpec | None:
         return None
     named = f"{module.__name__}:{name}"
     if isinstance(made, type) and not issubclass(made, gym.Env):
-        if not (issubclass(made, BaseEnvironment) or is_old_gym(made)):
-            raise ConfigError(f"{named} is no environment: it has no reset and step")
+        if not issubclass(made, BaseEnvironment):
+            raise ConfigError(f"{named} is no environment: it must derive from gymnasium.Env")
         return EnvSpec(named, entry_point=_ADAPTED, kwargs={"adapts": named})
     return EnvSpec(named, entry_point=named)
 
 
 def adapted(*, adapts: str, **settings: Any) -> gym.Env[Any, Any]:
-    """Return the class of an older shape that ``adapts`` names, built and adapted."""
+    """Build and adapt the ``BaseEnvironment`` that ``adapts`` names."""
     made: Any = load_env_creator(adapts)
-    if issubclass(made, BaseEnvironment):
-        return as_gym(made, settings or None)
-    return as_gym(made(**settings) if settings else made)
+    return as_gym(made, settings or None)
 
 
 def creator(spec: EnvSpec) -> Any:

@@ -11,7 +11,6 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, as_gym
-from llm_gym.legacy.old_gym import is_old_gym
 from llm_gym.registry.plugins import cannot_build, wrong_setting
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
@@ -21,8 +20,7 @@ EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnviron
 def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
     """Return something that many environments can be built from.
 
-    An environment that was handed over as an object is rebuilt from its spec, or else copied. One
-    in the shape of ``gym`` 0.21 is adapted first.
+    An environment that was handed over as an object is rebuilt from its spec, or else copied.
 
     >>> env_source("CartPole-v1"), env_source(gym.make("CartPole-v1")).id
     ('CartPole-v1', 'CartPole-v1')
@@ -34,7 +32,7 @@ def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
     if not isinstance(env, gym.Env):
         if callable(env):
             return env
-        if not (isinstance(env, BaseEnvironment) or is_old_gym(env)):
+        if not isinstance(env, BaseEnvironment):
             raise ConfigError(
                 "an environment must be given as an id, an EnvSpec, a class, another factory or "
                 f"an environment, got {env!r:.100} ({type(env).__name__})"

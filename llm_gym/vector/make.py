@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
-from llm_gym.vector.rows import Elsewhere, TextualEnv
+from llm_gym.vector.rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv, check_size
 
 Wrap = Callable[[TextualEnv], TextualEnv]
@@ -29,7 +29,7 @@ def make_vec(
     n: int | None = None,
     *,
     autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-    workers: int | Elsewhere = 0,
+    workers: int = 0,
     timeout: float | None = None,
     wrappers: Sequence[Wrap] = (),
     **kwargs: Any,
@@ -43,8 +43,7 @@ def make_vec(
         n: Number of environments: by default as many as the list has, or 1.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
         workers: Processes to spread the environments over. 0 keeps them in this one, which is
-            best unless a step takes much longer than sending its text to another process. Or a
-            function that starts them elsewhere.
+            best unless a step takes much longer than sending its text to another process.
         timeout: Seconds that one environment may take in its worker; None waits for ever.
         wrappers: Applied to each environment, the first one innermost.
         **kwargs: Given to ``gym.make`` or to the factory. An argument of an environment that has

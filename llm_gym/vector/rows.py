@@ -58,10 +58,6 @@ class Rows(Protocol):
         """Close every environment. Safe to call twice."""
 
 
-Elsewhere = Callable[[Sequence[Factory], float | None], Rows]
-"""Starts rows somewhere else, such as on other machines, with a time limit for each."""
-
-
 class SizedRows(Rows, Protocol):
     """Rows that know how many they are."""
 

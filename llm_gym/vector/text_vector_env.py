@@ -22,7 +22,6 @@ from llm_gym.core.spaces import AnyText
 from llm_gym.episodes.play import Beginning
 from llm_gym.errors import ActionTypeError, ConfigError
 from llm_gym.vector.rows import (
-    Elsewhere,
     Factory,
     Info,
     Job,
@@ -69,10 +68,10 @@ def spread_seeds(n: int, seed: int | Sequence[int | None] | None) -> Sequence[in
 
 
 def check_size(n: object, workers: object) -> None:
-    """Raise unless the number of environments is one, and ``workers`` a number or their maker."""
+    """Raise unless ``n`` is a whole number or None, and ``workers`` a whole number."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, SupportsIndex)):
         raise ConfigError(f"n must be a whole number, got {n!r:.100}")
-    if not callable(workers) and (isinstance(workers, bool) or not isinstance(workers, int)):
+    if isinstance(workers, bool) or not isinstance(workers, int):
         raise ConfigError(f"workers must be a whole number, got {workers!r:.100}")
 
 
@@ -159,7 +158,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         factories: Sequence[Factory] | SizedRows,
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        workers: int | Elsewhere = 0,
+        workers: int = 0,
         timeout: float | None = None,
     ) -> None:
         self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
@@ -396,13 +395,9 @@ def _closed() -> ClosedEnvironmentError:
     return ClosedEnvironmentError("this vector environment is closed; make a new one")
 
 
-def _start_rows(
-    factories: Sequence[Factory], workers: int | Elsewhere, timeout: float | None
-) -> Rows:
+def _start_rows(factories: Sequence[Factory], workers: int, timeout: float | None) -> Rows:
     if not workers:
         return LocalRows(factories)
-    if not isinstance(workers, int):
-        return workers(factories, timeout)
     from llm_gym.vector.worker_pool import WorkerPool  # late: most uses need no processes
 
     return WorkerPool(factories, workers, timeout)

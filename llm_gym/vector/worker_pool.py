@@ -9,7 +9,6 @@ hangs is ended and takes its rows with it; the next reset of one of them starts 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import multiprocessing
 import os
 import pickle
@@ -129,9 +128,11 @@ def end_with(lifeline: Connection) -> None:
     does the killing, so that it works in the middle of C code that holds the interpreter's lock.
     ``PR_SET_PDEATHSIG`` would do so too, but also when only the thread ends that started us.
     """
-    f_setsig = getattr(fcntl, "F_SETSIG", _F_SETSIG) if sys.platform == "linux" else None
-    if f_setsig is None:
+    if sys.platform != "linux":
         return
+    import fcntl
+
+    f_setsig = getattr(fcntl, "F_SETSIG", _F_SETSIG)
     fcntl.fcntl(lifeline.fileno(), fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline.fileno(), f_setsig, signal.SIGKILL)
     flags = fcntl.fcntl(lifeline.fileno(), fcntl.F_GETFL)

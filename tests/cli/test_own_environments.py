@@ -39,26 +39,6 @@ def long_corridor():
     return Corridor(6)
 
 
-class Old:
-    """The shape of gym 0.21."""
-
-    action_space, observation_space = spaces.Discrete(2), spaces.Discrete(5)
-
-    def __init__(self, length=3):
-        self.length = length
-
-    def seed(self, seed=None):
-        return [seed]
-
-    def reset(self):
-        self.at = 0
-        return 0
-
-    def step(self, action):
-        self.at += 1
-        return self.at, 1.0, self.at == self.length, {}
-
-
 class Door(BaseEnvironment):
     def reset(self):
         return "Shut."
@@ -104,7 +84,7 @@ class NoEnvironment:
     pass
 
 
-gym.register("mine/Old-v0", entry_point=Old)
+gym.register("mine/Door-v0", entry_point=Door)
 gym.register("mine/Gone-v0", entry_point="mine_to_play:Gone")
 '''
 
@@ -131,13 +111,13 @@ def mine(tmp_path, monkeypatch):
         del gym.registry[env_id]
 
 
-@pytest.mark.parametrize("name", ["Corridor", "long_corridor", "Old", "Door"])
+@pytest.mark.parametrize("name", ["Corridor", "long_corridor", "Door"])
 def test_a_class_or_function_needs_no_id_and_an_older_shape_is_adapted(name, mine, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda _: "1")
     assert main(["play", f"{mine}:{name}", "--seed", "0"]) == 0
 
 
-@pytest.mark.parametrize("name", ["Corridor", "Old"])
+@pytest.mark.parametrize("name", ["Corridor"])
 def test_settings_reach_the_class_and_its_words(name, mine, capsys):
     tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
     assert main(["play", f"{mine}:{name}", *tagged, "--seed", "1"]) == 0
@@ -155,10 +135,10 @@ def test_settings_reach_the_class_and_its_words(name, mine, capsys):
         ("ForgetsSeeds", "llm-gym check mine_to_play:ForgetsSeeds says what an environment must"),
         ("ReturnsOne", "ReturnsOne.reset must return (observation, info), got one int"),
         ("ReturnsFour", "llm-gym check mine_to_play:ReturnsFour says what an environment must do"),
-        ("NoEnvironment", "mine_to_play:NoEnvironment is no environment: it has no reset and"),
+        ("NoEnvironment", "mine_to_play:NoEnvironment is no environment: it must derive from"),
         ("Coridor", "has no environment 'Coridor'; did you mean mine_to_play:Corridor?"),
         ("gym", "has no environment 'gym'; it has Corridor, BreaksInStep,"),
-        ("mine/Old-v0", "it is no gymnasium.Env; named by its class, as module:Class, it would"),
+        ("mine/Door-v0", "it is no gymnasium.Env; named by its class, as module:Class, it would"),
         ("mine/Gone-v0", "module 'mine_to_play' has no attribute 'Gone'"),
     ],
 )

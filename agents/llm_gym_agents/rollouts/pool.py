@@ -41,7 +41,6 @@ from llm_gym.episodes.play import (
 from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
-from llm_gym.vector.rows import Elsewhere
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
 from llm_gym_agents.rollouts.turns import invalid_env_output
 
@@ -101,8 +100,7 @@ class TextEnvPool(EnvBase):
         env: A registered id, an ``EnvSpec``, a factory, or an environment, which is built again
             from its spec, or else copied. One that does not speak text is put into ``AsText``.
         n: Rows.
-        workers: Processes to spread the rows over, for slow environments; 0 for none. Or what
-            starts them elsewhere.
+        workers: Processes to spread the rows over, for slow environments; 0 for none.
         timeout: Seconds that a row may take in its worker before its episode is given up.
         patterns: Hand out each row's ``action_pattern()`` too, for constrained decoding.
         **kwargs: Settings of the environment.
@@ -113,7 +111,7 @@ class TextEnvPool(EnvBase):
         env: EnvSource,
         n: int,
         *,
-        workers: int | Elsewhere = 0,
+        workers: int = 0,
         timeout: float | None = None,
         patterns: bool = False,
         **kwargs: Any,

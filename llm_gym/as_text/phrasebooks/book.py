@@ -30,7 +30,6 @@ from llm_gym.as_text.phrasebooks.observations import FEW, say
 from llm_gym.as_text.phrasebooks.readers import Reader
 from llm_gym.core.infos import flag
 from llm_gym.errors import ConfigError
-from llm_gym.legacy.old_gym import inside
 
 _STORY, _REWARDS = 700, 400  # characters taken from a docstring
 _MASK = "action_mask"
@@ -59,7 +58,7 @@ class Phrasebook:
 
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         self.env = env
-        self.game: Any = inside(env)
+        self.game: Any = env.unwrapped
         self._doc = sections(_docstring(type(self.game)))
         self.reader: Reader | None = None
         if reads_actions:
@@ -275,7 +274,7 @@ def find_phrasebook(env: gym.Env[Any, Any]) -> type[Phrasebook]:
     'Phrasebook'
     """
     name = env.spec.id if env.spec is not None else ""
-    keys = [name, re.sub(r"-v\d+$", "", name), *map(_path, type(inside(env)).__mro__)]
+    keys = [name, re.sub(r"-v\d+$", "", name), *map(_path, type(env.unwrapped).__mro__)]
     for key in keys:
         if key in _BOOKS:
             return load_phrasebook(_BOOKS[key])

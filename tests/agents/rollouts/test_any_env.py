@@ -23,7 +23,6 @@ from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus
 from tests.agents.small_run import small
 from tests.agents.tiny import save_tiny
-from tests.legacy.test_old_gym import Walk
 
 REGISTERS = """
 import gymnasium as gym
@@ -87,12 +86,6 @@ def test_settings_go_to_the_environment_and_to_its_words():
 def test_it_is_played_in_workers_too():
     [episode] = play(TextEnvPool("CartPole-v1", 1, workers=1), "push left", 1).values()
     assert episode.infos[-1]["move"] == "push left"
-
-
-@pytest.mark.parametrize("source", [Walk, Walk()], ids=["class", "object"])
-def test_an_environment_of_old_gym_is_played_in_text(source):
-    episodes = play(TextEnvPool(source, 2), "right", 4).values()
-    assert all(episode.total_reward == 1.0 for episode in episodes)
 
 
 def test_legal_patterns_are_handed_out_for_constrained_decoding():
