@@ -23,9 +23,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.distributed.ranks import join
-from llm_gym_agents.learn.alone import ALONE
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.lm.sharded import whole
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS
+from llm_gym_agents.model.weights import full_tensor
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -117,18 +117,18 @@ def main() -> None:
     result: dict[str, Any] = provenance(__file__, ["torch", "transformers"])
     weights: dict[str, dict[str, torch.Tensor]] = {}
     for mode in ("none", "ddp", "fsdp"):
-        ranks = ALONE if mode == "none" else join(mode)  # type: ignore[arg-type]
+        ranks = SINGLE_PROCESS if mode == "none" else join(mode)  # type: ignore[arg-type]
         where = "cuda" if torch.cuda.is_available() else "cpu"
         where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if where == "cuda" else where
         learner = Learner(config, copy.deepcopy(lm).to(where), ranks)  # type: ignore[arg-type]
         result[mode] = {"world": ranks.world, **measured(learner, data, 3)}
         weights[mode] = {
-            name: whole(each).detach().cpu().clone()
+            name: full_tensor(each).detach().cpu().clone()
             for name, each in learner.model.named_parameters()
         }
         gaps = (float((weights[mode][n] - each).abs().max()) for n, each in weights["none"].items())
         result[mode]["largest_weight_gap"] = max(gaps)
-        if ranks.leads:
+        if ranks.is_main:
             args.out.write_text(json.dumps(result, indent=1) + "\n")
             print(mode, json.dumps(result[mode]), flush=True)
         del learner

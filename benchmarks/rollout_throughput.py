@@ -37,7 +37,7 @@ from machine import provenance
 from llm_gym.core.spaces import AnyText
 from llm_gym_agents.engines.base import Engine, Request, Sampling
 from llm_gym_agents.engines.load import load_engine
-from llm_gym_agents.lm.tiny import tiny_llama
+from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector

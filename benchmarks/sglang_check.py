@@ -19,7 +19,7 @@ from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
 
 RESULTS = Path(__file__).parent / "results"
 # What a server without flashinfer and CUDA headers needs.

@@ -45,7 +45,7 @@ def learn(args: argparse.Namespace) -> dict[str, Any]:
     from counted import CountedRun, untimed
     from curves.run import settings
 
-    from llm_gym_agents.lm.load import load_model, load_tokenizer
+    from llm_gym_agents.model.load import load_model, load_tokenizer
 
     torch.set_num_threads(1)
     kind, seed = args.run

@@ -40,8 +40,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.memory_plan import GIB, Plan, Shape, plan
-from llm_gym_agents.lm.kernels import choice
+from llm_gym_agents.learn.memory_plan import GIB, MemoryPlan, ModelShape, plan_memory
+from llm_gym_agents.model import kernels
 
 sys.path.insert(0, str(Path(__file__).parent))
 from train_throughput import batch
@@ -209,11 +209,11 @@ KINDS: dict[str, dict[str, Any]] = {
 """How a model is trained → settings of it."""
 
 
-def planned(name: str, kind: str, micro: int) -> Plan:
+def planned(name: str, kind: str, micro: int) -> MemoryPlan:
     """Return what training it will take."""
     asked = KINDS[kind]
-    return plan(
-        Shape.of(llama(name)),
+    return plan_memory(
+        ModelShape.of(llama(name)),
         micro_batch_tokens=micro,
         lora_rank=asked.get("lora_rank", 0),
         kept_bytes=2 if "dtype" in asked else 4,
@@ -252,12 +252,12 @@ def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict
 
 
 def head_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    choice.TOKENS = args.tokens
+    kernels.TOKENS = args.tokens
     for vocabulary, channels in ((49152, 576), (151936, 896), (151936, 1536), (152064, 3584)):
-        shape = choice.Shape(
+        shape = kernels.HeadShape(
             torch.device(DEVICE), torch.bfloat16, vocabulary, channels, False, None, True
         )
-        best, times = choice.measured(shape, every=True)
+        best, times = kernels.measured(shape, every=True)
         row = {"vocabulary": vocabulary, "channels": channels, "tokens": args.tokens}
         row |= {"best": best, "milliseconds": times}
         free()

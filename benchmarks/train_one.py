@@ -31,7 +31,7 @@ from llm_gym.episodes import play_episode, read_episodes
 from llm_gym.errors import LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.demonstrations import find_player
+from llm_gym_agents.learn.imitation import find_player
 from llm_gym_agents.run.metrics import read_metrics
 
 CPU_SECONDS = 300

@@ -43,9 +43,9 @@ from llm_gym_agents.batch.pack import Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.lm import head
+from llm_gym_agents.model import head
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
 from llm_gym_agents.trainer import PPOTrainer
 

@@ -30,8 +30,8 @@ from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
-from llm_gym_agents.lm.served_weights import served_weights
-from llm_gym_agents.lm.tiny import tiny_llama
+from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.weights import served_weights
 
 RESULTS = Path(__file__).parent / "results"
 ENV = "llm_gym/TextGameEasy-v0"

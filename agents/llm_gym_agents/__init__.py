@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
     from llm_gym_agents.compat.trainers import RayPPOTrainer, create_trainer
     from llm_gym_agents.config import ConfigStore
-    from llm_gym_agents.learn.model import PolicyValueModel
+    from llm_gym_agents.model.policy_value import PolicyValueModel
     from llm_gym_agents.rollouts.evaluation import rollout
     from llm_gym_agents.rollouts.policy import LLMPolicy
     from llm_gym_agents.rollouts.pool import TextEnvPool

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym_agents.checkpoint.checkpoints import rank, standing
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.place import Place
-from llm_gym_agents.learn.early_stop import HeldOut
+from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.text.codec import TokenTexts
@@ -82,11 +82,11 @@ class RunFolder:
             self.checkpoints.drop_after(iteration)
             yield log
 
-    def holds_no_better(self, now: HeldOut | None) -> bool:
+    def holds_no_better(self, now: HeldOutSuccess | None) -> bool:
         """Whether weights of this success are to be saved because none here did as well."""
         return bool(now and self.checkpoints.is_best(now.success, now.low))
 
-    def export_best_model(self, start: HeldOut | None) -> Path | None:
+    def export_best_model(self, start: HeldOutSuccess | None) -> Path | None:
         """Make ``final`` the model that the run ends with; return its checkpoint, if any.
 
         ``start`` is the success that the warm start had: a run that lost it goes back there.

@@ -1,6 +1,6 @@
 """``PPOTrainer``: a config, an environment, and ``fit``.
 
-An iteration (``Iterate``) plays named episodes with the current weights, learns from them and
+An iteration (``learn.iteration``) plays episodes with the current weights, learns from them and
 hands the new weights to the engine. This file is the run around it: what it is made of, when it
 is evaluated, saved and over. Everything that decides what comes next is either in the checkpoint or
 a function of the iteration, so a run that was killed goes on to the same numbers.
@@ -39,12 +39,10 @@ from llm_gym_agents.checkpoint import (
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.place import Place
 from llm_gym_agents.distributed.players import build_players, play_ahead
-from llm_gym_agents.learn.early_stop import EarlyStop
-from llm_gym_agents.learn.iteration import Iterate
+from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.lessons import Lessons
-from llm_gym_agents.learn.schedule import Curriculum, Schedule
-from llm_gym_agents.learn.warm_start import WarmStart, success_after
+from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule
+from llm_gym_agents.learn.warm_start import WarmStart, warm_start_success
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
@@ -117,12 +115,14 @@ class PPOTrainer:
         self._begin()
         self.files = RunFolder(config, self.place, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
-        lessons = Lessons(config, self.sampler, reward_fn, self.environment, self.place.score)
-        self._iterate = Iterate(
+        collector = BatchCollector(
+            config, self.sampler, reward_fn, self.environment, self.place.score
+        )
+        self._runner = IterationRunner(
             config=config,
             schedule=self.schedule,
             curriculum=self.curriculum,
-            lessons=lessons,
+            collector=collector,
             learner=self.learner,
             publisher=self.publisher,
             recorder=self.files.recorder,
@@ -176,7 +176,9 @@ class PPOTrainer:
                 before = rng_state()
                 try:
                     with self.place.watching():
-                        row = self._iterate(self.iteration, self.elapsed_s, self._stop)
+                        row = self._runner.train_iteration(
+                            self.iteration, self.elapsed_s, self._stop
+                        )
                 except StopRequested:
                     self._save(before)
                     break
@@ -195,7 +197,7 @@ class PPOTrainer:
 
     def _end(self) -> None:
         """Put the model of the run apart, and go back to its weights if they are not the last."""
-        best = self.files.export_best_model(success_after(self.warm_start))
+        best = self.files.export_best_model(warm_start_success(self.warm_start))
         if best is not None and (best.name == WARM_START or number(best) != self.iteration):
             self.load_checkpoint(best)
             self.ended_with_best = True
@@ -290,8 +292,8 @@ class PPOTrainer:
         self.learner.load_state(state.parts)
         run = state.parts["run"].values
         self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
-        self.warm_start = run.get("warm_start")
-        self.early_stop.load_state(run.get("early_stop"), state.success)
+        self.warm_start = run["warm_start"]
+        self.early_stop.load_state(run["early_stop"])
         self.iteration, self.ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)

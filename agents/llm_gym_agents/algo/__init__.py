@@ -8,7 +8,6 @@ result depends on padding, observations or how a batch is cut. Start with ``get_
 from llm_gym_agents.algo.advantages.gae import Discount, gae, gae_turn
 from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
-from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.losses.aggregate import (
     AGGREGATIONS,
     Aggregation,
@@ -16,8 +15,11 @@ from llm_gym_agents.algo.losses.aggregate import (
     aggregate_loss,
     token_weights,
 )
-from llm_gym_agents.algo.losses.clip_ppo import TokenDistribution, make_clip_ppo_loss
-from llm_gym_agents.algo.losses.entropy_control import EntropyController
+from llm_gym_agents.algo.losses.controllers import (
+    EntropyController,
+    KLController,
+    KLControllerState,
+)
 from llm_gym_agents.algo.losses.kl import (
     KL_KINDS,
     KLKind,
@@ -25,26 +27,30 @@ from llm_gym_agents.algo.losses.kl import (
     kl_estimate,
     kl_in_rewards,
 )
-from llm_gym_agents.algo.losses.kl_control import KLController, KLControllerState
 from llm_gym_agents.algo.losses.mismatch import (
     IMPORTANCE_CAP,
     check_numbers,
     importance_weights,
     mismatch_metrics,
 )
-from llm_gym_agents.algo.losses.objective import TokenObjective
+from llm_gym_agents.algo.losses.objective import (
+    TokenDistribution,
+    TokenObjective,
+    make_clip_ppo_loss,
+)
 from llm_gym_agents.algo.losses.policy_loss import (
     POLICY_LOSSES,
+    ClipRange,
+    ClipRatio,
     PolicyInputs,
     PolicyLossSpec,
     TokenLoss,
     get_policy_loss,
     register_policy_loss,
 )
-from llm_gym_agents.algo.losses.ratio import ClipRange, ClipRatio
 from llm_gym_agents.algo.losses.value_loss import value_loss
-from llm_gym_agents.algo.masked import masked_mean, masked_sum, masked_var, masked_whiten
 from llm_gym_agents.algo.padded import (
+    PaddedRows,
     apply_kl_penalty,
     compute_advantage,
     compute_gae_advantage_return,
@@ -52,7 +58,6 @@ from llm_gym_agents.algo.padded import (
     compute_policy_loss,
     compute_value_loss,
 )
-from llm_gym_agents.algo.padded_rows import PaddedRows
 from llm_gym_agents.algo.registry import (
     ADVANTAGES,
     Advantages,
@@ -61,6 +66,13 @@ from llm_gym_agents.algo.registry import (
     register_advantage,
 )
 from llm_gym_agents.algo.stream import TokenStream, turn_ends
+from llm_gym_agents.algo.tensor_ops import (
+    StreamError,
+    masked_mean,
+    masked_sum,
+    masked_var,
+    masked_whiten,
+)
 
 __all__ = [
     "ADVANTAGES",

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.tensor_ops import StreamError
 
 
 class Advantages(NamedTuple):

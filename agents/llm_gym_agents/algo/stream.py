@@ -15,9 +15,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from llm_gym_agents.algo.dtypes import widen
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.segments import segment_ids, segment_starts, segment_sum, spread
+from llm_gym_agents.algo.tensor_ops import (
+    StreamError,
+    segment_ids,
+    segment_starts,
+    segment_sum,
+    spread,
+    widen,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

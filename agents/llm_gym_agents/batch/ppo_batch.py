@@ -5,8 +5,10 @@ Shapes: S ids of all sequences, Q sequences, T sampled tokens, M episodes.
 
 from __future__ import annotations
 
-from tensordict import TensorClass
+from tensordict import TensorClass, TensorDict
 from torch import Tensor
+
+from llm_gym_agents.batch.pack import Pack
 
 
 class PPOBatch(TensorClass):
@@ -35,3 +37,19 @@ class PPOBatch(TensorClass):
     value_target: Tensor | None = None
     ref_log_prob: Tensor | None = None
     importance_weight: Tensor | None = None
+
+
+def micro_batch(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
+    """Return what one forward and backward pass reads: a pack, and what is known of its tokens."""
+    device = pack.ids_S.device
+    own = batch[pack.index_T]
+    return PPOBatch(
+        **{name: own[name].to(device, non_blocking=True) for name in own.keys()},  # noqa: SIM118
+        ids=pack.ids_S,
+        sequence_lengths=pack.sequence_lengths_Q,
+        position=pack.position_T,
+        token=pack.token_T,
+        lengths=pack.lengths_M,
+        loss_weight=weights_T[pack.index_T].to(device, non_blocking=True),
+        batch_size=[],
+    )

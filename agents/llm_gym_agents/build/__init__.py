@@ -8,7 +8,6 @@ from llm_gym_agents.build.envs import (
     training_env,
     unsaved_args,
 )
-from llm_gym_agents.build.memory import run_plan
 from llm_gym_agents.build.model import (
     build_lm,
     check_tokenizer,
@@ -37,7 +36,6 @@ __all__ = [
     "list_callbacks",
     "load_lm",
     "prepare_lm",
-    "run_plan",
     "tiny_tokenizer",
     "training_env",
     "unsaved_args",

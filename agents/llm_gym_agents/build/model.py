@@ -12,12 +12,12 @@ from llm_gym.core.env import TextEnv
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.registry.sources import EnvSource
 from llm_gym.registry.user_code import close_user_env
-from llm_gym_agents.build.memory import run_plan, total_memory
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.lm.load import load_config, load_model, load_tokenizer
-from llm_gym_agents.lm.precision import compute_dtype, keep_trained_in_float32, without_dropout
-from llm_gym_agents.lm.read_again import read_again
-from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
+from llm_gym_agents.learn.memory_plan import gpu_memory, plan_run
+from llm_gym_agents.model.lean_layers import recompute_contexts
+from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
+from llm_gym_agents.model.precision import compute_dtype, keep_trained_in_float32, without_dropout
+from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
 from llm_gym_agents.text.tokenizers import (
     byte_tokenizer,
     collect_vocabulary,
@@ -87,7 +87,7 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
     alone = config.parallel.mode != "fsdp"
     if alone and torch.device(device).type == "cuda":
         own = load_config(path, trust_remote_code=trust)
-        run_plan(config, own).check(total_memory(torch.device(device)))
+        plan_run(config, own).check(gpu_memory(torch.device(device)))
     dtype = str(_kept_dtype(config, device)).removeprefix("torch.")
     lm = load_model(path, dtype=dtype, device=device, trust_remote_code=trust)
     return lm, load_tokenizer(path, trust_remote_code=trust)
@@ -122,7 +122,7 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
         lm = _add_lora(lm, config.model.lora_rank, config.model.lora_alpha)
     if config.model.gradient_checkpointing:
         lm.gradient_checkpointing_enable(
-            gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": read_again}
+            gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": recompute_contexts}
         )
         lm.enable_input_require_grads()
     without_dropout(lm)

@@ -11,14 +11,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.build.envs import build_pool
-from llm_gym_agents.build.memory import shared_card
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.lm.precision import compute_dtype
-from llm_gym_agents.lm.sharded import is_spread
+from llm_gym_agents.learn.memory_plan import vllm_memory_settings
+from llm_gym_agents.model.precision import compute_dtype
+from llm_gym_agents.model.weights import is_sharded
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.text.chat import ChatFormat
@@ -29,7 +29,7 @@ def build_engine(
 ) -> Engine:
     """Return the engine that samples with ``lm``, or with a copy that is kept like it."""
     backend, own = config.inference.backend, config.inference.engine
-    apart = backend != "transformers" or is_spread(lm)
+    apart = backend != "transformers" or is_sharded(lm)
     if not apart:
         # The rest is the model section's to say: this engine has the trainer's own model.
         check_settings(backend, own, known=("max_rows", "prefix_cache"))
@@ -45,7 +45,7 @@ def build_engine(
     # What is served first does not matter, only its shape: the trainer's weights are pushed.
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         save_lm(Path(folder), lm, tokenizer)
-        return load_engine(folder, backend, common | shared_card(config, lm) | own)[0]
+        return load_engine(folder, backend, common | vllm_memory_settings(config, lm) | own)[0]
 
 
 def build_sampler(

@@ -20,9 +20,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from llm_gym_agents.checkpoint.parts import CheckpointError, Part, set_module_state
-from llm_gym_agents.lm.quiet import no_bars
-from llm_gym_agents.lm.served_weights import adapted_layers, merged_weights, plain_lm
-from llm_gym_agents.lm.sharded import is_spread, whole
+from llm_gym_agents.model.load import no_progress_bars
+from llm_gym_agents.model.weights import (
+    adapted_layers,
+    full_tensor,
+    is_sharded,
+    merged_weights,
+    plain_lm,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
@@ -40,10 +45,10 @@ def save_lm(
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
-    gathers = layers or is_spread(plain)
+    gathers = layers or is_sharded(plain)
     state = merged_weights(plain, layers, keep=write) if gathers else None
     if write:
-        with no_bars(), _as_plain(plain):
+        with no_progress_bars(), _as_plain(plain):
             plain.save_pretrained(folder, state_dict=state)
             if tokenizer is not None:
                 tokenizer.save_pretrained(folder)
@@ -63,10 +68,10 @@ def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> 
     if adapters is not None:
         _set_adapters(plain, adapters)
         return
-    if is_spread(plain):
+    if is_sharded(plain):
         read_into(plain, folder)
         return
-    with no_bars():
+    with no_progress_bars():
         fresh = type(lm).from_pretrained(folder, dtype=lm.dtype, local_files_only=True)
     set_module_state(lm, Part(tensors=fresh.state_dict()))
 
@@ -97,7 +102,7 @@ def _fingerprint(state: dict[str, Tensor]) -> str:
     for name, tensor in state.items():
         if ".lora_" not in name:
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            flat = whole(tensor.detach()).flatten()
+            flat = full_tensor(tensor.detach()).flatten()
             step = max(1, flat.numel() // _SAMPLE)
             digest.update(flat[::step].float().cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -22,7 +22,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.load import BACKENDS
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.lm.threads import spare_threads
+from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         system_prompt=options.system_prompt,
     )
     if isinstance(policy.engine, TransformersEngine):
-        spare_threads(policy.engine.model)
+        limit_threads(policy.engine.model)
     with closing(policy.engine):
         results = [_play(name, policy, given[name], options) for name in names]
     return show(results, options.json)

@@ -7,7 +7,7 @@ import importlib.util
 from llm_gym.errors import MissingExtraError, install_command
 from llm_gym_agents.build import is_embedded
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.lm.load import check_path
+from llm_gym_agents.model.load import check_path
 
 
 def check_needs(config: ConfigStore) -> None:

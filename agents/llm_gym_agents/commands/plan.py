@@ -20,7 +20,7 @@ from llm_gym_agents.config.cost import WORD_S, iteration_seconds
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
 from llm_gym_agents.config.situation import EMBEDDED, Situation, look
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.lm.tiny import tiny_llama
+from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.files import write_atomically
 

@@ -9,14 +9,15 @@ from typing import Any
 from rich.console import Console
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.build import is_embedded
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.commands.plan import choice_lines, keep_choices, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.distributed.place import leads
-from llm_gym_agents.distributed.plan import planned
-from llm_gym_agents.lm.threads import spare_threads
+from llm_gym_agents.learn.memory_plan import plan_distributed
+from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.progress import TrainingProgress
@@ -49,7 +50,7 @@ def train(
     trainer: PPOTrainer, report: RunReport, title: str, choices: Sequence[Choice] = ()
 ) -> int:
     """Let ``trainer`` train, and report it; ``choices`` are kept in its folder."""
-    spare_threads(trainer.learner.lm)
+    limit_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
     trainer.on_warning = report.advise
@@ -104,7 +105,7 @@ def _introduce(
     for sentence in config.without_effect():
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
-    roles = planned(config)
+    roles = None if is_embedded(config) else plan_distributed(config)
     for line in (*choice_lines(choices), *(roles.lines() if roles else ())):
         say(console, line)
     if recipe.expected:

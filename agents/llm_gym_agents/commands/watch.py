@@ -16,7 +16,7 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.lm.threads import spare_threads
+from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
         run_seed=options.seed,
     )
     if isinstance(policy.engine, TransformersEngine):
-        spare_threads(policy.engine.model)
+        limit_threads(policy.engine.model)
     with closing(policy.engine):
         played = rollout(
             env_id,

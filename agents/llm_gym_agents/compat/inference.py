@@ -28,7 +28,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, sample_requests
 from llm_gym_agents.engines.load import BACKENDS, load_engine
-from llm_gym_agents.lm.load import with_padding
+from llm_gym_agents.model.load import with_padding
 
 
 @dataclass(frozen=True, slots=True)

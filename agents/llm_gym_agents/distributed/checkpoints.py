@@ -41,21 +41,21 @@ def save_over_ranks(
     """Write a checkpoint; every process calls it, and returns when it is in its place."""
     place = Path(folder)
     # Generators differ between processes, and the leading one's deal the batches.
-    state.parts["rng"] = ranks.leading(state.parts.get("rng"))
+    state.parts["rng"] = ranks.broadcast(state.parts.get("rng"))
     spread = any(isinstance(each, DTensor) for each in named_tensors(state.parts).values())
     if not spread:
-        if ranks.leads:
+        if ranks.is_main:
             save_checkpoint(place, state, lm=lm, tokenizer=tokenizer)
         ranks.wait()
         return place
-    with new_folder(place) if ranks.leads else nullcontext() as made:
-        new = Path(ranks.leading(str(made)))
+    with new_folder(place) if ranks.is_main else nullcontext() as made:
+        new = Path(ranks.broadcast(str(made)))
         parts = dict(state.parts)
-        adapters = save_lm(new / MODEL, lm, tokenizer, write=ranks.leads)
+        adapters = save_lm(new / MODEL, lm, tokenizer, write=ranks.is_main)
         if adapters is not None:
             parts[ADAPTERS] = adapters
         write_shards(new / SHARDS, named_tensors(parts))
-        if ranks.leads:
+        if ranks.is_main:
             write_values(new, state, parts)
         ranks.wait()
     ranks.wait()
@@ -78,7 +78,7 @@ class RankCheckpoints(Checkpoints):
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
         """Write a checkpoint of ``state.iteration``; every process calls it."""
         self._ranks.wait()  # everybody has looked at what is there by now
-        if self._ranks.leads:
+        if self._ranks.is_main:
             place = super().save(state, lm=lm, tokenizer=tokenizer)
         else:
             place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
@@ -90,12 +90,12 @@ class RankCheckpoints(Checkpoints):
 
     def put_apart(self, source: Path, place: Path) -> None:
         """Put a checkpoint apart, and return when it is there."""
-        if self._ranks.leads:
+        if self._ranks.is_main:
             super().put_apart(source, place)
         self._ranks.wait()
 
     def drop_after(self, iteration: int) -> None:
         """Remove checkpoints later than ``iteration``."""
-        if self._ranks.leads:
+        if self._ranks.is_main:
             super().drop_after(iteration)
         self._ranks.wait()

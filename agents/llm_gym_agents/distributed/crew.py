@@ -24,7 +24,7 @@ from llm_gym_agents.distributed.members import Cluster, Lot, Member
 from llm_gym_agents.distributed.watch import GroupWatch
 from llm_gym_agents.distributed.weights import Broadcast
 from llm_gym_agents.engines.base import EngineError
-from llm_gym_agents.lm.served_weights import served_names
+from llm_gym_agents.model.weights import served_names
 
 MAX_RESTARTS = 3
 """Replacements of an actor in a row, without an episode from it, before the run ends."""

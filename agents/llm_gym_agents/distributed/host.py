@@ -26,8 +26,8 @@ from llm_gym_agents.distributed.weight_group import GroupBrokenError, Meeting, W
 from llm_gym_agents.engines.base import Completion, Request
 from llm_gym_agents.engines.weight_push import Flat, Named, Spot
 from llm_gym_agents.engines.weight_sums import WeightSum
-from llm_gym_agents.lm.precision import compute_dtype
-from llm_gym_agents.lm.served_weights import plain_lm
+from llm_gym_agents.model.precision import compute_dtype
+from llm_gym_agents.model.weights import plain_lm
 from llm_gym_agents.rollouts.policy import WeightSwapLock
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.rollouts.turns import Rollout

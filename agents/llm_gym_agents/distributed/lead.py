@@ -19,9 +19,8 @@ from transformers import PreTrainedModel
 
 from llm_gym.errors import LLMGymError
 from llm_gym_agents.engines.base import EngineError
-from llm_gym_agents.learn.alone import Alone
-from llm_gym_agents.lm.served_weights import served_weights
-from llm_gym_agents.lm.sharded import is_spread
+from llm_gym_agents.learn.single_process import SingleProcess
+from llm_gym_agents.model.weights import is_sharded, served_weights
 
 T = TypeVar("T")
 _WEIGHTS, _WAIT = "weights", "wait"
@@ -44,15 +43,15 @@ class Lead:
         lm: The model whose weights they hold.
     """
 
-    def __init__(self, ranks: Alone, lm: PreTrainedModel) -> None:
+    def __init__(self, ranks: SingleProcess, lm: PreTrainedModel) -> None:
         self._ranks, self._lm = ranks, lm
-        self._gathers = ranks.world > 1 and is_spread(lm)
+        self._gathers = ranks.world > 1 and is_sharded(lm)
         self._beat = time.monotonic()
 
     @property
     def leads(self) -> bool:
         """Whether this process does the work."""
-        return self._ranks.leads
+        return self._ranks.is_main
 
     def do(self, work: Callable[[], T]) -> T:
         """Do ``work`` in the leading process; what it returned or raised comes out in all."""
@@ -69,15 +68,15 @@ class Lead:
             said = _Said(error=error)
         except Exception as error:
             with suppress(RuntimeError):  # who is gone needs no telling
-                self._ranks.leading(_Said(error=EngineError(f"the leading process: {error!r}")))
+                self._ranks.broadcast(_Said(error=EngineError(f"the leading process: {error!r}")))
             raise
-        self._ranks.leading(said)
+        self._ranks.broadcast(said)
         return said
 
     def _follow(self) -> _Said[T]:
         said: Any = None
         while not isinstance(said, _Said):
-            said = self._ranks.leading(None)
+            said = self._ranks.broadcast(None)
             if said == _WEIGHTS:
                 for _ in served_weights(self._lm):
                     pass
@@ -87,7 +86,7 @@ class Lead:
     def weights(self) -> Iterator[Iterator[tuple[str, Tensor]]]:
         """Within this block of ``do`` the present weights can be read, one after the other."""
         if self._gathers:
-            self._ranks.leading(_WEIGHTS)
+            self._ranks.broadcast(_WEIGHTS)
         named = served_weights(self._lm)
         try:
             yield named
@@ -100,4 +99,4 @@ class Lead:
         now = time.monotonic()
         if self._ranks.world > 1 and now - self._beat > BEAT_S:
             self._beat = now
-            self._ranks.leading(_WAIT)
+            self._ranks.broadcast(_WAIT)

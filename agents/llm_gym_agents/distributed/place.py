@@ -21,8 +21,8 @@ from llm_gym_agents.distributed.checkpoints import RankCheckpoints, save_over_ra
 from llm_gym_agents.distributed.quiet import AgreedStop, QuietLog, QuietRecorder
 from llm_gym_agents.distributed.ranks import Ranks, join
 from llm_gym_agents.distributed.sampling import settle_over_ranks
-from llm_gym_agents.learn.alone import ALONE, Alone
-from llm_gym_agents.learn.lessons import Settle
+from llm_gym_agents.learn.iteration import Settle
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
@@ -42,7 +42,7 @@ class LostRankError(LLMGymError, RuntimeError):
 class Place:
     """The one process of an ordinary run."""
 
-    ranks: Alone = ALONE
+    ranks: SingleProcess = SINGLE_PROCESS
 
     @staticmethod
     def of(config: ConfigStore) -> Place:
@@ -58,7 +58,7 @@ class Place:
     @property
     def leads(self) -> bool:
         """Whether this is the process that writes files and speaks."""
-        return self.ranks.leads
+        return self.ranks.is_main
 
     def checkpoints(self, folder: Path, **how: Any) -> Checkpoints:
         """Return the checkpoints in ``folder``."""
@@ -132,7 +132,7 @@ class RankPlace(Place):
     def log(self, folder: Path, **how: Any) -> MetricsLog:
         """Return what writes metrics; elsewhere it only knows them."""
         log = super().log(folder, **how) if self.leads else None
-        rows = self.ranks.leading(None if log is None else log.rows)
+        rows = self.ranks.broadcast(None if log is None else log.rows)
         return log or QuietLog(rows)
 
     def stop(self) -> SigtermListener:
@@ -171,7 +171,7 @@ def agree(config: ConfigStore) -> None:
     Processes that ``torchrun`` has begun again, after one of the group was lost, go on.
     """
     place = Place.of(config)
-    folder = place.ranks.leading(config.checkpoint.output_dir)
+    folder = place.ranks.broadcast(config.checkpoint.output_dir)
     config.checkpoint.output_dir = folder
     again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if again and config.parallel.mode != "none":

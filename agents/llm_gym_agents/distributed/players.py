@@ -16,7 +16,7 @@ from llm_gym_agents.distributed.samplers import Agenda, SamplerGroup
 from llm_gym_agents.distributed.sampling import RankSampler
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.lm.sharded import is_spread
+from llm_gym_agents.model.weights import is_sharded
 from llm_gym_agents.rollouts.sampler import Player, Sampler
 
 
@@ -37,7 +37,7 @@ def build_players(
     else:
         lead = Lead(ranks, lm)
         # A model that is spread over processes is read through its learner alone.
-        probed = config.inference.backend != "transformers" and not is_spread(lm)
+        probed = config.inference.backend != "transformers" and not is_sharded(lm)
 
         def start() -> SamplerGroup:
             crew = Crew(config, lm, tokenizer, env, held_out, lead)
@@ -51,7 +51,7 @@ def build_players(
             publisher = LedPublisher(lead, lambda: GroupPublisher(led.driven, lm, probed=probed))
     try:
         sleeps = isinstance(sampler, Sampler) and getattr(sampler.engine, "sleeps", False)
-        learner.record_passes(config.model.cuda_graphs, engine_sleeps=sleeps)
+        learner.use_cuda_graphs(config.model.cuda_graphs, engine_sleeps=sleeps)
         publisher.publish(0)
     except BaseException:
         sampler.close()

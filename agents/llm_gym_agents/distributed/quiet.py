@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from llm_gym_agents.learn.alone import Alone
+from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
@@ -46,7 +46,7 @@ class AgreedStop(SigtermListener):
         ranks: The processes.
     """
 
-    def __init__(self, ranks: Alone) -> None:
+    def __init__(self, ranks: SingleProcess) -> None:
         super().__init__()
         self._ranks, self._heard = ranks, False
 
@@ -57,4 +57,4 @@ class AgreedStop(SigtermListener):
     def interruptible(self) -> Iterator[None]:
         """Play to the end, which others do too, and agree on whether this iteration is the last."""
         yield
-        self.requested = bool(self._ranks.most(int(self._heard)))
+        self.requested = bool(self._ranks.all_max(int(self._heard)))

@@ -22,13 +22,13 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.distributed.sharding import shard
-from llm_gym_agents.learn.alone import Alone
+from llm_gym_agents.distributed.sharding import shard as shard_module
+from llm_gym_agents.learn.single_process import SingleProcess
 
 Mode = Literal["ddp", "fsdp"]
 
 
-class Ranks(Alone):
+class Ranks(SingleProcess):
     """The processes of a group, seen from one of them.
 
     Args:
@@ -40,16 +40,16 @@ class Ranks(Alone):
     def __init__(self, mode: Mode, device: torch.device) -> None:
         self.mode, self.device = mode, device
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.gradient_factor = float(self.world)  # both ways average, and an update adds up
+        self.loss_scale = float(self.world)  # both ways average, and an update adds up
         self._mesh = init_device_mesh(device.type, (self.world,))
         self._replicas: list[DistributedDataParallel] = []
 
-    def spread(self, model: nn.Module, compute_dtype: torch.dtype) -> None:
+    def shard(self, model: nn.Module, compute_dtype: torch.dtype) -> None:
         """Spread the weights of ``model`` over the processes, in place, where that is the mode."""
         if self.mode == "fsdp":
-            shard(model, self._mesh, compute_dtype)
+            shard_module(model, self._mesh, compute_dtype)
 
-    def reading(self, model: nn.Module) -> nn.Module:
+    def wrap(self, model: nn.Module) -> nn.Module:
         """Return what an update calls, whose gradients are those of all processes."""
         if self.mode == "fsdp":
             return model
@@ -57,29 +57,29 @@ class Ranks(Alone):
         self._replicas.append(replica)
         return replica
 
-    def last_backward(self, last: bool) -> AbstractContextManager[Any]:
+    def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
         """Within this block replicas bring gradients together if ``last``; shards always do."""
         if last or not self._replicas:
             return nullcontext()
         return self._replicas[-1].no_sync()
 
-    def own(self, costs: Sequence[int]) -> list[int]:
+    def assign(self, costs: Sequence[int]) -> list[int]:
         """Return which of some episodes this process reads."""
         return dealt(costs, self.world)[self.rank]
 
-    def total(self, values: Tensor) -> Tensor:
+    def all_sum(self, values: Tensor) -> Tensor:
         """Return the sum of ``values`` over the processes, the same bits in each."""
         summed = values.clone()
         dist.all_reduce(summed)
         return summed
 
-    def most(self, number: int) -> int:
+    def all_max(self, number: int) -> int:
         """Return the largest ``number`` of any process."""
         found = torch.tensor(number)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found)
 
-    def leading(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Return the ``value`` that the leading process has; anything that can be pickled."""
         held = [value]
         dist.broadcast_object_list(held, src=0)

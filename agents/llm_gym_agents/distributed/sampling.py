@@ -12,7 +12,7 @@ from typing import Any
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
 from llm_gym_agents.distributed.ranks import Ranks
-from llm_gym_agents.learn.lessons import Settle
+from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.rollouts.rewards import reward_metrics
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask

@@ -14,7 +14,7 @@ from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.lm.load import load_tokenizer
+from llm_gym_agents.model.load import load_tokenizer
 
 Backend = Literal["transformers", "vllm", "sglang"]
 BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")

@@ -28,20 +28,20 @@ from llm_gym_agents.checkpoint import (
     set_optimizer_state,
 )
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.alone import ALONE, Alone
-from llm_gym_agents.learn.batch_scorer import Reference
-from llm_gym_agents.learn.model import PolicyValueModel, TokenScores
 from llm_gym_agents.learn.ppo import PPO, Metrics
-from llm_gym_agents.learn.self_check import check_reading
-from llm_gym_agents.lm.head import Entropy
-from llm_gym_agents.lm.precision import (
+from llm_gym_agents.learn.scoring import Reference
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
+from llm_gym_agents.model.cuda_graphs import can_capture, is_launch_bound
+from llm_gym_agents.model.head import Entropy
+from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores
+from llm_gym_agents.model.precision import (
     allow_tf32,
     compute_dtype,
     keep_trained_in_float32,
     without_dropout,
 )
-from llm_gym_agents.lm.recorded_passes import is_recordable, is_small
-from llm_gym_agents.lm.served_weights import adapted_layers, plain_lm, served_weights
+from llm_gym_agents.model.self_check import check_packed_reading
+from llm_gym_agents.model.weights import adapted_layers, plain_lm, served_weights
 
 
 class Learner:
@@ -54,7 +54,9 @@ class Learner:
             model, and all of them are called alike.
     """
 
-    def __init__(self, config: ConfigStore, lm: PreTrainedModel, ranks: Alone = ALONE) -> None:
+    def __init__(
+        self, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
+    ) -> None:
         self.lm, self.ranks = lm, ranks
         self.estimator = algo.get_advantage(config.training.adv_estimator)
         critic = config.model.critic if self.estimator.needs_critic else "none"
@@ -69,17 +71,17 @@ class Learner:
             kernel=config.model.logprob_kernel,
         )
         without_dropout(self.model)
-        check_reading(lm, self.model.compute_dtype)
+        check_packed_reading(lm, self.model.compute_dtype)
         self.reference = _frozen_copy(config, self.model)
         """A copy of the policy that training began with; None with LoRA, whose base is that."""
         for each in (self.model, self.reference):
             if each is not None:
-                ranks.spread(each, self.model.compute_dtype)
+                ranks.shard(each, self.model.compute_dtype)
         self.ppo = PPO(
             self.model,
             config.training,
             self._reference(config),
-            norm_length=most_tokens(config),
+            norm_length=max_episode_tokens(config),
             ranks=ranks,
         )
 
@@ -106,18 +108,18 @@ class Learner:
             recorded=recorded,
         )
 
-    def record_passes(self, wanted: bool | None, *, engine_sleeps: bool = False) -> None:
+    def use_cuda_graphs(self, wanted: bool | None, *, engine_sleeps: bool = False) -> None:
         """Record passes on a GPU if that is ``wanted``, or with None where it pays and fits."""
-        can = is_recordable(self.model, self.model.compute_dtype)
-        if wanted is None:  # an engine that has to sleep wants the memory that recordings keep
-            wanted = can and is_small(self.lm) and not engine_sleeps
+        can = can_capture(self.model, self.model.compute_dtype)
+        if wanted is None:  # an engine that has to sleep wants the memory that graph_caches keep
+            wanted = can and is_launch_bound(self.lm) and not engine_sleeps
         if wanted and not can:
             raise ConfigError(
                 "model.cuda_graphs needs every weight on one GPU, bfloat16 arithmetic, no adapters "
                 "and no gradient checkpointing; leave it None to use graphs where that holds"
             )
         if wanted:
-            self.model.record_passes()
+            self.model.use_cuda_graphs()
 
     def trained(self) -> dict[str, Tensor]:
         """Return what the last update made of each sampled token, for a record of it."""
@@ -140,7 +142,7 @@ class Learner:
         parts = {
             "critic": module_state(self.model, skip=("lm.",)),
             "optimizer": optimizer_state(self.ppo.optimizer, self.model),
-            "guards": Part(values=self.ppo.guards.state()),
+            "stabilizers": Part(values=self.ppo.stabilizers.state()),
         }
         if self.reference is not None:
             parts["reference"] = module_state(self.reference)
@@ -174,11 +176,10 @@ class Learner:
             group.update(own)
         if self.reference is not None:
             set_module_state(self.reference, parts["reference"])
-        if "guards" in parts:  # a checkpoint from before there were any has none
-            self.ppo.guards.load_state(parts["guards"].values)
+        self.ppo.stabilizers.load_state(parts["stabilizers"].values)
 
 
-def most_tokens(config: ConfigStore) -> float | None:
+def max_episode_tokens(config: ConfigStore) -> float | None:
     """Return the most tokens that an episode may have, where the aggregation divides by that."""
     loss = algo.get_policy_loss(config.training.policy_loss)
     if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":

@@ -1,19 +1,37 @@
-"""Will it fit? What training takes of a GPU's memory, worked out before anything is loaded.
+"""GPU memory of a run, worked out before anything is loaded.
 
-Two moments count. While the trainer learns, the card holds weights, gradients, optimizer state and
-activations, and the engine sleeps if there is no room for both. While the engine plays, gradients
-and activations are gone, and the card holds weights and optimizer state beside the engine's weights
-and its keys and values. An engine that cannot sleep is there in both.
+Two moments count. While the trainer learns, a GPU holds weights, gradients, optimizer state and
+activations; the engine sleeps if there is no room for both. While the engine generates, gradients
+and activations are gone, and the GPU holds weights and optimizer state beside the engine's weights
+and KV cache. An engine that cannot sleep is there in both.
+
+``plan_memory`` adds this up for one GPU, ``plan_run`` does so for a config. ``plan_roles`` spreads
+a run over several GPUs. Its roles are those of other trainers: actor, critic, reference, rollout
+and reward. Actor, critic and reference share a process, because one pass serves all three. The
+rollout runs beside them or, with ``ray.use_ray``, on GPUs of its own. A reward function runs on the
+CPU of the process that played the episode.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_gym.errors import ConfigError
-from llm_gym_agents.lm.lean_layers import is_lean
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from llm_gym.errors import ConfigError
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.optimizer import bytes_of_state
+from llm_gym_agents.model.lean_layers import is_lean
+from llm_gym_agents.model.load import load_config
+from llm_gym_agents.model.precision import compute_dtype
+
+MOST_CACHED = 1 << 19
+"""Tokens whose keys and values an engine is given room for, if the model allows as many."""
+DEFAULT_CONTEXT = 2048
+"""Context length of a model that states none, as vLLM assumes it."""
 GIB = 2**30
 OVERHEAD = 3 * GIB
 """CUDA's own, kernels, and what an allocator cannot use."""
@@ -26,7 +44,7 @@ Counted with ``saved_tensors_hooks``, and rounded up."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class ModelShape:
     """What the size of a model depends on."""
 
     parameters: int
@@ -37,14 +55,11 @@ class Shape:
     kv_width: int
     """Numbers of a key, or a value, of one token in one layer."""
     lean: bool = False
-    """Whether its layers keep less in bfloat16 (``lm.lean_layers``)."""
+    """Whether its layers keep less in bfloat16 (``model.lean_layers``)."""
 
     @classmethod
-    def of(cls, config: Any, *, trust_remote_code: bool = False) -> Shape:
+    def of(cls, config: Any, *, trust_remote_code: bool = False) -> ModelShape:
         """Return the shape of a transformers config; nothing is allocated."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
         text = config.get_text_config()  # of a model that reads pictures too
         try:
             with torch.device("meta"):
@@ -68,7 +83,7 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MemoryPlan:
     """Bytes that a run takes on one card."""
 
     weights: int
@@ -118,8 +133,8 @@ class Plan:
         )
 
 
-def plan(
-    shape: Shape,
+def plan_memory(
+    shape: ModelShape,
     *,
     micro_batch_tokens: int,
     lora_rank: int = 0,
@@ -131,7 +146,7 @@ def plan(
     engine_tokens: int = 0,
     engine_bytes: int = 2,
     engine_sleeps: bool = True,
-) -> Plan:
+) -> MemoryPlan:
     """Return what training a model of ``shape`` takes.
 
     Args:
@@ -159,7 +174,7 @@ def plan(
         cast //= shape.layers
     head = 2 * (1 << 28) + 6 * shape.vocabulary * shape.hidden  # chunks; a cast copy, its gradient
     cache = engine_tokens * shape.layers * 2 * shape.kv_width * engine_bytes
-    return Plan(
+    return MemoryPlan(
         weights=4 * trained + kept_bytes * frozen,
         gradients=4 * trained,
         optimizer=int(optimizer_bytes * trained),
@@ -170,13 +185,14 @@ def plan(
     )
 
 
-def engine_share(made: Plan, *, used: int, total: int) -> float:
+def engine_share(made: MemoryPlan, *, used: int, total: int) -> float:
     """Return the share of a card that vLLM is to be told.
 
     It counts what everybody holds on the card, the trainer included, so what is ``used`` when it
     starts is part of it.
 
-    >>> made = Plan(weights=0, gradients=0, optimizer=0, reference=0, activations=0, engine=8 * GIB)
+    >>> shares = dict.fromkeys(("weights", "gradients", "optimizer", "reference", "activations"), 0)
+    >>> made = MemoryPlan(**shares, engine=8 * GIB)
     >>> engine_share(made, used=6 * GIB, total=80 * GIB)
     0.25
     """
@@ -184,13 +200,14 @@ def engine_share(made: Plan, *, used: int, total: int) -> float:
     return round(min(0.95, wanted / total), 3)
 
 
-def engine_must_sleep(made: Plan, *, used: int, total: int) -> bool:
+def engine_must_sleep(made: MemoryPlan, *, used: int, total: int) -> bool:
     """Return whether vLLM has to give its memory back while the trainer learns.
 
     Sleeping and waking cost time in every iteration, so where there is room for both it stays
     awake. What is ``used`` when it starts is the trainer's own, or somebody else's, who stays.
 
-    >>> made = Plan(weights=0, gradients=0, optimizer=0, reference=0, activations=0, engine=8 * GIB)
+    >>> shares = dict.fromkeys(("weights", "gradients", "optimizer", "reference", "activations"), 0)
+    >>> made = MemoryPlan(**shares, engine=8 * GIB)
     >>> engine_must_sleep(made, used=6 * GIB, total=80 * GIB)
     False
     >>> engine_must_sleep(made, used=6 * GIB, total=16 * GIB)
@@ -198,3 +215,184 @@ def engine_must_sleep(made: Plan, *, used: int, total: int) -> bool:
     """
     awake = replace(made, engine_sleeps=False)
     return awake.learning + ENGINE_OVERHEAD + used > total
+
+
+# --- of a config ---------------------------------------------------------------------------
+
+
+def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
+    """Return what a run takes of a card; ``own`` is the config of its model."""
+    settings, inference = config.model, config.inference
+    served = inference.backend == "vllm"
+    longest = inference.engine.get("max_model_len") or _most_positions(own)
+    rows = min(inference.num_envs, config.training.batch_size)
+    device = torch.device("cuda")
+    narrow = compute_dtype(settings.dtype, device) != torch.float32
+    return plan_memory(
+        ModelShape.of(own, trust_remote_code=settings.trust_remote_code),
+        micro_batch_tokens=config.training.micro_batch_tokens,
+        lora_rank=settings.lora_rank,
+        kept_bytes=2 if settings.lora_rank and narrow else 4,
+        optimizer_bytes=bytes_of_state(config.training.optimizer, lora_rank=settings.lora_rank),
+        checkpointing=settings.gradient_checkpointing,
+        narrow=narrow,
+        has_reference=config.training.kl != "none",
+        engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
+        engine_bytes=2 if narrow else 4,
+        engine_sleeps=bool(inference.engine.get("sleeps", True)),
+    )
+
+
+def _most_positions(own: Any) -> int:
+    """Return how long a text a model was made for, or what is assumed where it does not say."""
+    return getattr(own.get_text_config(), "max_position_embeddings", None) or DEFAULT_CONTEXT
+
+
+def gpu_memory(device: torch.device) -> int:
+    """Return the bytes of a card."""
+    found: int = torch.cuda.get_device_properties(device).total_memory
+    return found
+
+
+def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
+    """Return how vLLM shares the trainer's card, unless the config says how."""
+    if config.inference.backend != "vllm" or lm.device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(lm.device)
+    made, used = plan_run(config, lm.config), total - free
+    return {
+        "gpu_memory_utilization": engine_share(made, used=used, total=total),
+        "sleeps": engine_must_sleep(made, used=used, total=total),
+    }
+
+
+# --- over several GPUs ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """One part of a run."""
+
+    name: str
+    where: str
+    bytes: int
+    """On each of its cards."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourcePlan:
+    """The roles of a run, and what they take of a card."""
+
+    roles: tuple[Role, ...]
+    learner: MemoryPlan
+    """Of a card of the learner."""
+    player: MemoryPlan | None
+    """Of a card of a player that is apart; None where players are beside the learner."""
+
+    def lines(self) -> list[str]:
+        """Return the plan as a table."""
+        width = max(len(role.name) for role in self.roles)
+        place = max(len(role.where) for role in self.roles)
+        return ["roles (GiB of each card):"] + [
+            f"  {role.name:<{width}}  {role.where:<{place}}  {role.bytes / GIB:6.1f}"
+            for role in self.roles
+        ]
+
+    def check(self, total: int) -> None:
+        """Raise one sentence with the numbers unless every role fits into cards of ``total``."""
+        for who, made in (("the learner", self.learner), ("a player", self.player)):
+            if made is None:
+                continue
+            try:
+                made.check(total)
+            except ConfigError as error:
+                raise ConfigError(f"{who} does not fit: {error}") from error
+
+
+def plan_roles(
+    config: ConfigStore, shape: ModelShape, one_card: MemoryPlan, *, world: int = 1
+) -> ResourcePlan:
+    """Return the plan of a run.
+
+    Args:
+        config: Of the run.
+        shape: Of its model.
+        one_card: What it would take of a single card (``build.plan_run``).
+        world: Processes of the learner, a card each.
+    """
+    mode, apart = config.parallel.mode, config.ray.use_ray
+    held = _with_critic(config, one_card)
+    if mode == "fsdp":
+        held = _spread(held, shape, world)
+    player = None
+    if apart:
+        player = replace(one_card, weights=0, gradients=0, optimizer=0, reference=0, activations=0)
+        held = replace(held, engine=0)
+    cards = f"{world} cards" if world > 1 else "one card"
+    learners = {"none": "one card", "ddp": f"all of it on each of {cards}"}
+    where = learners.get(mode, f"spread over {cards}")
+    learning = held.weights + held.gradients + held.optimizer + held.activations
+    roles = [Role(name="actor", where=where, bytes=learning)]
+    critic = config.model.critic
+    if critic == "separate":
+        roles.append(Role(name="critic", where="with the actor, a trunk of its own", bytes=0))
+    if held.reference:
+        roles.append(Role(name="reference", where="with the actor", bytes=held.reference))
+    playing = f"{config.ray.num_actors} actors, apart" if apart else "with the actor, in turn"
+    engine = one_card.engine
+    roles.append(Role(name="rollout", where=playing, bytes=engine))
+    roles.append(Role(name="reward", where="the CPU of whoever played", bytes=0))
+    return ResourcePlan(roles=tuple(roles), learner=held, player=player)
+
+
+def _with_critic(config: ConfigStore, made: MemoryPlan) -> MemoryPlan:
+    """Return the plan with a critic that has a trunk of its own: as much again of all it learns."""
+    if config.model.critic != "separate":
+        return made
+    return replace(
+        made,
+        weights=2 * made.weights,
+        gradients=2 * made.gradients,
+        optimizer=2 * made.optimizer,
+        activations=2 * made.activations,
+    )
+
+
+def _spread(made: MemoryPlan, shape: ModelShape, world: int) -> MemoryPlan:
+    """Return the plan of one of ``world`` cards over which weights are spread.
+
+    Beside its share a card holds what it has gathered: two layers, of which the second is on its
+    way, and embeddings and head, with a gradient of each.
+    """
+    layer = shape.hidden * (2 * shape.hidden + 2 * shape.kv_width + 3 * shape.mlp)
+    gathered = 2 * 2 * 2 * layer + 2 * 4 * 2 * shape.vocabulary * shape.hidden
+
+    def part(size: int) -> int:
+        return -(-size // world)
+
+    return replace(
+        made,
+        weights=part(made.weights),
+        gradients=part(made.gradients),
+        optimizer=part(made.optimizer),
+        reference=part(made.reference),
+        activations=made.activations + gathered,
+    )
+
+
+def plan_distributed(config: ConfigStore) -> ResourcePlan | None:
+    """Return the plan of a run over several processes; refuse one that cannot fit their cards.
+
+    None for a run in one process.
+    """
+    if config.parallel.mode == "none" and not config.ray.use_ray:
+        return None
+    path = config.model.model_name
+    trust = config.model.trust_remote_code
+    own = load_config(path, trust_remote_code=trust)
+    world = int(os.environ.get("WORLD_SIZE", "1")) if config.parallel.mode != "none" else 1
+    shape = ModelShape.of(own, trust_remote_code=trust)
+    made = plan_roles(config, shape, plan_run(config, own), world=world)
+    if torch.cuda.is_available() and config.model.device != "cpu":
+        made.check(gpu_memory(torch.device("cuda", torch.cuda.current_device())))
+    return made

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.config.training import TrainingConfig
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.lm.sharded import whole
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.model.weights import full_tensor
 
 _BYTES_OF_STATE = {"adamw": 8.0, "adamw_8bit": 2.1, "adamw_paged": 0.0}
 
@@ -72,7 +72,7 @@ def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Ten
     Each by itself: a critic that is far off must not take the policy's step away.
     """
     norms = (nn.utils.clip_grad_norm_(group["params"], largest) for group in optimizer.param_groups)
-    return [whole(norm) for norm in norms]
+    return [full_tensor(norm) for norm in norms]
 
 
 def _bitsandbytes(name: str, device: torch.device) -> Any:

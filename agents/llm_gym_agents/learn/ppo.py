@@ -11,29 +11,39 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from tensordict import TensorDict
-from torch import Tensor
+from tensordict.nn import TensorDictModule
+from torch import Tensor, nn
 
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.objective import SEEN
-from llm_gym_agents.algo.segments import segment_starts
+from llm_gym_agents.algo.tensor_ops import segment_starts
 from llm_gym_agents.batch.pack import Packer, runs
-from llm_gym_agents.batch.ppo_batch import PPOBatch
+from llm_gym_agents.batch.ppo_batch import PPOBatch, micro_batch
 from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config.training import TrainingConfig
-from llm_gym_agents.learn.alone import ALONE, Alone
-from llm_gym_agents.learn.batch_scorer import BatchScorer, Reference
-from llm_gym_agents.learn.guards import Guards
-from llm_gym_agents.learn.left_out import step_weights
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.not_finite import NotFiniteError, check_finite, check_others
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
-from llm_gym_agents.learn.ppo_settings import estimator_settings, policy_settings
-from llm_gym_agents.learn.scores import Clock, Scores, critic_metrics, trained_tokens
-from llm_gym_agents.learn.tensordict_modules import critic, trunk
-from llm_gym_agents.learn.update_data import micro_batch, token_stream
+from llm_gym_agents.learn.scoring import (
+    BatchScorer,
+    Clock,
+    Reference,
+    Scores,
+    critic_metrics,
+    trained_tokens,
+)
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
+from llm_gym_agents.learn.stabilizers import (
+    NonFiniteError,
+    Stabilizers,
+    check_finite,
+    check_others,
+    masked_token_weights,
+)
+from llm_gym_agents.model.head import Entropy
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.run.metrics import CRITIC_ONLY
 
 Metrics = dict[str, float]
@@ -59,17 +69,17 @@ class PPO:
         reference: Reference | None = None,
         *,
         norm_length: float | None = None,
-        ranks: Alone = ALONE,
+        ranks: SingleProcess = SINGLE_PROCESS,
     ) -> None:
         self.model, self.config, self.reference = model, config, reference
         self.ranks = ranks
         self._norm_length = norm_length
         self.estimator = algo.get_advantage(config.adv_estimator)
-        self.guards = Guards(config, model)
-        entropy_coef = self.guards.entropy.entropy_coef
+        self.stabilizers = Stabilizers(config, model)
+        entropy_coef = self.stabilizers.entropy.entropy_coef
         self.objective = algo.TokenObjective(
             trunk(
-                ranks.reading(model),
+                ranks.wrap(model),
                 "gradient" if entropy_coef else "metric",
                 has_critic=model.value_head is not None,
             ),
@@ -115,23 +125,23 @@ class PPO:
         scores = Scores(None, None, None, None)
         if not on_policy or self.reference is not None:
             scores = self.score(packer, policy=not on_policy, entropy=recorded)
-        scores = self.guards.true_values(scores)
+        scores = self.stabilizers.unscale(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
         stream = token_stream(data, reward_T, scores, greedy_scores_E)
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
-        self.guards.look(data, scores, advantages)
+        self.stabilizers.before_update(data, scores, advantages)
         batch = self._batch(data, scores, advantages)
         clock.note("advantage")
         for group in self.optimizer.param_groups:
             group["lr"] = group["base_lr"] * rate
-        self.objective.set_entropy_coef(self.guards.entropy.entropy_coef)
+        self.objective.set_entropy_coef(self.stabilizers.entropy.entropy_coef)
         metrics = self._epochs(packer, batch, critic_only)
-        metrics |= self.guards.end(metrics["policy/entropy"])
+        metrics |= self.stabilizers.after_update(metrics["policy/entropy"])
         # While others play, a GPU has better use for the memory.
         self.optimizer.zero_grad(set_to_none=True)
         if scores.log_prob_T is None:
-            scores = scores._replace(log_prob_T=self.ranks.total(self._seen_T).cpu())
+            scores = scores._replace(log_prob_T=self.ranks.all_sum(self._seen_T).cpu())
         metrics |= self._mismatch(scores.log_prob_T, data)
         self.trained = trained_tokens(data, scores, advantages)
         clock.note("train")
@@ -185,8 +195,8 @@ class PPO:
                     scores.log_prob_T, sampler_T, cap=cap
                 )
         if scores.value_T is not None:
-            fields["value"] = self.guards.scaled(scores.value_T).unsqueeze(-1)
-            fields["value_target"] = self.guards.scaled(advantages.returns_T).unsqueeze(-1)
+            fields["value"] = self.stabilizers.scale(scores.value_T).unsqueeze(-1)
+            fields["value_target"] = self.stabilizers.scale(advantages.returns_T).unsqueeze(-1)
         if scores.ref_log_prob_T is not None:
             fields["ref_log_prob"] = scores.ref_log_prob_T
         self._seen_T = torch.zeros_like(sampler_T, device=self.model.device)
@@ -220,7 +230,7 @@ class PPO:
 
     def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
         """Yield every episode once, some at a time, in random order."""
-        order = self.ranks.leading(torch.randperm(episodes))
+        order = self.ranks.broadcast(torch.randperm(episodes))
         # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
         # draws the next pass's order as well. Without that draw their numbers would change.
         torch.randperm(episodes)
@@ -246,7 +256,7 @@ class PPO:
             check_finite(numbers, micros, "loss")
             check_others(totals.pop(_BROKEN))
             check_finite([totals[name] for name in named], micros[-1:] * len(named), "gradient")
-        except NotFiniteError:
+        except NonFiniteError:
             self.optimizer.zero_grad(set_to_none=True)
             raise
         self.optimizer.step()
@@ -266,9 +276,9 @@ class PPO:
         packs = list(self.scorer.packs(packer, episodes))
         for at, (pack, counts) in enumerate(packs):
             micro = micro_batch(pack, batch, weights_T * counts)
-            with self.ranks.last_backward(at == len(packs) - 1):
+            with self.ranks.gradient_sync(at == len(packs) - 1):
                 loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
-                (loss * self.ranks.gradient_factor).backward()
+                (loss * self.ranks.loss_scale).backward()
             micros.append(micro)
             losses.append(loss.detach())
             seen_T = terms.pop(SEEN, None)
@@ -287,7 +297,7 @@ class PPO:
             return torch.stack([value.float().to(self.model.device) for value in each])
 
         own = stacked(losses)
-        shared = self.ranks.total(stacked([(~own.isfinite()).sum(), *sums.values()]))
+        shared = self.ranks.all_sum(stacked([(~own.isfinite()).sum(), *sums.values()]))
         numbers = torch.cat([own, shared, stacked(norms.values())]).tolist()
         known = dict(zip((_BROKEN, *sums, *norms), numbers[len(losses) :], strict=True))
         return numbers[: len(losses)], known
@@ -295,8 +305,80 @@ class PPO:
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
         """Return the share in the loss of each token of the batch that is in this step."""
         lengths_M = data.lengths_E[episodes]
-        kept_M = None if self.guards.kept_E is None else self.guards.kept_E[episodes]
-        weights = step_weights(lengths_M, kept_M, self._aggregation, self._norm_length)
+        kept_M = None if self.stabilizers.kept_E is None else self.stabilizers.kept_E[episodes]
+        weights = masked_token_weights(lengths_M, kept_M, self._aggregation, self._norm_length)
         weights_T = torch.zeros(data.tokens)
         weights_T[runs(segment_starts(data.lengths_E)[episodes], lengths_M)] = weights
         return weights_T
+
+
+# --- settings of loss and estimator ---------------------------------------------------
+
+
+def policy_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return the settings of the policy loss: each end of the clip that was set, else its own."""
+    takes = algo.get_policy_loss(config.policy_loss).settings
+    settings: dict[str, Any] = {}
+    if "clip_ratio" in takes:
+        low, high = algo.ClipRange.of(takes["clip_ratio"])
+        if config.clip_ratio is not None:
+            low = high = config.clip_ratio
+        if config.clip_ratio_high is not None:
+            high = config.clip_ratio_high
+        settings["clip_ratio"] = (low, high)
+    return settings
+
+
+def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
+    """Return the settings that the estimator has."""
+    known = {
+        "gamma": config.gamma,
+        "lam": config.gae_lambda,
+        "discount": config.discount,
+        "whiten": config.whiten_advantages,
+        "credit": config.group_credit,
+    }
+    return {name: value for name, value in known.items() if name in spec.settings}
+
+
+# --- the model as TensorDict modules --------------------------------------------------
+
+
+def trunk(model: nn.Module, entropy: Entropy, *, has_critic: bool) -> TensorDictModule:
+    """Return the model as the objective reads it: one call, whose value is there for the critic."""
+
+    def read(*inputs: Tensor) -> tuple[Tensor, ...]:
+        scores = model(*inputs, entropy=entropy)
+        found = (scores.log_prob_T, scores.entropy_T)
+        return found if scores.value_T is None else (*found, scores.value_T.unsqueeze(-1))
+
+    written = ["token_log_prob", "token_entropy"]
+    return TensorDictModule(
+        read,
+        in_keys=["ids", "sequence_lengths", "position", "token"],
+        out_keys=[*written, "token_value"] if has_critic else written,
+    )
+
+
+def critic(model: PolicyValueModel) -> TensorDictModule | None:
+    """Return the critic as the objective reads it: what ``trunk`` has written, if anything."""
+    if model.value_head is None:
+        return None
+    return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
+
+
+def token_stream(
+    data: RolloutData, reward_T: Tensor, scores: Scores, greedy_scores_E: Tensor | None
+) -> algo.TokenStream:
+    """Return what the estimator of advantages reads."""
+    has_critic = scores.value_T is not None
+    return algo.TokenStream(
+        reward_T=reward_T,
+        lengths_E=data.lengths_E,
+        value_T=scores.value_T,
+        turn_ends_T=data.turn_ends_T,
+        terminated_E=data.terminated_E if has_critic else None,
+        bootstrap_E=scores.bootstrap_E,
+        group_E=data.group_E,
+        greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(reward_T.device),
+    )

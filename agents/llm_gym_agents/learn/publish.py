@@ -9,8 +9,7 @@ from transformers import PreTrainedModel
 
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.weight_check import Probe, WeightCheck
-from llm_gym_agents.lm.served_weights import served_weights
-from llm_gym_agents.lm.sharded import is_spread
+from llm_gym_agents.model.weights import is_sharded, served_weights
 
 PROBE_GAP = "engine/probe_gap"
 CHECKED = "engine/weights_checked"
@@ -21,7 +20,7 @@ PROBED_FIRST, PROBED_EVERY = 4, 8
 given, and later one in so many, unless the weights could not be proven otherwise."""
 
 
-class Publishes(Protocol):
+class WeightPublisher(Protocol):
     """Keeps whoever plays on the weights that are trained: one engine, or many actors."""
 
     @property
@@ -43,7 +42,7 @@ class Publisher:
 
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
         self.engine, self.lm = engine, lm
-        spread = is_spread(lm)
+        spread = is_sharded(lm)
         self._shares = engine.shares_model and not spread
         # A model that is spread over processes is read through its learner alone.
         self._probe = None if engine.shares_model or spread else Probe(lm)

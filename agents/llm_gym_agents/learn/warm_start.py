@@ -10,20 +10,29 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from llm_gym.core.infos import flag
+from llm_gym.core.infos import flag, reward_terms
+from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
+from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
-from llm_gym_agents.learn.early_stop import HeldOut
-from llm_gym_agents.learn.imitation import Dialogue, imitate, write_losses
+from llm_gym_agents.learn.imitation import (
+    Dialogue,
+    DialogueEncoder,
+    find_player,
+    imitate,
+    load_demonstrations,
+    play_demonstrations,
+    split_options,
+    write_losses,
+)
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.random_play import has_solver, play_at_random
+from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 from llm_gym_agents.run.metrics import FROM_SOLVER
@@ -47,19 +56,21 @@ MASTERED = 0.9
 ROUNDS_APART = 1_000_003
 """Keeps the episodes of later rounds away from those of other seeds."""
 STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
-"""Held-out success of the model that was taught, as in ``HeldOut``."""
+"""Held-out success of the model that was taught, as in ``HeldOutSuccess``."""
 MEASURED = 64
 """Most episodes that success before and after is measured on."""
 
 
-def success_after(found: Mapping[str, float] | None) -> HeldOut | None:
+def warm_start_success(found: Mapping[str, float] | None) -> HeldOutSuccess | None:
     """Return the held-out success after a warm start, by what its ``run`` found, if it ran."""
     if not found or not found.keys() >= set(STARTED):
         return None
-    return HeldOut(*(found[name] for name in STARTED))
+    return HeldOutSuccess(*(found[name] for name in STARTED))
 
 
-def once_more(player: str, last: Evaluation, now: Evaluation, *, first: bool = False) -> str | None:
+def another_round(
+    player: str, last: Evaluation, now: Evaluation, *, first: bool = False
+) -> str | None:
     """Return why there is to be another round of imitation, by what the last one brought, if so.
 
     Legal moves are all there is to learn from random play. Who imitates a solver is to win: what it
@@ -136,7 +147,10 @@ class WarmStart:
             "warm_start/loss_first": self.losses[0],
             "warm_start/loss": self.losses[-1],
             "warm_start/success_before": before.success,
-            **{name: float(each) for name, each in zip(STARTED, HeldOut.of(after), strict=True)},
+            **{
+                name: float(each)
+                for name, each in zip(STARTED, HeldOutSuccess.of(after), strict=True)
+            },
             "warm_start/return_before": before.mean_return,
             "warm_start/return": after.mean_return,
             "warm_start/invalid_before": before.invalid,
@@ -153,7 +167,7 @@ class WarmStart:
         rounds = 1 if player == "file" else self.config.warm_start.rounds
         last = before
         for at in range(1, rounds):
-            why = once_more(player, last, after, first=at == 1)
+            why = another_round(player, last, after, first=at == 1)
             if why is None:
                 break
             self.say(f"warm start: {why}, once more")
@@ -245,14 +259,14 @@ class WarmStart:
     def collect(self, player: str, at: int = 0) -> list[Dialogue]:
         """Return what is imitated in a round."""
         policy, settings = self.sampler.policy, self.config.warm_start
-        scene = Scene(
+        scene = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
         )
         if player == "file":
-            return from_file(settings.file or "", scene)
+            return load_demonstrations(settings.file or "", scene)
         env = self.make_env()
         try:
-            return played(
+            return play_demonstrations(
                 env,
                 player,
                 scene,
@@ -270,3 +284,73 @@ class WarmStart:
             learner.reference.lm.load_state_dict(learner.lm.state_dict())
         if learner.model.critic_lm is not None:
             learner.model.critic_lm.load_state_dict(learner.lm.base_model.state_dict())
+
+
+# --- random play ----------------------------------------------------------------------
+
+BATCHES = 4
+"""Batches of random play that are looked at; with a paid episode in each there is a way."""
+_RUN = -4
+"""Names the episodes that are looked at, apart from all that are trained or evaluated on."""
+_TURNS = 100
+_ROUNDING = 1e-9
+
+
+class RandomPlay(NamedTuple):
+    """What random play comes to."""
+
+    paid: int
+    """Episodes in which a usable move was paid, for good or bad, by more than shaping."""
+    played: int
+    batch: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a batch can be expected to have something to choose from.
+
+        So it is said of less than a batch, too: that would show nothing.
+        """
+        return self.played < self.batch or self.paid * self.batch >= self.played
+
+    def __str__(self) -> str:
+        return (
+            f"random play was paid in {self.paid} of {self.played:,} episodes, less than once in a "
+            f"batch of {self.batch}"
+        )
+
+
+def play_at_random(
+    env: gym.Env[str, str], batch: int, *, turns: int, split: str | None = None
+) -> RandomPlay:
+    """Play at random until it was paid often enough, four batches and ``turns`` turns at most."""
+    env = EpisodeLimits(env, max_turns=_TURNS)
+    options = split_options(env, split)
+    paid = played = gone = 0
+    while played < BATCHES * batch and paid < BATCHES and gone < turns:
+        seed = episode_seed(_RUN, played)
+        episode = play_episode(env, find_player(env, "random", seed), seed, options)
+        played, gone = played + 1, gone + episode.num_turns
+        paid += _is_paid(episode)
+    return RandomPlay(paid, played, batch)
+
+
+def has_solver(env: gym.Env[str, str]) -> bool:
+    """Whether ``env`` brings a solver along, and it plays."""
+    try:
+        play_episode(EpisodeLimits(env, max_turns=1), find_player(env, "solver"), 0)
+    except ConfigError:
+        return False
+    return True
+
+
+def _is_paid(episode: Trajectory) -> bool:
+    """Whether a move that could be used was paid; a penalty for nonsense teaches no game."""
+    return any(
+        abs(reward - _shaping(info)) > _ROUNDING and flag(info, "valid_action") is not False
+        for info, reward in zip(episode.infos, episode.rewards, strict=True)
+    )
+
+
+def _shaping(info: Mapping[str, Any]) -> float:
+    """Return the part of a reward that only says how near the goal is."""
+    return reward_terms(info).get("shaping", 0.0)

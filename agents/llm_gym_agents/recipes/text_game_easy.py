@@ -11,7 +11,7 @@ from __future__ import annotations
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.lm.tiny import TINY_SPREAD, tiny_llama
+from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
 from llm_gym_agents.recipes.recipe import Recipe
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 

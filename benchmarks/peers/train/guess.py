@@ -21,7 +21,7 @@ from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.lm.tiny import tiny_llama
+from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.text.chat import ChatFormat
 
 WIDTH = 128

@@ -20,7 +20,7 @@ from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.situation import Situation
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "4 passes, rate 2e-3": {"learning_rate": 2e-3},

@@ -21,7 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.generation import vllm_generation
 from trl_side import Player
 
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
 
 
 class ServedPlayer(Player):

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from episodes import BATCH, ENV_ID, ENV_KWARGS, GROUP, MAX_TOKENS, Row, fields
 from guess import Curve
 
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.text.chat import ChatFormat
 
 SETTINGS = {

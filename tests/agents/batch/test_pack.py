@@ -4,9 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym_agents.batch.assemble import assemble
 from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.batch.rollout_data import NO_POSITION
+from llm_gym_agents.batch.rollout_data import NO_POSITION, assemble
 from tests.agents.batch.made_rollouts import rollouts
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_gym import cli
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
 
 FEW = ("--warm-start.turns", "40", "--warm-start.steps", "3", "--inference.max-tokens", "3")
 

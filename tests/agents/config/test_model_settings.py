@@ -9,7 +9,7 @@ from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents import build
 from llm_gym_agents.build import build_lm
 from llm_gym_agents.learn import learner
-from llm_gym_agents.lm.recorded_passes import Recordings
+from llm_gym_agents.model.cuda_graphs import GraphCache
 from tests.agents.config.effect_run import ECHO, configured, play
 from tests.agents.players import player_at_chance
 from tests.agents.tiny import save_tiny
@@ -67,8 +67,8 @@ def test_adapters_are_all_that_is_trained_and_alpha_scales_them(tmp_path):
 
 @pytest.mark.parametrize("wanted", [None, True, False])
 def test_passes_are_recorded_as_graphs_if_the_config_says_so(wanted, tmp_path, monkeypatch):
-    monkeypatch.setattr(learner, "is_recordable", lambda model, dtype: True)
-    monkeypatch.setattr(Recordings, "hidden", lambda self, ids, lengths: asked.append(ids))
+    monkeypatch.setattr(learner, "can_capture", lambda model, dtype: True)
+    monkeypatch.setattr(GraphCache, "hidden", lambda self, ids, lengths: asked.append(ids))
     asked = []
     play({"model.cuda_graphs": wanted}, tmp_path)
     assert bool(asked) == (wanted is not False)

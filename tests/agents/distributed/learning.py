@@ -8,10 +8,10 @@ import torch
 from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.ranks import Ranks
-from llm_gym_agents.learn.alone import ALONE
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.not_finite import NotFiniteError
-from llm_gym_agents.lm.sharded import whole
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS
+from llm_gym_agents.learn.stabilizers import NonFiniteError
+from llm_gym_agents.model.weights import full_tensor
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 
@@ -59,14 +59,14 @@ def settings(case):
     return config
 
 
-def learner(case, ranks=ALONE):
+def learner(case, ranks=SINGLE_PROCESS):
     config, family = settings(case), CASES[case].get("lm", {})
     torch.manual_seed(1)
     made = Learner(config, prepare_lm(config, tiny_model(**family)), ranks)
     return made
 
 
-def update(case, ranks=ALONE, updates=2, seed=0):
+def update(case, ranks=SINGLE_PROCESS, updates=2, seed=0):
     """Return gradients of the first step, weights, served weights and metrics after updates."""
     made = learner(case, ranks)
     gradients = {}
@@ -75,7 +75,7 @@ def update(case, ranks=ALONE, updates=2, seed=0):
         if not gradients:
             for name, parameter in made.model.named_parameters():
                 if parameter.grad is not None:
-                    gradients[name] = whole(parameter.grad).clone()
+                    gradients[name] = full_tensor(parameter.grad).clone()
 
     made.ppo.optimizer.register_step_pre_hook(keep)
     torch.manual_seed(seed)
@@ -84,7 +84,7 @@ def update(case, ranks=ALONE, updates=2, seed=0):
         metrics = made.update(batch(at), critic_only=frozen)
     return {
         "gradients": gradients,
-        "weights": {n: whole(p).detach().clone() for n, p in made.model.named_parameters()},
+        "weights": {n: full_tensor(p).detach().clone() for n, p in made.model.named_parameters()},
         "served": {n: tensor.clone() for n, tensor in made.weights()},
         "metrics": {n: value for n, value in metrics.items() if not n.startswith("time/")},
         "trained": made.trained(),
@@ -98,7 +98,7 @@ class AnySplit(Ranks):
         super().__init__(mode, torch.device("cpu"))
         self._random = random.Random(seed)
 
-    def own(self, costs):
+    def assign(self, costs):
         homes = [self._random.randrange(self.world) for _ in costs]
         return [at for at, home in enumerate(homes) if home == self.rank]
 
@@ -134,13 +134,15 @@ def stop_where_one_breaks(rank, mode):
         return loss * float("nan") if rank == 1 else loss, terms
 
     made.ppo.objective.forward = broken
-    before = {name: whole(each).clone() for name, each in made.model.named_parameters()}
+    before = {name: full_tensor(each).clone() for name, each in made.model.named_parameters()}
     said = None
     try:
         made.update(batch())
-    except NotFiniteError as error:
+    except NonFiniteError as error:
         said = str(error), error.batch is not None
-    moved = [n for n, each in made.model.named_parameters() if not whole(each).equal(before[n])]
+    moved = [
+        n for n, each in made.model.named_parameters() if not full_tensor(each).equal(before[n])
+    ]
     made.ppo.objective.forward = whole_loss
     after = made.update(batch(), critic_only=False)["train/steps"]
     return said, moved, after

@@ -8,7 +8,7 @@ from llm_gym_agents.distributed.in_process import InProcess
 from llm_gym_agents.distributed.lead import BEAT_S, Lead
 from llm_gym_agents.distributed.ranks import Ranks
 from llm_gym_agents.engines.base import EngineError
-from llm_gym_agents.lm.sharded import whole
+from llm_gym_agents.model.weights import full_tensor
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
 from tests.agents.tiny import tiny_model
@@ -79,7 +79,7 @@ def lose_one(rank, folder, mode):
         actor.play = _lost
     rows = trainer.fit()
     found = None
-    own = {name: whole(each) for name, each in trainer.learner.lm.named_parameters()}
+    own = {name: full_tensor(each) for name, each in trainer.learner.lm.named_parameters()}
     if rank == 0:
         assert member.actor is not actor
         engine = member.actor.sampler.engine
@@ -147,8 +147,8 @@ def break_work(rank):
 def wait_for_work(rank, beats):
     """Have the leading process work for so many beats; return how often this one was told."""
     ranks = Ranks("ddp", torch.device("cpu"))
-    lead, told, tell = Lead(ranks, tiny_model()), [], ranks.leading
-    ranks.leading = lambda value: told.append(tell(value)) or told[-1]
+    lead, told, tell = Lead(ranks, tiny_model()), [], ranks.broadcast
+    ranks.broadcast = lambda value: told.append(tell(value)) or told[-1]
 
     def work():
         for _ in range(beats):

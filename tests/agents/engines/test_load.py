@@ -13,8 +13,8 @@ from llm_gym_agents.engines.load import load_engine
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.lm import load as lm_load
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model import load as lm_load
+from llm_gym_agents.model.load import load_model, load_tokenizer
 from tests.agents.tiny import save_tiny
 
 

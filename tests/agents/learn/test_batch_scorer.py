@@ -4,20 +4,20 @@ import pytest
 import torch
 
 from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.learn.alone import Alone
-from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.learn.single_process import SingleProcess
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.tiny import tiny_model
 
 
-class Idle(Alone):
+class Idle(SingleProcess):
     """One of several processes: others have all the episodes, and read two packs of them."""
 
-    def own(self, costs):
+    def assign(self, costs):
         return []
 
-    def most(self, number):
+    def all_max(self, number):
         return 2
 
 

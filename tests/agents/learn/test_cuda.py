@@ -5,21 +5,21 @@ import pickle
 
 import pytest
 import torch
+from tests.agents.learn.test_model import batch
 
-from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
-from tests.agents.learn.test_model import batch
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 

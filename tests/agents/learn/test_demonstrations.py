@@ -10,13 +10,18 @@ from llm_gym.as_text import make_text
 from llm_gym.envs.micro.echo import EchoEnv
 from llm_gym.errors import ConfigError
 from llm_gym.wrappers import ToolUse
-from llm_gym_agents.learn.demonstrations import Scene, find_player, from_file, played
+from llm_gym_agents.learn.imitation import (
+    DialogueEncoder,
+    find_player,
+    load_demonstrations,
+    play_demonstrations,
+)
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from tests.agents.small_run import Odd
 from tests.agents.tiny import tiny_tokenizer
 
 CHAT = ChatFormat.from_tokenizer(tiny_tokenizer())
-OBSERVATION, HISTORY = Scene(CHAT, "observation"), Scene(CHAT, "history")
+OBSERVATION, HISTORY = DialogueEncoder(CHAT, "observation"), DialogueEncoder(CHAT, "history")
 FORMATS = ("plain", "tag", "boxed", "json", "react")
 
 
@@ -43,7 +48,7 @@ def moves(env, talks):
 @pytest.mark.parametrize("action_format", FORMATS)
 def test_random_moves_are_legal_ones_in_the_format_of_the_game(action_format):
     env = gym.make("llm_gym/Echo-v0", action_format=action_format)
-    talks = played(env, "random", OBSERVATION, 12)
+    talks = play_demonstrations(env, "random", OBSERVATION, 12)
     assert len(talks) == 12
     assert moves(env, talks) == [True] * 12
 
@@ -51,14 +56,14 @@ def test_random_moves_are_legal_ones_in_the_format_of_the_game(action_format):
 @pytest.mark.parametrize("action_format", ["plain", "tag"])
 def test_an_environment_of_others_is_imitated_in_the_words_of_its_phrasebook(action_format):
     env = make_text("FrozenLake-v1", is_slippery=False, action_format=action_format)
-    talks = played(env, "random", OBSERVATION, 30)
+    talks = play_demonstrations(env, "random", OBSERVATION, 30)
     assert moves(env, talks) == [True] * 30
     assert any("right" in reply for reply in replies(talks))
 
 
 def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
     env = gym.make("llm_gym/GuessTheNumber-v0", rules="system")
-    [talk] = played(env, "solver", HISTORY, 3, seed=1)
+    [talk] = play_demonstrations(env, "solver", HISTORY, 3, seed=1)
     bare = env.unwrapped
     observation, info = env.reset(seed=1)
     live = TokenConversation(CHAT)
@@ -78,18 +83,18 @@ def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
 
 def test_with_the_history_as_many_turns_as_asked_for():
     env = gym.make("llm_gym/Echo-v0", max_turns=4)
-    assert [len(talk) for talk in played(env, "random", HISTORY, 6)] == [4, 2]
+    assert [len(talk) for talk in play_demonstrations(env, "random", HISTORY, 6)] == [4, 2]
 
 
 def test_a_conversation_that_the_context_does_not_hold_is_cut_at_a_turn():
     env = gym.make("llm_gym/Echo-v0", max_turns=4, rules="system")
-    [whole] = played(env, "random", Scene(CHAT, "history", ""), 4)
+    [whole] = play_demonstrations(env, "random", DialogueEncoder(CHAT, "history", ""), 4)
     sizes = [len(turn.prompt_ids) + len(turn.reply_ids) for turn in whole]
     limit = sizes[0] + sizes[1] + sizes[2] - 1
-    [cut] = played(env, "random", Scene(CHAT, "history", "", limit), 4)
+    [cut] = play_demonstrations(env, "random", DialogueEncoder(CHAT, "history", "", limit), 4)
     assert cut == whole[:2]
     with pytest.raises(ConfigError, match="fits a context of 3 tokens"):
-        played(env, "random", Scene(CHAT, "history", "", 3), 4)
+        play_demonstrations(env, "random", DialogueEncoder(CHAT, "history", "", 3), 4)
 
 
 class Unsolved(EchoEnv):
@@ -123,7 +128,7 @@ def test_a_random_player_with_tools_writes_calls_that_they_take():
 
     for parser in ("hermes", "react"):
         env = ToolUse(gym.make("llm_gym/GuessTheNumber-v0"), [half], parser, max_calls=None)
-        talks = played(env, "random", OBSERVATION, 40)
+        talks = play_demonstrations(env, "random", OBSERVATION, 40)
         env.reset(seed=0)
         calls = []
         for reply in replies(talks):
@@ -138,7 +143,7 @@ def test_a_random_player_with_tools_writes_calls_that_they_take():
 @pytest.mark.parametrize("env_id", ["llm_gym/SearchQA-v0", "llm_gym/TextToSQLEasy-v0"])
 def test_a_game_of_tools_is_imitated_by_calls_that_can_be_used(env_id):
     env = gym.make(env_id)
-    usable = moves(env, played(env, "random", OBSERVATION, 20))
+    usable = moves(env, play_demonstrations(env, "random", OBSERVATION, 20))
     assert sum(usable) >= 18
 
 
@@ -157,10 +162,10 @@ def test_a_file_of_conversations_gives_its_replies(tmp_path):
     ]
     place = tmp_path / "talks.jsonl"
     place.write_text(json.dumps({"messages": messages}) + "\n\n")
-    [talk] = from_file(place, HISTORY)
+    [talk] = load_demonstrations(place, HISTORY)
     assert talk[0].prompt_ids == CHAT.opening("Be quick.", "Say red.")
     assert talk[1].prompt_ids == CHAT.following(talk[0].reply_ids, "Say blue.")
-    first, second = from_file(place, OBSERVATION)
+    first, second = load_demonstrations(place, OBSERVATION)
     assert second[0].prompt_ids == CHAT.opening("Be quick.", "Say blue.")
     assert replies([first, second]) == ["red", "blue"]
 
@@ -172,13 +177,13 @@ def test_a_line_that_is_no_conversation_is_named(tmp_path, text):
     place = tmp_path / "talks.jsonl"
     place.write_text(text + "\n")
     with pytest.raises(ConfigError, match="line 1 of"):
-        from_file(place, HISTORY)
+        load_demonstrations(place, HISTORY)
 
 
 def test_a_file_without_replies_is_refused(tmp_path):
     place = tmp_path / "talks.jsonl"
     place.write_text("")
     with pytest.raises(ConfigError, match="holds no reply"):
-        from_file(place, HISTORY)
+        load_demonstrations(place, HISTORY)
     with pytest.raises(ConfigError, match="cannot read"):
-        from_file(tmp_path / "nowhere", HISTORY)
+        load_demonstrations(tmp_path / "nowhere", HISTORY)

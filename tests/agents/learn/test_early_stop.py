@@ -4,7 +4,7 @@ import pytest
 
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.early_stop import EarlyStop
+from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.rollouts.evaluation import Evaluation
 
 
@@ -68,13 +68,10 @@ def test_it_goes_on_from_its_state():
     one, other = EarlyStop(config), EarlyStop(config)
     one.look(won(50))
     one.look(won(51))
-    other.load_state(one.state(), None)
+    other.load_state(one.state())
     assert not other.is_enough
     other.look(won(52))
     assert other.is_enough
-    old = EarlyStop(config)
-    old.load_state(None, 0.4)  # of a checkpoint from before
-    assert (old.now.success, old.is_enough) == (0.4, False)
 
 
 def test_it_says_why_even_after_other_weights_were_loaded():
@@ -87,7 +84,7 @@ def test_it_says_why_even_after_other_weights_were_loaded():
     stop.look(won(99))
     said = "held-out success is 99.0%, surely at least the 94% of environment.stop_at_success"
     assert stop.why == stop.ended == said
-    stop.load_state(before, None)
+    stop.load_state(before)
     assert stop.why is None
     assert stop.ended == said
     config.update({"environment": {"stop_at_success": None, "stop_after_no_gain": 2}})

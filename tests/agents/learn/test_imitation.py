@@ -10,7 +10,7 @@ import torch
 from llm_gym_agents.build import build_engine, build_policy
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.imitation import examples, imitate
-from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask

@@ -8,7 +8,7 @@ import torch
 
 from llm_gym_agents.checkpoint import CheckpointError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.learner import Learner, most_tokens
+from llm_gym_agents.learn.learner import Learner, max_episode_tokens
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 
@@ -73,5 +73,5 @@ def test_greedy_scores_may_come_from_anywhere():
 def test_the_longest_episode_is_known_where_the_aggregation_divides_by_it():
     made = config(loss_agg="seq-mean-token-sum-norm")
     made.update({"inference": {"max_tokens": 7, "max_turns": 3}})
-    assert most_tokens(made) == 21
-    assert most_tokens(config()) is None
+    assert max_episode_tokens(made) == 21
+    assert max_episode_tokens(config()) is None

@@ -13,21 +13,23 @@ from transformers import BloomConfig, LlamaConfig, dynamic_module_utils
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import build
-from llm_gym_agents.build import load_lm, run_plan
+from llm_gym_agents.build import load_lm
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.plan import planned
+from llm_gym_agents.learn import memory_plan
 from llm_gym_agents.learn.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
-    Shape,
+    ModelShape,
     engine_share,
-    plan,
+    plan_distributed,
+    plan_memory,
+    plan_run,
 )
-from llm_gym_agents.lm.load import load_config
+from llm_gym_agents.model.load import load_config
 from tests.agents.tiny import save_tiny, tiny_model
 
-SEVEN = Shape(
+SEVEN = ModelShape(
     parameters=7_000_000_000, hidden=3584, layers=28, mlp=18944, vocabulary=152_064, kv_width=512
 )
 H200 = 140 * GIB
@@ -42,44 +44,51 @@ def test_the_shape_of_a_model_is_read_without_making_it():
     )  # fmt: skip
     attention, mlp = 64 * 64 * 2 + 2 * 64 * 32, 3 * 64 * 128
     parameters = 2 * 100 * 64 + 3 * (attention + mlp + 2 * 64) + 64
-    assert Shape.of(config) == Shape(
+    assert ModelShape.of(config) == ModelShape(
         parameters=parameters, hidden=64, layers=3, mlp=128, vocabulary=100, kv_width=32, lean=True
     )
 
 
 def test_all_weights_take_sixteen_bytes_each_besides_activations():
-    made = plan(SEVEN, micro_batch_tokens=1)
+    made = plan_memory(SEVEN, micro_batch_tokens=1)
     assert made.weights + made.gradients + made.optimizer == 16 * SEVEN.parameters
     assert made.resident == 12 * SEVEN.parameters
-    assert plan(SEVEN, micro_batch_tokens=1, optimizer_bytes=0).resident == 4 * SEVEN.parameters
+    assert plan_memory(SEVEN, micro_batch_tokens=1, optimizer_bytes=0).resident == (
+        4 * SEVEN.parameters
+    )
 
 
 def test_with_adapters_the_base_is_kept_once_and_a_reference_never():
-    made = plan(SEVEN, micro_batch_tokens=1, lora_rank=16, kept_bytes=2, has_reference=True)
+    made = plan_memory(SEVEN, micro_batch_tokens=1, lora_rank=16, kept_bytes=2, has_reference=True)
     assert made.reference == 0
     assert 2 * SEVEN.parameters < made.resident < 2.5 * SEVEN.parameters
-    assert plan(SEVEN, micro_batch_tokens=1, has_reference=True).reference == 2 * SEVEN.parameters
+    assert (
+        plan_memory(SEVEN, micro_batch_tokens=1, has_reference=True).reference
+        == 2 * SEVEN.parameters
+    )
 
 
 def test_checkpointing_keeps_two_bytes_a_channel_of_each_layer():
-    one = plan(SEVEN, micro_batch_tokens=8192, checkpointing=True).activations
-    two = plan(SEVEN, micro_batch_tokens=16384, checkpointing=True).activations
+    one = plan_memory(SEVEN, micro_batch_tokens=8192, checkpointing=True).activations
+    two = plan_memory(SEVEN, micro_batch_tokens=16384, checkpointing=True).activations
     deep = dataclasses.replace(SEVEN, layers=56, parameters=2 * SEVEN.parameters)
-    deeper = plan(deep, micro_batch_tokens=8192, checkpointing=True).activations
+    deeper = plan_memory(deep, micro_batch_tokens=8192, checkpointing=True).activations
     assert one < two < 2 * one
     assert deeper - one == 2 * 8192 * 3584 * 28
 
 
 def test_layers_keep_less_where_they_are_lean_and_more_in_float32():
     lean = dataclasses.replace(SEVEN, lean=True)
-    least, less = (plan(shape, micro_batch_tokens=8192).activations for shape in (lean, SEVEN))
-    wide = plan(SEVEN, micro_batch_tokens=8192, narrow=False).activations
+    least, less = (
+        plan_memory(shape, micro_batch_tokens=8192).activations for shape in (lean, SEVEN)
+    )
+    wide = plan_memory(SEVEN, micro_batch_tokens=8192, narrow=False).activations
     assert least < 0.75 * less < less < wide
 
 
 def test_weights_in_float32_are_cast_for_bfloat16_all_of_them_or_a_layer_at_a_time():
     def activations(**settings):
-        return plan(SEVEN, micro_batch_tokens=0, **settings).activations
+        return plan_memory(SEVEN, micro_batch_tokens=0, **settings).activations
 
     head = activations(narrow=False)
     assert activations() - head == 2 * SEVEN.parameters
@@ -89,25 +98,27 @@ def test_weights_in_float32_are_cast_for_bfloat16_all_of_them_or_a_layer_at_a_ti
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gemma2", "phi3", "gpt2"])
 def test_whether_layers_will_be_lean_is_told_without_weights(family):
-    from llm_gym_agents.lm.lean_layers import is_lean
+    from llm_gym_agents.model.lean_layers import is_lean
 
     assert is_lean(tiny_model(family).to("meta")) == (family in ("llama", "qwen2"))
 
 
 def test_what_cannot_fit_is_refused_in_a_sentence_with_the_numbers():
-    made = plan(SEVEN, micro_batch_tokens=16384)
+    made = plan_memory(SEVEN, micro_batch_tokens=16384)
     with pytest.raises(ConfigError) as found:
         made.check(H200)
     said = str(found.value)
     assert said.startswith("learning needs ")
     assert "on a card with 140.0 (weights 26.1, optimizer 52.2, gradients 26.1" in said
     assert "model.lora_rank" in said
-    plan(SEVEN, micro_batch_tokens=8192, lora_rank=16, kept_bytes=2, checkpointing=True).check(H200)
+    plan_memory(
+        SEVEN, micro_batch_tokens=8192, lora_rank=16, kept_bytes=2, checkpointing=True
+    ).check(H200)
 
 
 def test_an_engine_beside_the_trainer_counts_where_it_is_awake():
-    asleep = plan(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
-    awake = plan(SEVEN, micro_batch_tokens=1, engine_tokens=1000, engine_sleeps=False)
+    asleep = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
+    awake = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000, engine_sleeps=False)
     cache = 1000 * 28 * 2 * 512 * 2
     assert asleep.engine == 2 * SEVEN.parameters + cache
     assert awake.learning - asleep.learning == asleep.engine
@@ -115,7 +126,7 @@ def test_an_engine_beside_the_trainer_counts_where_it_is_awake():
 
 
 def test_vllm_is_told_a_share_that_counts_what_is_there_already():
-    made = plan(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
+    made = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
     wanted = 30 * GIB + made.engine + ENGINE_OVERHEAD
     assert engine_share(made, used=30 * GIB, total=H200) == round(wanted / H200, 3)
     assert engine_share(made, used=139 * GIB, total=H200) == 0.95
@@ -126,7 +137,7 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     config = ConfigStore()
     config.model.device = "cuda"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(build.model, "total_memory", lambda device: GIB)
+    monkeypatch.setattr(build.model, "gpu_memory", lambda device: GIB)
     monkeypatch.setattr(
         build.model, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded")
     )
@@ -152,9 +163,9 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(build.model, "total_memory", lambda device: GIB)
+    monkeypatch.setattr(build.model, "gpu_memory", lambda device: GIB)
     config.ray.use_ray = True
-    for ask in (lambda: load_lm(config, config.model.model_name), lambda: planned(config)):
+    for ask in (lambda: load_lm(config, config.model.model_name), lambda: plan_distributed(config)):
         with pytest.raises(ConfigError) as caught:
             ask()
         assert says in str(caught.value)
@@ -166,17 +177,17 @@ def test_the_plan_of_a_run_heeds_its_settings(tmp_path):
 
     own = AutoConfig.from_pretrained(save_tiny(tmp_path))
     config = ConfigStore()
-    plain = run_plan(config, own)
+    plain = plan_run(config, own)
     assert plain.engine == 0
     config.inference.backend = "vllm"
-    assert run_plan(config, own).engine > 0
-    assert run_plan(config, own).engine_sleeps
+    assert plan_run(config, own).engine > 0
+    assert plan_run(config, own).engine_sleeps
     config.inference.engine = {"sleeps": False}
-    assert not run_plan(config, own).engine_sleeps
+    assert not plan_run(config, own).engine_sleeps
     config.training.optimizer = "adamw_paged"
-    assert run_plan(config, own).optimizer == 0
+    assert plan_run(config, own).optimizer == 0
     config.model.gradient_checkpointing = True
-    assert run_plan(config, own).activations < plain.activations
+    assert plan_run(config, own).activations < plain.activations
 
 
 @pytest.mark.parametrize(("total", "sleeps"), [(141, False), (18, True)])
@@ -189,7 +200,7 @@ def test_an_engine_sleeps_only_where_it_is_in_the_way(tmp_path, monkeypatch, tot
     lm = SimpleNamespace(device=torch.device("cuda"), config=own)
     card = ((total - 10) * GIB, total * GIB)  # 10 are held by somebody
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: card)
-    assert build.memory.shared_card(config, lm)["sleeps"] is sleeps
+    assert memory_plan.vllm_memory_settings(config, lm)["sleeps"] is sleeps
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for what a CPU lacks")
@@ -214,22 +225,22 @@ def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row, monkeyp
 
 
 def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
-    monkeypatch.setattr(build.memory, "plan", lambda *_, **asked: asked["optimizer_bytes"])
+    monkeypatch.setattr(memory_plan, "plan_memory", lambda *_, **asked: asked["optimizer_bytes"])
     config, own = ConfigStore(), tiny_model().config
     config.training.optimizer = "adamw_paged"
-    assert run_plan(config, own) == 0
+    assert plan_run(config, own) == 0
     config.model.lora_rank = 8
-    assert run_plan(config, own) == 8
+    assert plan_run(config, own) == 8
 
 
 def test_a_model_that_states_no_length_is_given_room_for_the_one_that_vllm_assumes(monkeypatch):
-    monkeypatch.setattr(build.memory, "plan", lambda *_, **asked: asked["engine_tokens"])
+    monkeypatch.setattr(memory_plan, "plan_memory", lambda *_, **asked: asked["engine_tokens"])
     config, own = ConfigStore(), BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
     config.inference.backend = "vllm"
     config.inference.num_envs = 1
-    assert run_plan(config, own) == 2048
+    assert plan_run(config, own) == 2048
     config.inference.engine = {"max_model_len": 100}
-    assert run_plan(config, own) == 100
+    assert plan_run(config, own) == 100
 
 
 def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_path, monkeypatch):
@@ -250,6 +261,6 @@ def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_p
     own = load_config(str(folder), trust_remote_code=True)
     config = ConfigStore()
     with pytest.raises(ConfigError, match="is of no model to train"):
-        run_plan(config, own)
+        plan_run(config, own)
     config.model.trust_remote_code = True
-    assert run_plan(config, own).weights == 4 * tiny_model().num_parameters()
+    assert plan_run(config, own).weights == 4 * tiny_model().num_parameters()

@@ -7,8 +7,8 @@ import torch
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.learn.model import PolicyValueModel
 from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.tiny import tiny_model
 

@@ -8,8 +8,8 @@ import torch
 from llm_gym_agents.batch.pack import Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.ppo import PPO, NotFiniteError
+from llm_gym_agents.learn.ppo import PPO, NonFiniteError
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.tiny import tiny_model
 
 
@@ -220,9 +220,9 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_keeps_the_batch():
     with torch.no_grad():
         ppo.model.value_head.bias.fill_(1e38)
     before["value_head.bias"] = ppo.model.value_head.bias.clone()
-    with pytest.raises((NotFiniteError, ValueError)) as caught:
+    with pytest.raises((NonFiniteError, ValueError)) as caught:
         ppo.update(batch)
-    if isinstance(caught.value, NotFiniteError):
+    if isinstance(caught.value, NonFiniteError):
         assert "ids" in caught.value.batch
     for name, tensor in ppo.model.state_dict().items():
         assert tensor.equal(before[name]), name

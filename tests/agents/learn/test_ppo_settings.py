@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from llm_gym_agents import algo
-from llm_gym_agents.learn.model import PolicyValueModel
-from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.learn.ppo_settings import policy_settings
+from llm_gym_agents.learn.ppo import PPO, policy_settings
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_ppo import data, training
 from tests.agents.tiny import tiny_model
 

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.as_text import make_text
-from llm_gym_agents.learn.random_play import BATCHES, has_solver, play_at_random
+from llm_gym_agents.learn.warm_start import BATCHES, has_solver, play_at_random
 
 TOOLS = ("llm_gym/TextToSQLEasy-v0", "llm_gym/MathPythonEasy-v0")
 

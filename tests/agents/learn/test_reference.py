@@ -8,9 +8,9 @@ import torch
 from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.lm.served_weights import served_weights
-from tests.agents.learn.test_model import batch
+from llm_gym_agents.model.weights import served_weights
 from tests.agents.learn.test_ppo import data, training
+from tests.agents.model.test_policy_value import batch
 from tests.agents.tiny import tiny_model
 
 pytest.importorskip("peft")

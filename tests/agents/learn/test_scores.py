@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llm_gym_agents.algo import Advantages
-from llm_gym_agents.learn.scores import Scores, critic_metrics, trained_tokens
+from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
 from tests.agents.learn.test_ppo import data
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.warm_start import WarmStart, once_more
+from llm_gym_agents.learn.warm_start import WarmStart, another_round
 
 
 def seen(success, invalid=0.0):
@@ -13,19 +13,21 @@ def seen(success, invalid=0.0):
 
 
 def test_replies_that_cannot_be_used_are_worth_another_round_while_it_helps():
-    assert once_more("random", seen(0, 0.99), seen(0, 0.98), first=True) == (
+    assert another_round("random", seen(0, 0.99), seen(0, 0.98), first=True) == (
         "98% of the replies cannot be used"
     )
-    assert once_more("random", seen(0, 0.4), seen(0, 0.3)) == "30% of the replies cannot be used"
-    assert once_more("random", seen(0, 0.4), seen(0, 0.31)) is None
-    assert once_more("random", seen(0, 0.4), seen(0, 0.1)) is None
+    assert (
+        another_round("random", seen(0, 0.4), seen(0, 0.3)) == "30% of the replies cannot be used"
+    )
+    assert another_round("random", seen(0, 0.4), seen(0, 0.31)) is None
+    assert another_round("random", seen(0, 0.4), seen(0, 0.1)) is None
 
 
 @pytest.mark.parametrize(("won", "invalid"), [(0.0, 0.5), (0.89, 0.0), (0.9, 0.5)])
 def test_a_solver_is_imitated_until_most_is_won(won, invalid):
-    why = once_more("solver", seen(won, invalid), seen(won, invalid))
+    why = another_round("solver", seen(won, invalid), seen(won, invalid))
     assert why == (f"{won:.0%} of the episodes are won, fewer than 90%" if won < 0.9 else None)
-    assert once_more("random", seen(won), seen(won)) is None
+    assert another_round("random", seen(won), seen(won)) is None
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import torch
 from tensordict import TensorDict
 
 from llm_gym.core.outcome import StopReason
-from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.learn.model import PolicyValueModel
+from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts import policy as policy_module
 from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool

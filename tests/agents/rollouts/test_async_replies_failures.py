@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.core.spaces import AnyText
-from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.evaluation import rollout

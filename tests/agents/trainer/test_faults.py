@@ -8,7 +8,7 @@ from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents import (
     PPOTrainer,
 )
-from llm_gym_agents.learn.ppo import NotFiniteError
+from llm_gym_agents.learn.ppo import NonFiniteError
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.small_run import BreaksOnce, NeverBegins, Odd, small
 from tests.agents.tiny import tiny_model, tiny_tokenizer
@@ -90,7 +90,7 @@ def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
             trainer.learner.model.value_head.bias.fill_(1e30)
 
     trainer.callbacks.append(spoil)
-    with pytest.raises(NotFiniteError) as caught:
+    with pytest.raises(NonFiniteError) as caught:
         trainer.fit()
     trainer.cleanup()
     [saved] = tmp_path.glob("not-finite-*.safetensors")

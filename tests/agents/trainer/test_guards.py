@@ -1,4 +1,4 @@
-"""Guards of a whole run: it ends with its best weights, stops in time and replaces groups."""
+"""Stabilizers of a whole run: it ends with its best weights, stops in time and replaces groups."""
 
 import copy
 

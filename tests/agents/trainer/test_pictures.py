@@ -10,8 +10,8 @@ from transformers import (
 )
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.learn.memory_plan import Shape
-from llm_gym_agents.lm.load import load_model
+from llm_gym_agents.learn.memory_plan import ModelShape
+from llm_gym_agents.model.load import load_model
 from tests.agents.small_run import Odd, small
 from tests.agents.tiny import VOCABULARY, tiny_tokenizer
 
@@ -67,6 +67,6 @@ def test_it_is_trained_on_the_log_probs_that_sampled(tmp_path, gemma):
 
 
 def test_its_size_is_known_before_it_is_loaded(gemma):
-    shape = Shape.of(gemma.config)
+    shape = ModelShape.of(gemma.config)
     assert shape.parameters == sum(weight.numel() for weight in gemma.parameters())
     assert (shape.layers, shape.hidden, shape.kv_width) == (2, 32, 16)

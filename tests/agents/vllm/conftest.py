@@ -15,7 +15,7 @@ os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")  # a compiled sampler takes 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A small Llama with random weights, and a tokenizer of bytes."""
-    from llm_gym_agents.lm.tiny import tiny_llama
+    from llm_gym_agents.model.tiny import tiny_llama
     from llm_gym_agents.text.tokenizers import byte_tokenizer
 
     place = tmp_path_factory.mktemp("model")
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def lm(folder):
     """The model that a trainer would have: the same weights, its own copy."""
-    from llm_gym_agents.lm.load import load_model
+    from llm_gym_agents.model.load import load_model
 
     return load_model(folder).eval()
 
@@ -38,7 +38,7 @@ def lm(folder):
 def engine(folder):
     """One vLLM for the tests of a file, which leave it as they found it."""
     from llm_gym_agents.engines.vllm.engine import VLLMEngine
-    from llm_gym_agents.lm.load import load_tokenizer
+    from llm_gym_agents.model.load import load_tokenizer
 
     made = VLLMEngine(
         folder, tokenizer=load_tokenizer(folder), dtype="float32", eager=True, patterns=True

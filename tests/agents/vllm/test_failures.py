@@ -12,8 +12,8 @@ import pytest
 from llm_gym.errors import LLMGymError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.lm.served_weights import served_weights
-from llm_gym_agents.lm.tiny import tiny_llama
+from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.text.tokenizers import byte_tokenizer
 from tests.agents.vllm.test_sampling import asked, largest_gap
 

@@ -10,8 +10,8 @@ import pytest
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
-from llm_gym_agents.lm.load import load_model
-from llm_gym_agents.lm.served_weights import served_weights
+from llm_gym_agents.model.load import load_model
+from llm_gym_agents.model.weights import served_weights
 from tests.agents.vllm.conftest import prompts
 from tests.agents.vllm.test_sampling import asked, largest_gap
 from tests.agents.vllm.test_weights import shaken

@@ -14,7 +14,7 @@ from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
-from llm_gym_agents.lm.load import load_tokenizer
+from llm_gym_agents.model.load import load_tokenizer
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from tests.agents.vllm.test_play import ENV

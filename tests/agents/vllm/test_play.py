@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy

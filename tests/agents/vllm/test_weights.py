@@ -7,7 +7,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.lm.served_weights import served_weights
+from llm_gym_agents.model.weights import served_weights
 from tests.agents.vllm.conftest import prompts
 from tests.agents.vllm.test_sampling import asked, largest_gap
 
@@ -23,7 +23,7 @@ def shaken(lm, by=0.1):
 def as_before(engine, folder):
     """Give the engine back the weights that it began with."""
     yield
-    from llm_gym_agents.lm.load import load_model
+    from llm_gym_agents.model.load import load_model
 
     engine.update_weights(served_weights(load_model(folder)), 0)
 

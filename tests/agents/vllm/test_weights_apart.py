@@ -5,8 +5,8 @@ import pytest
 from llm_gym_agents.engines.base import StaleWeightsError
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.learn.publish import Publisher
-from llm_gym_agents.lm.load import load_model, load_tokenizer
-from llm_gym_agents.lm.served_weights import served_weights
+from llm_gym_agents.model.load import load_model, load_tokenizer
+from llm_gym_agents.model.weights import served_weights
 from tests.agents.vllm.test_weights import learned
 
 

@@ -12,12 +12,16 @@ from torch import Tensor
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.advantages.scan import scan_advantages
-from llm_gym_agents.algo.dtypes import result_dtype, widen
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.masked import masked_whiten
 from llm_gym_agents.algo.registry import Advantages, register_advantage
-from llm_gym_agents.algo.segments import segment_sum, spread
 from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.tensor_ops import (
+    StreamError,
+    masked_whiten,
+    result_dtype,
+    segment_sum,
+    spread,
+    widen,
+)
 
 Discount = Literal["token", "turn"]
 

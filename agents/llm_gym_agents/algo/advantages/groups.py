@@ -13,17 +13,23 @@ Shapes: T sampled tokens of all episodes, E episodes, G groups.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo.advantages.group_turns import Credit, compared
-from llm_gym_agents.algo.dtypes import result_dtype
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.masked import masked_whiten
+from llm_gym_agents.algo.advantages.gae import check_fraction, step_factor
+from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.tensor_ops import (
+    StreamError,
+    masked_whiten,
+    result_dtype,
+    segment_starts,
+    spread,
+)
 
 
 @register_advantage("grpo", needs_groups=True)
@@ -227,3 +233,45 @@ def _on_tokens(
     return Advantages(
         stream.on_tokens(advantages_E).to(dtype), stream.on_tokens(stream.scores_E).to(dtype)
     )
+
+
+# --- credit per turn ------------------------------------------------------------------
+
+Credit = Literal["episode", "turn"]
+
+
+class Compared(NamedTuple):
+    """What is compared with what. An item is an episode, or a turn of one."""
+
+    stream: TokenStream
+    """Each item as an episode, whose score is compared within ``group_E``."""
+    group_I: Tensor
+    """The episodes' group that each item is of."""
+    size_I: Tensor
+    """Episodes of that group. One that is over by some turn has nothing more to come: 0."""
+
+
+def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:
+    """Return what to compare.
+
+    With ``turn`` the score of an item is the discounted reward-to-go, and it is compared with the
+    turns of the same number in its group.
+    """
+    if credit not in get_args(Credit):
+        raise ConfigError(f"credit must be one of {', '.join(get_args(Credit))}, got {credit!r}")
+    check_fraction("gamma", gamma)
+    assert stream.group_E is not None
+    _, group_E = torch.unique(stream.group_E, return_inverse=True)
+    size_E = torch.bincount(group_E[stream.lengths_E > 0], minlength=len(group_E))[group_E]
+    if credit == "episode":
+        return Compared(stream, group_E, size_E)
+    to_go_T = rewards_to_go(stream, step_factor(stream, gamma, "turn"))
+    # At a turn's first token: none of its own rewards has come by then.
+    reward_T = torch.zeros_like(to_go_T)
+    reward_T[stream.turn_ends_T] = to_go_T[stream.turn_starts_K]
+    group_K, size_K = (spread(each_E, stream.turns_E) for each_E in (group_E, size_E))
+    number_K = torch.arange(len(group_K), device=group_K.device)
+    number_K = number_K - spread(segment_starts(stream.turns_E), stream.turns_E)
+    _, same_K = torch.unique(torch.stack([group_K, number_K]), dim=1, return_inverse=True)
+    turns = TokenStream(reward_T=reward_T, lengths_E=stream.turn_lengths_K, group_E=same_K)
+    return Compared(turns, group_K, size_K)

@@ -13,11 +13,9 @@ from torch import Tensor
 
 from llm_gym_agents.algo.advantages.gae import Discount, check_fraction, step_factor
 from llm_gym_agents.algo.advantages.scan import scan_advantages
-from llm_gym_agents.algo.dtypes import result_dtype, widen
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.masked import masked_whiten
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.tensor_ops import StreamError, masked_whiten, result_dtype, widen
 
 
 @register_advantage("reinforce_plus_plus")

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from llm_gym_agents.algo.segments import segment_starts, spread
+from llm_gym_agents.algo.tensor_ops import segment_starts, spread
 
 # One step of TorchRL's loop costs about as much as this many cells of the grid.
 _CELLS_PER_STEP = 250

@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo.dtypes import result_dtype
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.segments import spread
+from llm_gym_agents.algo.tensor_ops import StreamError, result_dtype, spread
 
 Aggregation = Literal[
     "token-mean",

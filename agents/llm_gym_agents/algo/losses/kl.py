@@ -16,9 +16,13 @@ import torch
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo.dtypes import at_least_float32, result_dtype, widen
-from llm_gym_agents.algo.errors import StreamError
-from llm_gym_agents.algo.segments import segment_mean
+from llm_gym_agents.algo.tensor_ops import (
+    StreamError,
+    at_least_float32,
+    result_dtype,
+    segment_mean,
+    widen,
+)
 
 KLKind = Literal["k1", "abs", "k2", "k3", "k1+", "abs+", "k2+", "k3+"]
 KL_KINDS: tuple[str, ...] = get_args(KLKind)

@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo.dtypes import at_least_float32
-from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
-from llm_gym_agents.algo.losses.ratio import LOG_RATIO_LIMIT
-from llm_gym_agents.algo.masked import masked_mean
+from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
+from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32, masked_mean
 
 IMPORTANCE_CAP = 2.0
 

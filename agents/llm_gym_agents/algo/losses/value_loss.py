@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.algo.dtypes import at_least_float32
-from llm_gym_agents.algo.errors import StreamError
 from llm_gym_agents.algo.losses.policy_loss import TokenLoss
+from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32
 
 
 def value_loss(

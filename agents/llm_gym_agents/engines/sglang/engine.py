@@ -23,7 +23,7 @@ from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishR
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.server import Calls, SGLangServer, need_sglang
 from llm_gym_agents.engines.weight_push import shared_memory
-from llm_gym_agents.lm.load import load_generation_config
+from llm_gym_agents.model.load import load_generation_config
 
 ABORT_S = 10.0
 """Seconds in which the server must have dropped what was cancelled."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.lm.head import Head, logit_scaling, scale_logits, token_log_probs
+from llm_gym_agents.model.head import Head, logit_scaling, scale_logits, token_log_probs
 
 Mask = Tensor | dict[str, Tensor]
 """Additive, ``[B, 1, T, L]``; one for each kind of layer where a model has two."""

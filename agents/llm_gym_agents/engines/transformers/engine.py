@@ -23,8 +23,8 @@ from llm_gym_agents.engines.transformers.prefill import Prefill
 from llm_gym_agents.engines.transformers.slot_cache import Batch, SlotCache, SlotPool
 from llm_gym_agents.engines.weight_push import Named, in_bucket
 from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
-from llm_gym_agents.lm.agreement import agrees, full_float32, refusing
-from llm_gym_agents.lm.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
+from llm_gym_agents.model.self_check import as_config_error, full_float32, logits_agree
 
 
 class TransformersEngine(Engine):
@@ -345,14 +345,14 @@ def check_decoding(model: CausalModel) -> None:
         wanted = [
             model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
         ]
-        with refusing(f"{name} cannot be decoded by this engine"):
+        with as_config_error(f"{name} cannot be decoded by this engine"):
             found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
     for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
         if not bool(wanted_TV.isfinite().all()):
             raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
         gaps_2V = torch.stack([first_V, second_V]) - wanted_TV[-2:]
         gap, spread = float(gaps_2V.abs().max()), float(wanted_TV.std())
-        if not agrees(gap, spread, model.dtype):
+        if not logits_agree(gap, spread, model.dtype):
             raise ConfigError(
                 f"{name} does not decode as it reads: logits with a cache are off by up to "
                 f"{gap:.2g}; this engine cannot sample from it rightly"

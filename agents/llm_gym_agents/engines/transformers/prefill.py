@@ -24,8 +24,8 @@ from llm_gym_agents.engines.transformers.slot_cache import (
     SlotPool,
     common_length,
 )
-from llm_gym_agents.lm.last_layer import is_worth_it, last_layer_at
-from llm_gym_agents.lm.packed_attention import Packing, packed
+from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
+from llm_gym_agents.model.packed_attention import Packing, packed
 
 GROUP_TOKENS = 8192
 """Tokens of one forward, padding included: bounds its activations."""

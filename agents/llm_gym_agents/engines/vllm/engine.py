@@ -21,7 +21,7 @@ from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.process import VLLMProcess
 from llm_gym_agents.engines.weight_push import Named, buckets, send
 from llm_gym_agents.engines.weight_sums import WeightSum
-from llm_gym_agents.lm.load import load_generation_config
+from llm_gym_agents.model.load import load_generation_config
 
 
 class _Running(NamedTuple):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from llm_gym_agents.algo import EntropyController
-from llm_gym_agents.algo.losses.entropy_control import DAMPING, GAIN
+from llm_gym_agents.algo.losses.controllers import DAMPING, GAIN
 
 
 @pytest.mark.parametrize(("entropy", "error"), [(0.45, 0.1), (0.5, 0.0), (0.505, -0.01)])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.assemble import assemble
+from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.build import build_engine
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import (

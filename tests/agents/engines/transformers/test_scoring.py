@@ -8,7 +8,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.transformers import causal as scoring
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.lm import head
+from llm_gym_agents.model import head
 from tests.agents.engines.truth import log_probs
 from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
 

@@ -1,0 +1,147 @@
+"""The coefficient of a KL penalty, fixed or steered towards a target."""
+
+from __future__ import annotations
+
+import math
+from typing import TypedDict
+
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+
+# The coefficient changes by at most this share per ``horizon`` steps, whatever the error.
+_MAX_ERROR = 0.2
+
+
+class KLControllerState(TypedDict):
+    """What a checkpoint must hold to go on with the same coefficient."""
+
+    kl_coef: float
+
+
+class KLController:
+    """Holds ``kl_coef`` and, if adaptive, moves it until the KL is at ``target_kl``.
+
+    Args:
+        init_kl_coef: The first coefficient.
+        target_kl: The KL to aim at. Read only if adaptive.
+        adaptive: False keeps the coefficient fixed.
+        horizon: Steps over which a persistent error of 20 % changes the coefficient by 20 %.
+            One update never counts as more, so that a huge batch cannot turn the sign.
+
+    >>> controller = KLController(init_kl_coef=0.1, target_kl=6.0, adaptive=True)
+    >>> controller.update(current_kl=12.0, n_steps=256)
+    0.100512
+    """
+
+    def __init__(
+        self,
+        init_kl_coef: float = 1e-3,
+        target_kl: float = 0.1,
+        adaptive: bool = True,
+        *,
+        horizon: float = 10_000,
+    ) -> None:
+        if not (math.isfinite(init_kl_coef) and init_kl_coef >= 0.0):
+            raise ConfigError(f"init_kl_coef must be at least 0, got {init_kl_coef}")
+        if adaptive and not target_kl > 0.0:
+            raise ConfigError(f"target_kl must be above 0, got {target_kl}")
+        if adaptive and not horizon > 0.0:
+            raise ConfigError(f"horizon must be above 0, got {horizon}")
+        self.kl_coef = float(init_kl_coef)
+        self.target_kl, self.adaptive, self.horizon = target_kl, adaptive, horizon
+
+    def update(self, current_kl: float | Tensor, n_steps: int) -> float:
+        """Move the coefficient after ``n_steps`` episodes at ``current_kl``; return it.
+
+        Call it after the coefficient was used, so that a batch is penalised with the one from
+        before. A KL that is not a number raises: it would poison the coefficient for good.
+        """
+        if not math.isfinite(float(current_kl)) or n_steps < 0:
+            raise ConfigError(
+                "current_kl must be finite and n_steps at least 0, "
+                f"got current_kl={float(current_kl)} and n_steps={n_steps}"
+            )
+        if self.adaptive:
+            error = min(max(float(current_kl) / self.target_kl - 1.0, -_MAX_ERROR), _MAX_ERROR)
+            self.kl_coef *= 1.0 + error * min(n_steps / self.horizon, 1.0)
+        return self.kl_coef
+
+    def state_dict(self) -> KLControllerState:
+        """The part that changes while training; the settings come from the config."""
+        return {"kl_coef": self.kl_coef}
+
+    def load_state_dict(self, state: KLControllerState) -> None:
+        """Go on from ``state``."""
+        self.kl_coef = float(state["kl_coef"])
+
+
+# --- entropy --------------------------------------------------------------------------
+
+MOST = 1.0
+"""Largest weight: a whole advantage's, if those are whitened."""
+FIRST, FALL = 1e-3, 0.1
+"""Where a weight of 0 begins, from which no factor leads away; how far below its first it falls."""
+GAIN, DAMPING = 0.1, 3.0
+"""How the weight's logarithm answers an entropy that is off by all of it: what one update adds,
+and what holds only as long. Without the second the policy, which adds up too, would swing."""
+
+
+class EntropyControllerState(TypedDict):
+    """What a checkpoint must hold to go on with the same weight."""
+
+    base: float
+    entropy_coef: float
+
+
+class EntropyController:
+    """Holds ``entropy_coef`` and, with a target, moves it until the entropy is there.
+
+    A proportional-integral controller of the logarithm of the weight, by the relative error, which
+    is held within ±1: so a weight never changes its sign, and no single batch decides it.
+
+    Args:
+        entropy_coef: The first weight.
+        target: Entropy of a token to hold, in nats. None keeps the weight fixed.
+
+    >>> controller = EntropyController(0.01, target=0.5)
+    >>> round(controller.update(0.45), 4)  # a tenth too low
+    0.0136
+    """
+
+    def __init__(self, entropy_coef: float = 0.0, target: float | None = None) -> None:
+        if not (math.isfinite(entropy_coef) and entropy_coef >= 0.0):
+            raise ConfigError(f"entropy_coef must be at least 0, got {entropy_coef}")
+        if target is not None and not (math.isfinite(target) and target > 0.0):
+            raise ConfigError(f"the target of the entropy must be above 0, got {target}")
+        self.target = target
+        self.entropy_coef = float(entropy_coef)
+        if target is not None:
+            self.entropy_coef = min(entropy_coef or FIRST, MOST)
+        self._base, self._least = self.entropy_coef, self.entropy_coef * FALL
+
+    def update(self, entropy: float) -> float:
+        """Move the weight after an update in which the policy had this entropy; return it.
+
+        An entropy that is not a number raises: it would poison the weight for good.
+        """
+        if self.target is None:
+            return self.entropy_coef
+        if not math.isfinite(entropy):
+            raise ConfigError(f"the entropy must be finite, got {entropy}")
+        error = min(max(1.0 - entropy / self.target, -1.0), 1.0)
+        self._base = self._bounded(self._base * math.exp(GAIN * error))
+        self.entropy_coef = self._bounded(self._base * math.exp(DAMPING * error))
+        return self.entropy_coef
+
+    def _bounded(self, weight: float) -> float:
+        return min(max(weight, self._least), MOST)
+
+    def state_dict(self) -> EntropyControllerState:
+        """The part that changes while training; the settings come from the config."""
+        return {"base": self._base, "entropy_coef": self.entropy_coef}
+
+    def load_state_dict(self, state: EntropyControllerState) -> None:
+        """Go on from ``state``; a weight that is fixed stays what the config says."""
+        if self.target is not None:
+            self._base, self.entropy_coef = float(state["base"]), float(state["entropy_coef"])

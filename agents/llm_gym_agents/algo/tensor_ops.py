@@ -1,0 +1,168 @@
+"""The error of this package: data that no estimator can use."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from llm_gym.errors import ConfigError
+
+
+class StreamError(ConfigError):
+    """A batch of tokens breaks a rule that every estimator and loss relies on."""
+
+
+# --- dtypes ---------------------------------------------------------------------------
+
+
+def widen(values: Tensor) -> Tensor:
+    """``values`` in the widest float of their device: float64, or float32 on Apple's MPS."""
+    return values.to(torch.float32 if values.device.type == "mps" else torch.float64)
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """``values`` unchanged if float32 or float64, else as float32 (bfloat16 loses 1e-2)."""
+    return values.to(result_dtype(values))
+
+
+def result_dtype(*tensors: Tensor | None) -> torch.dtype:
+    """The dtype of a result computed from ``tensors``: float64 if one of them is, else float32."""
+    wide = any(tensor is not None and tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if wide else torch.float32
+
+
+# --- segments -------------------------------------------------------------------------
+
+
+def segment_ids(lengths_E: Tensor) -> Tensor:
+    """The number of the run each token belongs to.
+
+    >>> segment_ids(torch.tensor([2, 0, 1]))
+    tensor([0, 0, 2])
+    """
+    if lengths_E.device.type != "cpu":
+        return torch.repeat_interleave(lengths_E)
+    # On a CPU torch starts its threads for it, however little there is to repeat.
+    lengths = lengths_E.numpy()
+    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
+
+
+def segment_starts(lengths_E: Tensor) -> Tensor:
+    """The position of each run's first token in the stream.
+
+    >>> segment_starts(torch.tensor([2, 0, 1]))
+    tensor([0, 2, 2])
+    """
+    return lengths_E.cumsum(0) - lengths_E
+
+
+def segment_sum(values_T: Tensor, lengths_E: Tensor) -> Tensor:
+    """The sum of each run.
+
+    >>> segment_sum(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([2, 0, 1]))
+    tensor([3., 0., 4.])
+    """
+    zeros_E = values_T.new_zeros(lengths_E.shape)
+    return zeros_E.index_add(0, segment_ids(lengths_E).to(values_T.device), values_T)
+
+
+def segment_mean(values_T: Tensor, lengths_E: Tensor) -> Tensor:
+    """The mean of each run; 0 for an empty one.
+
+    >>> segment_mean(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([2, 0, 1]))
+    tensor([1.5000, 0.0000, 4.0000])
+    """
+    return segment_sum(values_T, lengths_E) / lengths_E.clamp(min=1).to(values_T.device)
+
+
+def spread(values_E: Tensor, lengths_E: Tensor) -> Tensor:
+    """Each run's value on every token of the run.
+
+    >>> spread(torch.tensor([5.0, 6.0, 7.0]), torch.tensor([2, 0, 1]))
+    tensor([5., 5., 7.])
+    """
+    return values_E.index_select(0, segment_ids(lengths_E).to(values_E.device))
+
+
+# --- masked statistics ----------------------------------------------------------------
+
+
+def masked_sum(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sum of ``values`` where ``mask`` is true; everywhere without a mask.
+
+    >>> masked_sum(torch.tensor([1.0, float("nan"), 3.0]), torch.tensor([1, 0, 1]))
+    tensor(4.)
+    """
+    return _kept(values, mask).sum().to(result_dtype(values))
+
+
+def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean of ``values`` where ``mask`` is true; 0 when the mask is empty.
+
+    >>> masked_mean(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1, 1, 0, 1]))
+    tensor(2.3333)
+    """
+    return _mean(values, mask).to(result_dtype(values))
+
+
+def masked_var(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Unbiased variance of ``values`` where ``mask`` is true; 0 for fewer than two entries.
+
+    >>> masked_var(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1, 1, 0, 1]))
+    tensor(2.3333)
+    """
+    return _var(values, mask).to(result_dtype(values))
+
+
+def masked_whiten(
+    values: Tensor,
+    mask: Tensor | None = None,
+    *,
+    shift_mean: bool = True,
+    epsilon: float = 1e-8,
+) -> Tensor:
+    """``values`` scaled to mean 0 and variance 1 where ``mask`` is true, 0 elsewhere.
+
+    Args:
+        values: Any shape.
+        mask: Of the same shape; None takes every entry.
+        shift_mean: False keeps the mean and changes only the spread.
+        epsilon: Added to the variance, so that equal entries give 0 and not a division by 0.
+    """
+    mean = _mean(values, mask)
+    scale = (_var(values, mask) + epsilon).rsqrt()
+    whitened = (_kept(values, mask) - mean) * scale
+    if not shift_mean:
+        whitened = whitened + mean
+    return _kept(whitened, mask).to(result_dtype(values))
+
+
+def _mean(values: Tensor, mask: Tensor | None) -> Tensor:
+    return _kept(values, mask).sum() / _count(values, mask).clamp(min=1)
+
+
+def _var(values: Tensor, mask: Tensor | None) -> Tensor:
+    deviations = _kept(_kept(values, mask) - _mean(values, mask), mask)
+    return deviations.square().sum() / (_count(values, mask) - 1).clamp(min=1)
+
+
+def _kept(values: Tensor, mask: Tensor | None) -> Tensor:
+    # Selected, never multiplied: NaN * 0 is NaN, forwards and backwards.
+    wide = widen(values)
+    return wide if mask is None else torch.where(_as_bool(values, mask), wide, 0.0)
+
+
+def _count(values: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return torch.tensor(values.numel(), device=values.device)
+    return _as_bool(values, mask).sum()
+
+
+def _as_bool(values: Tensor, mask: Tensor) -> Tensor:
+    if mask.shape != values.shape:
+        raise StreamError(
+            "mask must have the shape of values, "
+            f"got mask {tuple(mask.shape)} for values {tuple(values.shape)}"
+        )
+    return mask.bool()

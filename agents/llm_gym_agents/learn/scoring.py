@@ -1,0 +1,192 @@
+"""``BatchScorer``: what the present weights say of a batch, read in packs that fit into memory.
+
+Where several processes learn together each reads its own packs, and all of them equally many.
+
+Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack, B of them cut.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llm_gym_agents import algo
+from llm_gym_agents.batch.pack import Pack, Packer
+from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
+from llm_gym_agents.model.head import Entropy
+from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores
+
+Reference = Callable[..., TokenScores]
+"""Scores a packed batch as the policy does that a KL penalty pulls towards: a model, or nearly."""
+
+
+class BatchScorer:
+    """Scores the tokens of a batch of episodes with a model.
+
+    Args:
+        model: Read with as it is.
+        config: Says how many tokens are read at once.
+        reference: Read with as well, where there is one.
+        ranks: The processes that read together.
+        whole: Whether an episode has to be in one pack.
+    """
+
+    def __init__(
+        self,
+        model: PolicyValueModel,
+        config: TrainingConfig,
+        reference: Reference | None = None,
+        *,
+        ranks: SingleProcess = SINGLE_PROCESS,
+        whole: bool = False,
+    ) -> None:
+        self.model, self.config, self.reference = model, config, reference
+        self.ranks, self.whole = ranks, whole
+
+    @torch.no_grad()
+    def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
+        """Read the whole batch once with the current weights; results are on the CPU.
+
+        Args:
+            packer: Of the batch.
+            policy: False leaves the policy out, where only the reference has to be asked.
+            entropy: Whether to ask for the policy's entropy at each token.
+        """
+        data, has_critic = packer.data, self.model.value_head is not None
+        wanted = {
+            "log_prob_T": policy,
+            "value_T": has_critic,
+            "ref_log_prob_T": self.reference is not None,
+            "entropy_T": policy and entropy,
+        }
+        zeros_T = torch.zeros_like(data.reward_T, device=self.model.device)
+        found = {name: zeros_T.clone() for name, is_wanted in wanted.items() if is_wanted}
+        if has_critic:
+            found["bootstrap_E"] = zeros_T.new_zeros(data.lengths_E.shape)
+        for pack, counts in self.packs(packer, range(len(data.lengths_E))):
+            read = self._read(pack, policy=policy, entropy=entropy)
+            if counts:
+                _write(found, pack, read)
+        # What others have read is 0 here.
+        totals = {
+            name: self.ranks.all_sum(found[name]).cpu() for name in Scores._fields if name in found
+        }
+        return Scores(**{name: totals.get(name) for name in Scores._fields})
+
+    def _read(self, pack: Pack, *, policy: bool, entropy: bool) -> dict[str, Tensor | None]:
+        """Return what the models say of a pack, by the names of ``Scores``."""
+        read: dict[str, Tensor | None] = {}
+        if policy:
+            asked: Entropy = "each" if entropy else "none"
+            own = self.model(*pack[:4], _cut_positions(pack), entropy=asked)
+            read = {
+                "log_prob_T": own.log_prob_T,
+                "value_T": own.value_T,
+                "bootstrap_E": own.bootstrap_B,
+                "entropy_T": own.entropy_T,
+            }
+        if self.reference is not None:
+            read["ref_log_prob_T"] = self.reference(*pack[:4], entropy="none").log_prob_T
+        return read
+
+    def packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[tuple[Pack, bool]]:
+        """Yield what this process reads of ``episodes``, and whether it counts.
+
+        All processes call the model equally often, because each call is one of all of them. Who
+        has fewer packs than others reads the shortest episode again, for nothing.
+        """
+        budget, whole = self.config.micro_batch_tokens, self.whole
+        costs = packer.ids_E[list(episodes)].tolist()
+        own = [episodes[at] for at in self.ranks.assign(costs)]
+        packs = packer.within(own, budget, whole=whole)
+        # Asked before any is read: who has none would ask while others wait for it to read.
+        fillers = self.ranks.all_max(len(packs)) - len(packs)
+        for pack in packs:
+            yield pack.to(self.model.device), True
+        for _ in range(fillers):
+            shortest = episodes[costs.index(min(costs))]
+            yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
+
+
+def _cut_positions(pack: Pack) -> Tensor:
+    """Return where the critic says what a cut episode would still have brought."""
+    positions_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]
+    return positions_B.to(pack.ids_S.device, non_blocking=True)
+
+
+def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
+    """Put what was read of a pack to its places in the batch."""
+    device = pack.ids_S.device
+    index_T = pack.index_T.to(device, non_blocking=True)
+    for name, table in found.items():
+        if (values := read.get(name)) is None:
+            continue
+        if name == "bootstrap_E":
+            table[pack.episodes_M[pack.bootstrap_M != NO_POSITION].to(device)] = values
+        else:
+            table[index_T] = values
+
+
+# --- scores ---------------------------------------------------------------------------
+
+
+class Scores(NamedTuple):
+    """What the weights before the update say of a batch."""
+
+    log_prob_T: Tensor | None
+    """None where the one pass of the update gives them."""
+    value_T: Tensor | None
+    bootstrap_E: Tensor | None
+    ref_log_prob_T: Tensor | None
+    entropy_T: Tensor | None = None
+    """None where nobody has asked for it, as for the log-probs."""
+
+
+class Clock:
+    """Seconds of each part of an update."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def note(self, part: str) -> None:
+        """End a part, whose results are on the CPU by now."""
+        now = time.perf_counter()
+        self.seconds[f"time/{part}_s"] = now - self._last
+        self._last = now
+
+
+def trained_tokens(
+    data: RolloutData, scores: Scores, advantages: algo.Advantages
+) -> dict[str, Tensor]:
+    """Return what a record shows of each sampled token.
+
+    The ratio is that of the weights that are trained, before their update, to those that sampled.
+    """
+    assert scores.log_prob_T is not None
+    found = {
+        "ratios": (scores.log_prob_T - data.sampler_log_prob_T).exp(),
+        "advantages": advantages.advantages_T,
+    }
+    maybe = {"values": scores.value_T, "entropies": scores.entropy_T}
+    return found | {name: each for name, each in maybe.items() if each is not None}
+
+
+def critic_metrics(scores: Scores, advantages: algo.Advantages) -> dict[str, float]:
+    """Return how well the critic knew what the batch was worth; nothing without one."""
+    if scores.value_T is None:
+        return {}
+    target_T, error_T = advantages.returns_T, advantages.returns_T - scores.value_T
+    spread = float(target_T.var()) if len(target_T) > 1 else 0.0
+    explained = 1.0 - float(error_T.var()) / spread if spread > 0 else 0.0
+    return {
+        "value/explained_variance": explained,
+        "value/mean": float(scores.value_T.mean()),
+        "value/target_mean": float(target_T.mean()),
+    }

@@ -1,0 +1,169 @@
+"""The head of a causal language model: hidden states become log-probs of given tokens.
+
+The one head of the project: the trainer learns with it and the embedded engine scores with it. On a
+GPU a fused kernel does both the product and the softmax (``kernels``); elsewhere it works in chunks
+that are computed again on the way back. Either way no tensor of tokens times vocabulary exists.
+
+Shapes: T tokens asked about, C hidden channels, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from llm_gym_agents.model import kernels
+from llm_gym_agents.model.kernels import HeadShape, Kernel, KernelName, kernel_for
+
+Entropy = Literal["none", "metric", "each", "gradient"]
+"""Whether the entropy is computed: not at all, as a number to look at, as one of each token to look
+at, or to be trained with."""
+CHUNK_BYTES = {"cpu": 1 << 24}
+"""Logits held at a time, in float32. A CPU wants them in its cache; for others, see ``kernels``."""
+LOOKED_AT = 1024
+"""Tokens whose entropy stands for all, where it is only looked at beside a fused kernel."""
+
+
+class Head(NamedTuple):
+    """What turns a hidden state into logits."""
+
+    weight: Tensor
+    bias: Tensor | None
+    scale: float
+    softcap: float | None
+
+    @classmethod
+    def of(cls, lm: Any) -> Head:
+        """Return the head of a transformers causal language model; adapters on it are added."""
+        found = lm.get_output_embeddings()
+        weight = found.weight
+        if hasattr(found, "get_delta_weight") and not found.disable_adapters:
+            for adapter in found.active_adapters:
+                weight = weight + found.get_delta_weight(adapter).to(weight.dtype)
+        bias = getattr(getattr(found, "base_layer", found), "bias", None)
+        return cls(weight, bias, *logit_scaling(lm.config.get_text_config()))
+
+    def logits(self, hidden_TC: Tensor) -> Tensor:
+        """Return the logits ``[T, V]`` in float32."""
+        logits_TV = F.linear(hidden_TC.to(self.weight.dtype), self.weight, self.bias).float()
+        return scale_logits(logits_TV, self.scale, self.softcap)
+
+    def shape(self) -> HeadShape:
+        """Return what decides which kernel is the fastest for this head."""
+        weight = self.weight
+        trains = weight.requires_grad
+        dtype = _compute_dtype(weight)
+        bias = self.bias is not None
+        vocabulary, channels = weight.shape
+        return HeadShape(weight.device, dtype, vocabulary, channels, bias, self.softcap, trains)
+
+
+def token_log_probs(
+    head: Head,
+    hidden_TC: Tensor,
+    token_T: Tensor,
+    *,
+    temperature: float = 1.0,
+    entropy: Entropy = "none",
+    kernel: KernelName = "auto",
+) -> tuple[Tensor, Tensor | None]:
+    """Return the log-prob of each token at the hidden state before it, and entropies or None.
+
+    Args:
+        head: Of the model that the hidden states come from.
+        hidden_TC: The trunk's last hidden states.
+        token_T: The tokens asked about.
+        temperature: Log-probs are those of ``softmax(logits / temperature)``.
+        entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel it is
+            that of some tokens, whose mean stands for the others; ``each`` is never that.
+        kernel: The fused kernel; ``auto`` measures which is the fastest here.
+    """
+    # Fused kernels wait for the GPU to count tokens, and take seconds to be tuned: where all logits
+    # are one chunk, neither is worth it.
+    few = kernel == "auto" and hidden_TC.is_cuda and len(token_T) <= _rows_held(head, "cuda")
+    _, fused = ("", None) if few else kernel_for(kernel, head.shape())
+    if fused is None or entropy == "gradient" or not len(token_T):
+        return _chunked(head, hidden_TC, token_T, temperature, entropy)
+    log_prob_T = _fused(fused, head, hidden_TC, token_T, temperature)
+    if entropy == "none":
+        return log_prob_T, None
+    step = 1 if entropy == "each" else -(-len(token_T) // LOOKED_AT)
+    with torch.no_grad():
+        _, some = _chunked(head, hidden_TC[::step], token_T[::step], temperature, "metric")
+    assert some is not None
+    return log_prob_T, some if step == 1 else some.mean().expand(len(token_T))
+
+
+def _fused(
+    kernel: Kernel, head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float
+) -> Tensor:
+    # softcap(x * scale) / temperature is a softcap of its own at x * scale / temperature.
+    factor, cap = head.scale / temperature, head.softcap
+    dtype = _compute_dtype(head.weight)
+    hidden_TC = (hidden_TC if factor == 1.0 else hidden_TC.float() * factor).to(dtype)
+    bias_V = head.bias if head.bias is None else (head.bias * factor).to(dtype)
+    cap = None if cap is None else cap / temperature
+    with torch.autocast(hidden_TC.device.type, enabled=False):
+        weight_VC = head.weight.to(dtype)
+        return -kernel(hidden_TC.contiguous(), weight_VC, bias_V, token_T.contiguous(), cap)
+
+
+def _chunked(
+    head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
+) -> tuple[Tensor, Tensor | None]:
+    rows = _rows_held(head, hidden_TC.device.type)
+    if len(token_T) <= rows:
+        return _of_chunk(head, hidden_TC, token_T, temperature, entropy)
+    parts = []
+    for hidden, token in zip(hidden_TC.split(rows), token_T.split(rows), strict=True):
+        given = (head, hidden, token, temperature, entropy)
+        again = torch.is_grad_enabled()
+        parts.append(
+            checkpoint(_of_chunk, *given, use_reentrant=False) if again else _of_chunk(*given)
+        )
+    log_probs, entropies = zip(*parts, strict=True)
+    return torch.cat(log_probs), None if entropy == "none" else torch.cat(entropies)
+
+
+def _rows_held(head: Head, device: str) -> int:
+    """Return the tokens whose logits are held at a time on such a device."""
+    return max(1, CHUNK_BYTES.get(device, kernels.CHUNK_BYTES) // (4 * head.weight.shape[0]))
+
+
+def _of_chunk(
+    head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
+) -> tuple[Tensor, Tensor | None]:
+    logits_TV = head.logits(hidden_TC)
+    if temperature != 1.0:  # dividing by 1 changes no bit, and holds one more chunk
+        logits_TV = logits_TV / temperature
+    log_probs_TV = logits_TV.log_softmax(-1)
+    # The entropy first: the order in which both are computed is the order in which their
+    # gradients are added up, and so decides the last bits of every published run.
+    seen_TV = log_probs_TV if entropy == "gradient" else log_probs_TV.detach()
+    entropy_T = None if entropy == "none" else -(seen_TV.exp() * seen_TV).sum(-1)
+    return log_probs_TV.gather(-1, token_T.unsqueeze(-1)).squeeze(-1), entropy_T
+
+
+def _compute_dtype(weight: Tensor) -> torch.dtype:
+    device = weight.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return weight.dtype
+
+
+def logit_scaling(config: Any) -> tuple[float, float | None]:
+    """Return what some families do to logits after the head: a factor, and a soft cap or None."""
+    scale = float(getattr(config, "logit_scale", None) or 1.0)
+    scale /= float(getattr(config, "logits_scaling", None) or 1.0)
+    return scale, getattr(config, "final_logit_softcapping", None)
+
+
+def scale_logits(logits_TV: Tensor, scale: float, softcap: float | None) -> Tensor:
+    """Return the logits after ``logit_scaling``."""
+    if scale != 1.0:
+        logits_TV = logits_TV * scale
+    return logits_TV if softcap is None else torch.tanh(logits_TV / softcap) * softcap

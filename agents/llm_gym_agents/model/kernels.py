@@ -1,0 +1,259 @@
+"""Fused kernels for token log-probs, chosen by measurement on the GPU that will run them.
+
+A kernel is a candidate if it is installed, supports the shape, and matches the gradient of plain
+torch. The first one that is faster than plain torch is used. Which kernel wins depends on the
+width and on the card, so nothing is hard-coded. This file is the one door to Liger and to
+cut-cross-entropy.
+
+Shapes: T tokens, C hidden channels, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from llm_gym.errors import ConfigError, install_command
+
+KernelName = Literal["auto", "chunked", "liger", "cut"]
+Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]
+"""``(hidden_TC, weight_VC, bias_V, token_T, cap)`` to ``-log softmax`` of each token, float32."""
+TOKENS, REPEATS = 1024, 3
+CHUNK_BYTES = 1 << 28
+"""Float32 logits that a chunk holds on a GPU, plain or Liger. Fewer rows make slow products; twice
+the bytes take twice the memory."""
+WORST = 2.0
+"""How many times farther from the true gradient than plain torch a kernel may be."""
+_log = logging.getLogger(__name__)
+
+
+def liger_loss(
+    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
+) -> Tensor:
+    """Liger's fused linear layer and cross-entropy, in chunks.
+
+    Liger's own chunk is a few rows where the vocabulary is large, and such products are slow.
+    """
+    from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
+
+    (vocabulary, channels), tokens = weight_VC.shape, len(token_T)
+    rows = max(1, CHUNK_BYTES // (vocabulary * hidden_TC.element_size()))
+    budget = max(1, math.ceil(rows * vocabulary / max(1, tokens * channels)))
+    found: Tensor = LigerFusedLinearCrossEntropyFunction.apply(
+        hidden_TC, weight_VC, token_T, bias_V,
+        None, -100, 0.0, 0.0, "none", cap,  # class weights, ignored id, z-loss, smoothing
+        False, torch.float32, False, False, False, None, None, budget,
+    )[0]  # fmt: skip
+    return found
+
+
+def cut_loss(
+    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
+) -> Tensor:
+    """cut-cross-entropy, which keeps no logits in memory.
+
+    By default it skips gradients that bfloat16 would round away within their block. That is off
+    here: a policy gradient is a difference of such small terms.
+    """
+    from cut_cross_entropy import linear_cross_entropy
+
+    found: Tensor = linear_cross_entropy(
+        hidden_TC, weight_VC, token_T, softcap=cap, reduction="none", filter_eps=None
+    )
+    return found.float()
+
+
+class FusedKernel(NamedTuple):
+    """A library's kernel, and what it supports."""
+
+    loss: Kernel
+    module: str
+    package: str
+    dtypes: tuple[torch.dtype, ...]
+    with_bias: bool
+
+    def is_installed(self) -> bool:
+        """Whether the library is there; it is not imported."""
+        return importlib.util.find_spec(self.module) is not None
+
+    def supports(self, shape: HeadShape) -> bool:
+        """Whether it can compute this head."""
+        return shape.dtype in self.dtypes and (self.with_bias or not shape.bias)
+
+
+_HALF = (torch.bfloat16, torch.float16)
+_FUSED = {
+    "liger": FusedKernel(liger_loss, "liger_kernel", "liger-kernel", (torch.float32, *_HALF), True),
+    "cut": FusedKernel(cut_loss, "cut_cross_entropy", "cut-cross-entropy", _HALF, False),
+}
+"""In the order in which they are tried. Each takes seconds to compile and tune, and Liger's was the
+fastest for every shape that was measured (``benchmarks/train_gpu.py head``)."""
+
+
+class HeadShape(NamedTuple):
+    """What decides which kernel is fastest."""
+
+    device: torch.device
+    dtype: torch.dtype
+    vocabulary: int
+    channels: int
+    bias: bool
+    cap: float | None
+    trains: bool
+    """Whether the head's own weight has a gradient."""
+
+
+def kernel_for(name: KernelName, shape: HeadShape) -> tuple[str, Kernel | None]:
+    """Return the kernel to use and its name; None is the chunked computation in plain torch."""
+    asked = name
+    if name == "auto":
+        name = measured(shape)[0] if shape.device.type == "cuda" else "chunked"
+    if name == "chunked":
+        return name, None
+    kernel = _FUSED[name]
+    if not kernel.is_installed():
+        raise ConfigError(
+            f"model.logprob_kernel='{name}' needs {kernel.package}. Install it with: "
+            + install_command("gpu")
+        )
+    if shape.device.type != "cuda" or not kernel.supports(shape):
+        where = f"{shape.dtype} on {shape.device.type}" + (" with a bias" if shape.bias else "")
+        raise ConfigError(f"model.logprob_kernel='{name}' cannot compute in {where}; choose 'auto'")
+    if asked != "auto":
+        _warn_if_inexact(name, shape)
+    return name, kernel.loss
+
+
+@functools.lru_cache(None)
+def measured(shape: HeadShape, every: bool = False) -> tuple[KernelName, dict[str, float]]:
+    """Return the kernel for a shape, and the milliseconds of each that was tried and is right.
+
+    ``every`` one is tried even if an earlier one is faster than the plain computation.
+    """
+    # Whoever asks first may be scoring without gradients, under autocast.
+    with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
+        return _measured(shape, every)
+
+
+def _measured(shape: HeadShape, every: bool) -> tuple[KernelName, dict[str, float]]:
+    given = _example(shape)
+    plain = functools.partial(_in_chunks, *given, shape.cap)
+    times: dict[str, float] = {"chunked": _milliseconds(plain, given)}
+    for name, kernel in _FUSED.items():
+        if not (kernel.is_installed() and kernel.supports(shape)):
+            continue
+        # Only "info": nobody asked for this kernel, and another one does its work.
+        if fault := _fault(shape, given, kernel.loss):
+            _log.info("the head kernel %s is not used: %s", name, fault)
+            continue
+        times[name] = _milliseconds(functools.partial(kernel.loss, *given, shape.cap), given)
+        if times[name] < times["chunked"] and not every:
+            break
+    best: Any = min(times, key=times.__getitem__)
+    return best, times
+
+
+@functools.lru_cache(None)
+def _warn_if_inexact(name: str, shape: HeadShape) -> None:
+    """Warn once if a kernel that was asked for is less exact than plain torch."""
+    with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
+        fault = _fault(shape, _example(shape), _FUSED[name].loss)
+    if fault:
+        _log.warning(
+            "model.logprob_kernel='%s' is used as asked, but 'auto' would not: %s", name, fault
+        )
+
+
+def _fault(shape: HeadShape, given: tuple[Any, ...], kernel: Kernel) -> str | None:
+    """Return what is wrong with ``kernel`` here, or None."""
+    truth = _gradients(_plain, *_widened(given), cap=shape.cap)
+    allowed = [
+        WORST * _error(found, true) + 1e-4
+        for found, true in zip(_gradients(_plain, *given, cap=shape.cap), truth, strict=True)
+    ]
+    try:
+        found = _gradients(kernel, *given, cap=shape.cap)
+    except Exception as error:  # noqa: BLE001 - whatever a foreign kernel fails with here
+        return str(error)
+    errors = [_error(one, true) for one, true in zip(found, truth, strict=True)]
+    if all(error <= most for error, most in zip(errors, allowed, strict=True)):
+        return None
+    return f"its gradients are off by {', '.join(f'{error:.2g}' for error in errors)}"
+
+
+def _example(shape: HeadShape) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    chance = torch.Generator(shape.device).manual_seed(0)
+
+    def drawn(*size: int, scale: float, grad: bool) -> Tensor:
+        made = torch.randn(size, generator=chance, device=shape.device).mul_(scale)
+        return made.to(shape.dtype).requires_grad_(grad)
+
+    hidden = drawn(TOKENS, shape.channels, scale=1.0, grad=True)
+    weight = drawn(shape.vocabulary, shape.channels, scale=0.05, grad=shape.trains)
+    bias = drawn(shape.vocabulary, scale=0.1, grad=shape.trains) if shape.bias else None
+    tokens = torch.randint(shape.vocabulary, (TOKENS,), generator=chance, device=shape.device)
+    return hidden, weight, bias, tokens
+
+
+def _widened(given: tuple[Any, ...]) -> list[Any]:
+    return [
+        each.detach().float().requires_grad_(each.requires_grad)
+        if each is not None and each.is_floating_point()
+        else each
+        for each in given
+    ]
+
+
+def _plain(
+    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
+) -> Tensor:
+    logits_TV = F.linear(hidden_TC, weight_VC, bias_V).float()
+    if cap is not None:
+        logits_TV = torch.tanh(logits_TV / cap) * cap
+    return F.cross_entropy(logits_TV, token_T, reduction="none")
+
+
+def _in_chunks(
+    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
+) -> Tensor:
+    """The plain computation as it is used: some rows at a time, each again on the way back."""
+    rows = max(1, CHUNK_BYTES // (4 * len(weight_VC)))
+    parts = [
+        checkpoint(_plain, hidden, weight_VC, bias_V, token, cap, use_reentrant=False)
+        for hidden, token in zip(hidden_TC.split(rows), token_T.split(rows), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def _gradients(kernel: Any, *given: Any, cap: float | None) -> list[Tensor]:
+    loss_T: Tensor = kernel(*given, cap)
+    # Rewards of both signs, as a policy gradient has them.
+    signs_T = torch.where(torch.arange(TOKENS, device=loss_T.device) % 3 == 0, 2.0, -1.0)
+    wanted = [each for each in given if each is not None and each.requires_grad]
+    return list(torch.autograd.grad((loss_T * signs_T).sum() / TOKENS, wanted))
+
+
+def _error(found: Tensor, truth: Tensor) -> float:
+    return float((found.float() - truth).norm() / truth.norm().clamp(min=1e-30))
+
+
+def _milliseconds(run: Callable[[], Tensor], given: tuple[Any, ...]) -> float:
+    wanted = [each for each in given if each is not None and each.requires_grad]
+    spent = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        torch.autograd.grad(run().sum(), wanted)
+        torch.cuda.synchronize()
+        spent.append(time.perf_counter() - start)
+    return 1e3 * min(spent)

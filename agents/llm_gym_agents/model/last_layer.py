@@ -1,0 +1,135 @@
+"""The last layer of a trunk, computed only at the positions that somebody asks about.
+
+Most ids of an episode are read and never sampled. Their last hidden state is nobody's: of the last
+layer only its keys and values are needed there. A small model is a third cheaper to train for it;
+in a deep one the last layer hardly counts, and a GPU is better off with one plain pass. So it is
+done on a CPU, for the families whose layer is known to be Llama's.
+
+Shapes: S ids of all sequences, P positions asked about, Q sequences, L the longest, A the most
+positions asked about in one sequence, H heads, D of one head, C hidden channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from llm_gym_agents.model.packed_attention import Packing
+
+LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
+"""Layers with this structure; a test compares each with its own forward."""
+MOST = 0.5
+"""Share of the ids asked about above which the plain layer is as good."""
+
+
+def is_worth_it(trunk: Any, ids: int, asked: int) -> bool:
+    """Whether the last layer of ``trunk`` can and should be computed for ``asked`` positions."""
+    layers = getattr(trunk, "layers", None)
+    if layers is None or asked > MOST * ids or trunk.is_gradient_checkpointing:
+        return False
+    last = layers[-1]
+    # Mistral's layers do not say it themselves.
+    window = getattr(trunk.config, "sliding_window", None)
+    return (
+        type(last).__name__ in LAYERS
+        and trunk.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and getattr(last.self_attn, "sliding_window", window) is None
+    )
+
+
+@contextmanager
+def last_layer_at(trunk: Any, position_P: Tensor, packing: Packing) -> Iterator[None]:
+    """Let ``trunk`` return its last hidden state at ``position_P`` alone, within this block."""
+    last = trunk.layers[-1]
+    asked = _Asked(position_P, packing)
+
+    def forward(
+        hidden_states: Tensor, *, position_embeddings: tuple[Tensor, Tensor], **_: Any
+    ) -> Tensor:
+        hidden_SC = hidden_states.squeeze(0)
+        out_PC = _layer(last, hidden_SC, [each.squeeze(0) for each in position_embeddings], asked)
+        return out_PC.unsqueeze(0)
+
+    last.forward = forward
+    try:
+        yield
+    finally:
+        del last.forward
+
+
+class _Asked:
+    """Where the positions asked about lie among their sequences."""
+
+    def __init__(self, position_P: Tensor, packing: Packing) -> None:
+        self.position_P, self.packing = position_P, packing
+        slot_P = packing.slot_S[position_P]
+        row_P, within_P = slot_P // packing.longest, slot_P % packing.longest
+        count_Q = torch.bincount(row_P, minlength=packing.rows)
+        self.most = int(count_Q.max())
+        # The number of each among those of its sequence; they come in any order.
+        order_P = torch.argsort(row_P, stable=True)
+        rank_P = torch.empty_like(order_P)
+        rank_P[order_P] = torch.arange(len(order_P)) - (count_Q.cumsum(0) - count_Q)[row_P[order_P]]
+        self.slot_P = row_P * self.most + rank_P
+        # What fills up a row looks at its first id, and nobody looks at what it finds.
+        within = torch.zeros(packing.rows * self.most, dtype=torch.int64)
+        within[self.slot_P] = within_P
+        sees = torch.arange(packing.longest) <= within.unsqueeze(-1)
+        self.mask = sees.view(packing.rows, 1, self.most, packing.longest)
+
+
+def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -> Tensor:
+    attention = layer.self_attn
+    normed_SC = layer.input_layernorm(hidden_SC)
+    at_P = asked.position_P
+    # Rows are chosen by ``index_select``: on the way back an index is added up one by one.
+    turned = [each.index_select(0, at_P) for each in rotary]
+    query_PHD = _heads(attention, "q", normed_SC.index_select(0, at_P), turned)
+    key_SHD = _heads(attention, "k", normed_SC, rotary)
+    value_SHD = _heads(attention, "v", normed_SC, None)
+    if asked.packing.keep is not None:
+        asked.packing.keep(attention.layer_idx, key_SHD, value_SHD)
+    out_PHD = _attend(query_PHD, key_SHD, value_SHD, asked, attention.scaling)
+    hidden_PC = hidden_SC.index_select(0, at_P) + attention.o_proj(out_PHD.flatten(1))
+    out_PC: Tensor = hidden_PC + layer.mlp(layer.post_attention_layernorm(hidden_PC))
+    return out_PC
+
+
+def _heads(attention: Any, kind: str, hidden: Tensor, rotary: list[Tensor] | None) -> Tensor:
+    """Return queries, keys or values by head, turned by their positions."""
+    projected: Tensor = getattr(attention, f"{kind}_proj")(hidden)
+    heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
+    if hasattr(attention, f"{kind}_norm"):  # Qwen3
+        heads = getattr(attention, f"{kind}_norm")(heads)
+    if rotary is None:
+        return heads
+    cos, sin = (each.unsqueeze(1) for each in rotary)
+    first, second = heads.chunk(2, -1)
+    return heads * cos + torch.cat((-second, first), -1) * sin
+
+
+def _attend(
+    query_PHD: Tensor, key_SHD: Tensor, value_SHD: Tensor, asked: _Asked, scaling: float
+) -> Tensor:
+    packing = asked.packing
+
+    def spread(x_HD: Tensor, slot: Tensor, longest: int) -> Tensor:
+        empty = x_HD.new_zeros(packing.rows * longest, *x_HD.shape[1:])
+        x_QLHD: Tensor = empty.index_copy_(0, slot, x_HD).unflatten(0, (packing.rows, longest))
+        return x_QLHD.transpose(1, 2)
+
+    out_QHAD = F.scaled_dot_product_attention(
+        spread(query_PHD, asked.slot_P, asked.most),
+        spread(key_SHD, packing.slot_S, packing.longest),
+        spread(value_SHD, packing.slot_S, packing.longest),
+        attn_mask=asked.mask,
+        scale=scaling,
+        enable_gqa=query_PHD.shape[1] != key_SHD.shape[1],
+    )
+    return out_QHAD.transpose(1, 2).flatten(0, 1).index_select(0, asked.slot_P)

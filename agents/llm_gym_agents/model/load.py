@@ -1,0 +1,142 @@
+"""From a path to a transformers model, its tokenizer and its generation settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from llm_gym.errors import ConfigError
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def load_model(
+    path: str,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    attn_implementation: str | None = None,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """Return the causal language model at ``path``; see ``TransformersEngine.from_pretrained``."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    check_path(path)
+    with _loading("model", path), no_progress_bars():
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype,
+            attn_implementation=attn_implementation,
+            trust_remote_code=trust_remote_code,
+        )
+    model.to(device=torch.device(device))  # type: ignore[call-arg]
+    return model
+
+
+def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+    """Return the configuration of the model at ``path``: its shape, before any weight is read."""
+    check_path(path)
+    with _loading("model", path):
+        found: PreTrainedConfig = AutoConfig.from_pretrained(
+            path, trust_remote_code=trust_remote_code
+        )
+    return found
+
+
+def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """Return the tokenizer at ``path``. One without a padding token pads with its end of text."""
+    check_path(path)
+    with _loading("tokenizer", path):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            path, trust_remote_code=trust_remote_code
+        )
+    return with_padding(tokenizer)
+
+
+@contextmanager
+def _loading(what: str, path: str) -> Iterator[None]:
+    """Say in one sentence that there is no such thing at ``path``, and why."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"no {what} could be loaded from {path!r}: {_first(error)}") from error
+
+
+def load_generation_config(path: str) -> GenerationConfig | None:
+    """Return the generation settings at ``path``, which a folder may do without."""
+    try:
+        return GenerationConfig.from_pretrained(path)
+    except OSError:
+        return None
+
+
+def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Give ``tokenizer`` a padding token, in place: its end of text, if it has none."""
+    if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def check_path(path: str) -> None:
+    """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
+    looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
+    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a run that is misspelt
+    if (looks_local or beside) and not Path(path).is_dir():
+        raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+# --- progress bars --------------------------------------------------------------------
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Show no progress bars of transformers inside."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+# --- threads --------------------------------------------------------------------------
+
+_SMALL = 1_000_000
+"""Weights; the model that is made on the spot has a tenth of them."""
+
+
+def limit_threads(lm: nn.Module) -> None:
+    """Give a small model on the CPU one thread, unless ``OMP_NUM_THREADS`` says otherwise.
+
+    Its tensors are too small to be shared: threads spin while they wait for each other, and on a
+    busy machine most of the time. For commands: it holds for the whole process.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return
+    weights = list(lm.parameters())
+    on_cpu = all(each.device.type == "cpu" for each in weights)
+    if on_cpu and sum(each.numel() for each in weights) < _SMALL:
+        torch.set_num_threads(1)

@@ -1,0 +1,234 @@
+"""Attention over packed sequences, for any Hugging Face model.
+
+Sequences lie one after another in a batch of one, so embeddings, projections and MLPs see no
+padding. Attention must not look from one sequence into another: on a GPU in 16 bits, which autocast
+makes of float32 weights, a variable-length kernel does that; elsewhere queries, keys and values are
+spread into ``[sequences, longest]`` for this step alone. It plugs into transformers as an attention
+implementation of its own, switched on only while a packed batch is read, so the same module
+can generate with its usual attention in between.
+
+Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from llm_gym.errors import ConfigError
+
+NAME = "llm_gym_packed"
+Keep = Callable[[int, Tensor, Tensor], None]
+"""Told the number of a layer, and its keys and values, ``[S, H, D]``."""
+_current: ContextVar[Packing] = ContextVar("packing")
+_config: ContextVar[Any] = ContextVar("config")
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Where each id of a packed batch belongs."""
+
+    rows: int
+    slot_S: Tensor
+    """Index into the flattened ``[Q, L]`` of each id."""
+    starts: Tensor
+    """Where each sequence begins, and where the last one ends, as int32."""
+    longest: int
+    keep: Keep | None = None
+    """Who is told what each layer attends to, to go on from there; None for nobody."""
+
+    def kept_by(self, keep: Keep) -> Packing:
+        """Return the same packing, of whose keys and values ``keep`` is told."""
+        return replace(self, keep=keep)
+
+    @classmethod
+    def of(
+        cls, lengths_Q: Tensor, device: torch.device | None = None, *, longest: int | None = None
+    ) -> Packing:
+        """Return the packing of sequences of these lengths, for ids on ``device``.
+
+        Lengths that are on the CPU are read there: a GPU is not waited for. A ``longest`` that is
+        given may be more than the longest is.
+        """
+        longest = longest or int(lengths_Q.max())
+        row_S = _rows(lengths_Q)
+        starts_Q = lengths_Q.cumsum(0) - lengths_Q
+        within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
+        slot_S = row_S * longest + within_S
+        starts = F.pad(lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
+        where = lengths_Q.device if device is None else device
+        slot_S, starts = (each.to(where, non_blocking=True) for each in (slot_S, starts))
+        return cls(len(lengths_Q), slot_S, starts, longest)
+
+    @property
+    def position_S(self) -> Tensor:
+        """Position of each id in its own sequence."""
+        return self.slot_S % self.longest
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether all sequences have one length, so that nothing has to be spread."""
+        return self.slot_S.numel() == self.rows * self.longest
+
+
+def _rows(lengths_Q: Tensor) -> Tensor:
+    """Return the sequence of each id.
+
+    >>> _rows(torch.tensor([2, 0, 1]))
+    tensor([0, 0, 2])
+    """
+    if lengths_Q.device.type != "cpu":
+        return torch.repeat_interleave(lengths_Q)
+    # On a CPU torch starts its threads for it, however little there is to repeat.
+    lengths = lengths_Q.numpy()
+    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
+
+
+def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[None]:
+    """Let ``model`` read a packed batch within this block."""
+    return _reading(model.config, packing)
+
+
+def packed_again() -> AbstractContextManager[None]:
+    """For gradient checkpointing: layers that are computed again read their first packing.
+
+    That happens on the way back, when the block of ``packed`` has long ended.
+    """
+    packing = _current.get(None)
+    return nullcontext() if packing is None else _reading(_config.get(), packing)
+
+
+@contextmanager
+def _reading(config: Any, packing: Packing) -> Iterator[None]:
+    token, own = _current.set(packing), _config.set(config)
+    try:
+        with attention_implementation(config, NAME):
+            yield
+    finally:
+        _current.reset(token)
+        _config.reset(own)
+
+
+@contextmanager
+def attention_implementation(config: Any, name: str) -> Iterator[None]:
+    """Let the model of ``config`` attend by the implementation ``name`` within this block."""
+    usual = config._attn_implementation
+    config._attn_implementation = name
+    try:
+        yield
+    finally:
+        config._attn_implementation = usual
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention within each sequence; called by transformers with ``[1, H, S, D]``."""
+    if kwargs.get("softcap") is not None:
+        raise ConfigError(
+            f"{type(module).__name__} caps attention scores, which packed attention cannot do; "
+            "choose a model without attention softcapping"
+        )
+    packing = _current.get()
+    if torch.is_autocast_enabled(query.device.type):
+        # Rotary embeddings are multiplied in float32 where the weights are, and widen their result.
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (x.to(dtype) for x in (query, key, value))
+    query_SHD, key_SHD, value_SHD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
+    if packing.keep is not None:
+        packing.keep(int(module.layer_idx), key_SHD, value_SHD)  # type: ignore[arg-type]
+    window = None if sliding_window is None or sliding_window >= packing.longest else sliding_window
+    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and dropout == 0.0:
+        out_SHD = _varlen(query_SHD, key_SHD, value_SHD, packing, scaling, window)
+    else:
+        out_SHD = _padded(query_SHD, key_SHD, value_SHD, packing, scaling, dropout, window)
+    return out_SHD.unsqueeze(0), None
+
+
+def _padded(
+    query_SHD: Tensor,
+    key_SHD: Tensor,
+    value_SHD: Tensor,
+    packing: Packing,
+    scaling: float | None,
+    dropout: float,
+    window: int | None,
+) -> Tensor:
+    rows, longest = packing.rows, packing.longest
+
+    def spread(x_SHD: Tensor) -> Tensor:
+        if not packing.is_dense:
+            empty = x_SHD.new_zeros(rows * longest, *x_SHD.shape[1:])
+            x_SHD = empty.index_copy_(0, packing.slot_S, x_SHD)
+        x_QLHD: Tensor = x_SHD.unflatten(0, (rows, longest))
+        return x_QLHD.transpose(1, 2)
+
+    out_QHLD = F.scaled_dot_product_attention(
+        spread(query_SHD),
+        spread(key_SHD),
+        spread(value_SHD),
+        attn_mask=None if window is None else _window_mask(longest, window, query_SHD.device),
+        is_causal=window is None,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=query_SHD.shape[1] != key_SHD.shape[1],
+    )
+    out_SHD = out_QHLD.transpose(1, 2).flatten(0, 1)
+    return out_SHD if packing.is_dense else out_SHD.index_select(0, packing.slot_S)
+
+
+def _window_mask(longest: int, window: int, device: torch.device) -> Tensor:
+    at = torch.arange(longest, device=device)
+    back = at[:, None] - at[None, :]
+    return (back >= 0) & (back < window)
+
+
+def _varlen(
+    query_SHD: Tensor,
+    key_SHD: Tensor,
+    value_SHD: Tensor,
+    packing: Packing,
+    scaling: float | None,
+    window: int | None,
+) -> Tensor:
+    # The kernel behind ``torch.nn.attention.varlen.varlen_attn``, which wraps it in Python for a
+    # tenth of a small model's update. It sees for itself that there are fewer key heads.
+    out_SHD: Tensor = torch.ops.aten._flash_attention_forward(
+        query_SHD.contiguous(),
+        key_SHD.contiguous(),
+        value_SHD.contiguous(),
+        packing.starts,
+        packing.starts,
+        packing.longest,
+        packing.longest,
+        0.0,
+        True,
+        False,
+        scale=scaling,
+        window_size_left=None if window is None else window - 1,
+        window_size_right=None if window is None else 0,
+    )[0]
+    return out_SHD
+
+
+# Without a mask of the same name transformers makes none, and does not look for packed sequences,
+# which would wait for the GPU.
+AttentionInterface.register(NAME, packed_attention)

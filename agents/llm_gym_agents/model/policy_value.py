@@ -1,0 +1,173 @@
+"""``PolicyValueModel``: a causal language model with a value head, read once for everything.
+
+One pass over packed sequences gives the log-prob and entropy of every sampled token and the
+value at every position asked for. ``forward`` is the only way in: whatever hooks itself to a
+module's call (sharded weights, autocast) then sees every pass, scoring included.
+
+Shapes: S ids of all sequences, Q sequences, T sampled tokens, B further positions whose value is
+asked for, P both, C hidden channels.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.model.cuda_graphs import GraphCache
+from llm_gym_agents.model.head import Entropy, Head, token_log_probs
+from llm_gym_agents.model.kernels import KernelName
+from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
+from llm_gym_agents.model.lean_layers import lean_layers
+from llm_gym_agents.model.packed_attention import Packing, packed
+from llm_gym_agents.model.precision import computing_in, narrow_stream, uncached, without_dropout
+
+CriticKind = Literal["shared", "detached", "separate", "none"]
+
+
+class TokenScores(NamedTuple):
+    """What a model says of sampled tokens."""
+
+    log_prob_T: Tensor
+    entropy_T: Tensor | None
+    """None unless it was asked for."""
+    value_T: Tensor | None
+    """At the position that predicts each token; None without a critic."""
+    bootstrap_B: Tensor | None
+    """At the further positions; None without a critic."""
+
+
+class PolicyValueModel(nn.Module):
+    """A Hugging Face causal language model and its critic.
+
+    Args:
+        lm: The policy. It is trained in place: an engine that holds it samples with new weights
+            as soon as the optimizer has stepped.
+        critic: ``shared`` puts a value head on the policy's own trunk, ``detached`` too but lets
+            no gradient of it into the trunk, ``separate`` gives the critic a copy of the trunk,
+            ``none`` builds no critic.
+        temperature: That of the sampler; log-probs are those of ``softmax(logits / temperature)``.
+        compute_dtype: What to compute in, whatever the weights are kept in.
+        kernel: The fused kernel of the head; ``auto`` measures which is the fastest.
+    """
+
+    def __init__(
+        self,
+        lm: PreTrainedModel,
+        *,
+        critic: CriticKind = "shared",
+        temperature: float = 1.0,
+        compute_dtype: torch.dtype = torch.float32,
+        kernel: KernelName = "auto",
+    ) -> None:
+        super().__init__()
+        if critic not in get_args(CriticKind):
+            raise ConfigError(f"critic must be one of {get_args(CriticKind)}, got {critic!r}")
+        if temperature <= 0:
+            raise ConfigError(
+                f"temperature must be above 0 to train, got {temperature}; greedy play has no "
+                "log-probs to learn from"
+            )
+        self.lm, self.temperature = lm, temperature
+        self.compute_dtype, self.kernel, self.critic = compute_dtype, kernel, critic
+        self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
+        self.graph_caches: dict[str, GraphCache] = {}
+        """Of the passes of policy and critic, if they are recorded."""
+        self.value_head: nn.Linear | None = None
+        if critic != "none":
+            weight = lm.get_output_embeddings().weight
+            # Zeros: before its first step the critic adds no noise to the advantages.
+            self.value_head = nn.Linear(weight.shape[1], 1, device=weight.device)
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the policy's weights are."""
+        found: torch.device = self.lm.device
+        return found
+
+    def use_cuda_graphs(self) -> None:
+        """Record passes as CUDA graphs from now on; see ``lm.recorded_passes``."""
+        trunks = {"policy": self.lm.base_model, "critic": self.critic_lm}
+        self.graph_caches = {
+            name: GraphCache(trunk, functools.partial(hidden_states, trunk))
+            for name, trunk in trunks.items()
+            if trunk is not None
+        }
+
+    def forward(
+        self,
+        ids_S: Tensor,
+        sequence_lengths_Q: Tensor,
+        position_T: Tensor,
+        token_T: Tensor,
+        bootstrap_B: Tensor | None = None,
+        *,
+        entropy: Entropy = "gradient",
+    ) -> TokenScores:
+        """Score sampled tokens.
+
+        Args:
+            ids_S: All sequences, one after another.
+            sequence_lengths_Q: Ids of each sequence.
+            position_T: Index into ``ids_S`` of the position that predicts each token.
+            token_T: The tokens.
+            bootstrap_B: Further indices into ``ids_S`` where the value is asked for.
+            entropy: Of the policy: none, one to look at, or one with a gradient.
+        """
+        if self.lm.training:  # somebody's ``train()``, or a model that is new here
+            without_dropout(self)
+        with computing_in(self.compute_dtype, ids_S.device):
+            asked_P = position_T if bootstrap_B is None else torch.cat([position_T, bootstrap_B])
+            packed_ids = ids_S, sequence_lengths_Q
+            hidden_PC = self._read(self.lm.base_model, "policy", *packed_ids, asked_P)
+            log_prob_T, entropy_T = token_log_probs(
+                Head.of(self.lm),
+                hidden_PC[: len(token_T)],
+                token_T,
+                temperature=self.temperature,
+                entropy=entropy,
+                kernel=self.kernel,
+            )
+            if self.critic_lm is not None:
+                hidden_PC = self._read(self.critic_lm, "critic", *packed_ids, asked_P)
+        if self.value_head is None:
+            return TokenScores(log_prob_T, entropy_T, None, None)
+        if self.critic == "detached":
+            hidden_PC = hidden_PC.detach()
+        values = self.value_head(hidden_PC.float()).squeeze(-1)
+        tokens = len(token_T)
+        return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])
+
+    def _read(
+        self, trunk: Any, name: str, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
+    ) -> Tensor:
+        """Return the trunk's last hidden state at the positions asked about."""
+        if name in self.graph_caches:
+            hidden_SC = self.graph_caches[name].hidden(ids_S, sequence_lengths_Q)
+            if hidden_SC is not None:
+                return hidden_SC[asked_P]
+        packing = Packing.of(sequence_lengths_Q, ids_S.device)
+        if not is_worth_it(trunk, len(ids_S), len(asked_P)):
+            return hidden_states(trunk, ids_S, packing)[asked_P]
+        with last_layer_at(trunk, asked_P, packing):
+            return hidden_states(trunk, ids_S, packing)
+
+
+def hidden_states(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:
+    """Return the trunk's last hidden state at every id."""
+    lean = lean_layers(trunk)
+    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean:
+        out = trunk(
+            input_ids=ids_S.unsqueeze(0),
+            position_ids=packing.position_S.unsqueeze(0),
+            use_cache=False,
+        )
+    hidden_SC: Tensor = out.last_hidden_state.squeeze(0)
+    return hidden_SC

@@ -1,0 +1,130 @@
+"""Are packed sequences scored as the model's own ``forward`` scores each of them alone?
+
+A model whose attention does not go through transformers' interface, or has parts that ours lacks,
+would be trained on log-probs that are not its own, and nothing would say so.
+
+Shapes: T tokens that are scored, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.model.head import Head, token_log_probs
+from llm_gym_agents.model.packed_attention import Packing, attention_implementation
+from llm_gym_agents.model.policy_value import hidden_states
+from llm_gym_agents.model.precision import computing_in
+
+_LENGTHS = (7, 4)
+_KNOWN = (
+    "; models of the families Llama, Qwen 2, Qwen 3, Mistral, Gemma 3, Phi 3, Granite, Cohere, "
+    "OPT, GPT-NeoX and GPT-2 can be"
+)
+_ANY_DTYPE = ("sdpa", "eager")
+"""Attention that takes float32 too, which flash attention does not."""
+
+
+def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
+    """Raise ``ConfigError`` if two short sequences, packed, are not scored as each alone."""
+    vocabulary = len(lm.get_input_embeddings().get_parameter("weight"))
+    rows = [
+        torch.tensor([(7 * at + 3 * row + 1) % vocabulary for at in range(n)], device=lm.device)
+        for row, n in enumerate(_LENGTHS)
+    ]
+    # In float32 wherever the weights are: what is looked for is structure, and no rounding.
+    whole = all(each.dtype == torch.float32 for each in lm.parameters())
+    dtype = torch.float32 if whole else compute_dtype
+    name, cannot = type(lm).__name__, f"{type(lm).__name__} cannot be trained here"
+    with (
+        torch.no_grad(),
+        full_float32(),
+        computing_in(dtype, lm.device),
+        as_config_error(cannot, _KNOWN),
+    ):
+        logits_TV = _alone(lm, rows)
+        found_T = _packed(lm, rows)
+    if not bool(logits_TV.isfinite().all()):
+        raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
+    told_T1 = torch.cat([row[1:] for row in rows])[:, None]
+    wanted_T = logits_TV.log_softmax(-1).gather(1, told_T1)[:, 0]
+    gap = float((found_T - wanted_T).abs().max())
+    if not logits_agree(gap, float(logits_TV.std()), dtype):
+        raise ConfigError(
+            f"{cannot}: log-probs of packed sequences are off by up to {gap:.2g} from those "
+            f"of its own forward{_KNOWN}"
+        )
+
+
+def _alone(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
+    """Return the logits ``[T, V]`` of the model's own forward, which reads each row by itself."""
+    usual = lm.config._attn_implementation
+    with attention_implementation(lm.config, usual if usual in _ANY_DTYPE else "eager"):
+        logits = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
+    return torch.cat(logits)
+
+
+def _packed(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
+    """Return the log-prob of every token but the first of each row, read in one pass."""
+    lengths = torch.tensor([len(row) for row in rows])
+    hidden_SC = hidden_states(lm.base_model, torch.cat(rows), Packing.of(lengths, lm.device))
+    states = [part[:-1] for part in hidden_SC.split(lengths.tolist())]
+    told_T = torch.cat([row[1:] for row in rows])
+    head = Head.of(lm)
+    return token_log_probs(head, torch.cat(states), told_T, entropy="none", kernel="chunked")[0]
+
+
+# --- agreement of two computations ----------------------------------------------------
+
+TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}
+"""Largest error of a logit, in standard deviations of the logits."""
+COARSE = 0.25
+"""The same in 16 bits."""
+NOTHING = 1e-6
+"""A model whose logits are all alike has no spread."""
+_CANNOT = (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError)
+"""What a model raises that was not made to be called so."""
+_MACHINE = (torch.OutOfMemoryError, torch.AcceleratorError)
+_MACHINE_SAYS = ("cuda", "cublas", "cudnn")
+"""How a ``RuntimeError`` begins that is the machine's too."""
+
+
+def logits_agree(gap: float, spread: float, dtype: torch.dtype) -> bool:
+    """Whether logits computed in ``dtype`` are as near as rounding puts them; NaN is not."""
+    return gap <= TOLERANCE.get(dtype, COARSE) * spread + NOTHING
+
+
+@contextmanager
+def as_config_error(what: str, advice: str = "") -> Iterator[None]:
+    """Say ``what``, why and an advice where a model raises; faults of the machine stay as they are.
+
+    >>> with as_config_error("Bert cannot be decoded"):
+    ...     raise TypeError("no position_ids" + chr(10) + "and so on")
+    Traceback (most recent call last):
+    llm_gym.errors.ConfigError: Bert cannot be decoded: no position_ids
+    """
+    try:
+        yield
+    except (ConfigError, *_MACHINE):  # says more than that it cannot
+        raise
+    except _CANNOT as error:
+        why = str(error).partition("\n")[0]
+        if why.lower().startswith(_MACHINE_SAYS):
+            raise
+        raise ConfigError(f"{what}: {why}{advice}") from error
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Multiply in full: with TF32 two ways are as far apart as a mistake would put them."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,267 @@
+"""Stabilizers of an update: entropy target, value scale, masked episodes."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+from llm_gym_agents.batch.rollout_data import RolloutData
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.learn.scoring import Scores
+from llm_gym_agents.learn.stabilizers import LEAST_SPREAD, ValueScale, sampler_kl
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from tests.agents.learn.test_learner import config, weights
+from tests.agents.learn.test_ppo import data, gradients, make, training
+from tests.agents.tiny import tiny_model
+
+# --- entropy at a target ---------------------------------------------------------------------
+
+
+def learn_one_answer(updates=80, **settings):
+    """Let a model of five tokens sample, reward one of them; return its entropy by update."""
+    torch.manual_seed(0)
+    model = PolicyValueModel(tiny_model(vocab_size=5), critic="none")
+    config = training(
+        batch_size=64, mini_batch_size=64, learning_rate=1e-3, entropy_coef=0.02,
+        adv_estimator="reinforce_plus_plus", whiten_advantages=False, **settings,
+    )  # fmt: skip
+    ppo, found = PPO(model, config), []
+    for _ in range(updates):
+        found.append(ppo.update(one_token_each(model, 64))["policy/entropy"])
+    return found
+
+
+def one_token_each(model, episodes):
+    """Episodes of one sampled token after the same prompt; token 3 has a reward of 0.2."""
+    with torch.no_grad():
+        logits = model.lm(torch.tensor([[1, 2]])).logits[0, -1]
+    token = torch.multinomial(logits.softmax(-1), episodes, replacement=True)
+    ids = torch.stack([torch.ones_like(token), torch.full_like(token, 2), token], 1)
+    ones = torch.ones(episodes, dtype=torch.int64)
+    return RolloutData(
+        ids_S=ids.reshape(-1),
+        sequence_lengths_Q=ones * 3,
+        position_T=torch.arange(episodes) * 3 + 1,
+        token_T=token,
+        sampler_log_prob_T=logits.log_softmax(-1)[token],
+        version_T=torch.zeros_like(token),
+        turn_ends_T=ones.bool(),
+        reward_T=(token == 3) * 0.2,
+        lengths_E=ones,
+        sequences_E=ones,
+        terminated_E=ones.bool(),
+        bootstrap_E=-ones,
+        group_E=torch.arange(episodes),
+        episode_E=torch.arange(episodes),
+        batch_size=[],
+    )
+
+
+def test_entropy_that_would_be_lost_is_held_at_its_target():
+    lost = learn_one_answer()
+    held = learn_one_answer(entropy_target=0.8)
+    assert lost[0] > 1.0
+    assert max(lost[-10:]) < 0.1
+    assert sum(held[-30:]) / 30 == pytest.approx(0.8, abs=0.15)
+    assert all(abs(entropy - 0.8) < 0.35 for entropy in held[-30:])
+
+
+def test_the_weight_is_in_the_metrics_and_is_the_one_that_was_used():
+    ppo = make(entropy_target=50.0, entropy_coef=0.01)
+    rows = [ppo.update(data(seed)) for seed in range(2)]
+    assert rows[0]["policy/entropy_coef"] == 0.01 < rows[1]["policy/entropy_coef"]
+    used = -rows[1]["loss/entropy"] / rows[1]["policy/entropy"]
+    assert used == pytest.approx(rows[1]["policy/entropy_coef"], rel=1e-5)
+    assert "policy/entropy_coef" not in make(entropy_coef=0.01).update(data())
+
+
+@pytest.mark.parametrize("loss", ["ppo", "cispo"])
+def test_every_policy_loss_is_told_the_weight(loss):
+    ppo = make(entropy_target=50.0, policy_loss=loss)
+    ppo.update(data())
+    row = ppo.update(data(1))
+    assert row["loss/entropy"] == pytest.approx(
+        -row["policy/entropy_coef"] * row["policy/entropy"], rel=1e-5
+    )
+
+
+# --- a detached critic -----------------------------------------------------------------------
+
+
+def test_a_detached_critic_learns_and_leaves_the_trunk_alone():
+    found = {}
+    for value_coef in (0.0, 0.5):
+        torch.manual_seed(0)
+        model = PolicyValueModel(tiny_model(), critic="detached")
+        torch.nn.init.normal_(model.value_head.weight, std=0.1)
+        found[value_coef] = gradients(make(model, value_coef=value_coef), data())
+    trunk = [name for name in found[0.0] if name.startswith("lm.")]
+    assert trunk
+    assert all(found[0.0][name].equal(found[0.5][name]) for name in trunk)
+    assert found[0.5]["value_head.weight"].abs().sum() > 0
+    shared = gradients(make(value_coef=0.5), data())
+    assert any(not shared[name].equal(found[0.5][name]) for name in trunk)
+
+
+# --- values in units of the returns ----------------------------------------------------------
+
+
+def test_new_units_change_nothing_that_the_head_says():
+    torch.manual_seed(0)
+    head = torch.nn.Linear(8, 1)
+    scale, hidden = ValueScale(head), torch.randn(20, 8)
+    said = head(hidden).squeeze(-1) * scale.spread + scale.mean
+    for returns in (torch.randn(50) * 30 + 100, torch.randn(50) - 4, torch.full((50,), 7.0)):
+        scale.learn(returns)
+        now = scale.true(Scores(None, head(hidden).squeeze(-1), torch.zeros(1), None)).value_T
+        torch.testing.assert_close(now, said, atol=1e-3, rtol=1e-4)
+        torch.testing.assert_close(scale.scaled(now), head(hidden).squeeze(-1))
+
+
+def test_mean_and_spread_are_those_of_the_returns():
+    scale = ValueScale(torch.nn.Linear(2, 1))
+    assert (scale.mean, scale.spread) == (0.0, 1.0)
+    scale.learn(torch.tensor([1.0, 3.0]))
+    assert (scale.mean, scale.spread) == (2.0, 1.0)
+    scale.learn(torch.tensor([5.0, 7.0]))  # as if all four had come at once
+    assert (scale.mean, scale.spread) == (4.0, pytest.approx(5**0.5))
+    alike = ValueScale(torch.nn.Linear(2, 1))
+    alike.learn(torch.full((3,), 2.0))
+    assert alike.spread == pytest.approx(LEAST_SPREAD)
+
+
+@pytest.mark.parametrize("size", [1.0, 1000.0])
+def test_a_critic_in_its_own_units_learns_returns_of_any_size_alike(size):
+    """At rewards a thousand times larger a plain critic is still near 0; this one is not."""
+
+    def off(**settings):
+        """How far the mean value is from that of the returns, as a share of these."""
+        torch.manual_seed(0)
+        model = PolicyValueModel(tiny_model(), critic="detached")
+        ppo, batch = make(model, value_learning_rate=0.02, **settings), data()
+        batch.reward_T = (batch.reward_T + batch.turn_ends_T * 2.0) * size
+        row = [ppo.update(batch) for _ in range(40)][-1]
+        return abs(row["value/mean"] / row["value/target_mean"] - 1.0)
+
+    assert off(normalise_values=True) < 0.1
+    if size > 1:
+        assert off() > 0.9
+
+
+def test_advantages_and_metrics_are_in_true_units():
+    rows = []
+    for on in (True, False):
+        torch.manual_seed(0)
+        rows.append(make(normalise_values=on).update(data()))
+    for name in ("value/mean", "value/target_mean", "value/explained_variance"):
+        assert rows[0][name] == pytest.approx(rows[1][name]), name
+    assert rows[0]["value/scale_mean"] == pytest.approx(rows[0]["value/target_mean"])
+
+
+def test_old_values_and_targets_are_in_the_units_that_the_head_learns_in(monkeypatch):
+    torch.manual_seed(0)
+    ppo = make(normalise_values=True)
+    seen = []
+
+    def look(packer, batch, critic_only):
+        now = ppo.score(packer).value_T  # the head's own words, in the units of after this batch
+        seen.append((batch["value"].squeeze(-1), batch["value_target"].squeeze(-1), now))
+        return PPO._epochs(ppo, packer, batch, critic_only)
+
+    monkeypatch.setattr(ppo, "_epochs", look)
+    for _ in range(2):
+        ppo.update(data())
+    for old, target, now in seen:
+        torch.testing.assert_close(old, now, atol=1e-5, rtol=1e-4)
+        assert target.abs().max() < 10.0
+    assert seen[0][1].mean() == pytest.approx(0.0, abs=1e-5)
+    assert seen[0][1].std(unbiased=False) == pytest.approx(1.0, abs=1e-4)
+
+
+# --- episodes that are left out --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
+def test_what_was_cut_has_the_gradient_of_a_batch_without_it(aggregation):
+    """Advantages are given, so that both see the same ones."""
+    how = {"adv_estimator": "reinforce_plus_plus", "whiten_advantages": False,
+           "loss_agg": aggregation}  # fmt: skip
+    torch.manual_seed(0)
+    model = PolicyValueModel(tiny_model(), critic="none")
+    whole = data(terminated=(True, True, True, True))
+    whole.cut_E = torch.tensor([False, True, False, True])
+    masked = gradients(make(copy.deepcopy(model), mask_truncated_replies=True, **how), whole)
+    alone = gradients(make(copy.deepcopy(model), **how), only(whole, [0, 2]))
+    for name, gradient in alone.items():
+        torch.testing.assert_close(masked[name], gradient, atol=1e-6, rtol=1e-4)
+    unmasked = gradients(make(copy.deepcopy(model), **how), whole)
+    assert any(not unmasked[name].allclose(gradient) for name, gradient in alone.items())
+
+
+def only(batch, episodes):
+    """Return the batch of these episodes; each is one sequence."""
+    ends, tokens = batch.sequence_lengths_Q.cumsum(0), batch.lengths_E.cumsum(0)
+    parts = []
+    for at in episodes:
+        first, last = int(ends[at] - batch.sequence_lengths_Q[at]), int(ends[at])
+        start, stop = int(tokens[at] - batch.lengths_E[at]), int(tokens[at])
+        fields = {
+            name: getattr(batch, name)[start:stop]
+            for name in ("token_T", "sampler_log_prob_T", "version_T", "turn_ends_T", "reward_T")
+        }
+        fields |= {
+            name: getattr(batch, name)[at : at + 1]
+            for name in ("lengths_E", "sequences_E", "terminated_E", "bootstrap_E", "group_E",
+                         "episode_E", "cut_E", "sequence_lengths_Q")
+        }  # fmt: skip
+        fields["ids_S"] = batch.ids_S[first:last]
+        fields["position_T"] = batch.position_T[start:stop] - first
+        parts.append(RolloutData(**fields, batch_size=[]))
+    return RolloutData.cat(parts)
+
+
+def test_a_batch_that_was_all_cut_teaches_nothing():
+    batch = data()
+    batch.cut_E = torch.ones(4, dtype=torch.bool)
+    ppo = make(mask_truncated_replies=True, entropy_coef=0.1)
+    found = gradients(ppo, batch)
+    assert all(not gradient.any() for gradient in found.values())
+
+
+def test_episodes_that_the_sampler_rated_otherwise_are_left_out():
+    torch.manual_seed(0)
+    batch, ppo = data(), make(max_sampler_kl=0.5)
+    with torch.no_grad():
+        inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
+        batch.sampler_log_prob_T = ppo.model(*inputs).log_prob_T.clone()
+    first = int(batch.lengths_E[0])
+    batch.sampler_log_prob_T[:first] -= 2.0  # k3 of a log-ratio of 2 is 4.4
+    assert ppo.update(batch)["train/left_out"] == 0.25
+    assert ppo.stabilizers.kept_E.tolist() == [False, True, True, True]
+    assert make(max_sampler_kl=5.0).update(batch)["train/left_out"] == 0.0
+
+
+def test_differences_of_either_sign_do_not_cancel():
+    old, sampler = torch.tensor([-1.0, -1.0]), torch.tensor([-2.0, 0.0])
+    assert sampler_kl(old, sampler, torch.tensor([2])) > 0.5
+
+
+# --- going on --------------------------------------------------------------------------------
+
+
+def test_another_learner_goes_on_with_every_guard_to_the_same_bits():
+    guards = {"entropy_target": 0.5, "normalise_values": True, "max_sampler_kl": 3.0,
+              "mask_truncated_replies": True, "learning_rate": 1e-2}  # fmt: skip
+    torch.manual_seed(0)
+    one = Learner(config(**guards), tiny_model())
+    one.update(data(0))
+    other = Learner(config(**guards), copy.deepcopy(one.lm))
+    other.load_state(pickle.loads(pickle.dumps(one.state())))
+    for learner in (one, other):
+        torch.manual_seed(7)
+        learner.update(data(1))
+    assert one.state()["stabilizers"].values == other.state()["stabilizers"].values
+    assert one.state()["stabilizers"].values["value_scale"]["batches"] == 2
+    assert all(tensor.equal(weights(other)[name]) for name, tensor in weights(one).items())

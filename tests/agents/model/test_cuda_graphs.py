@@ -1,0 +1,202 @@
+"""Recorded passes: the numbers of the plain ones, whatever the batch; nothing stale, nothing lost.
+
+A CPU has no graphs: there a stand-in "plays back" by doing the recorded work again at the same
+places, so that all but the recording itself is tested everywhere, and the rest on a GPU.
+"""
+
+import copy
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.model import cuda_graphs as recorded_passes
+from llm_gym_agents.model.cuda_graphs import can_capture
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from tests.agents.learn.test_ppo import data
+from tests.agents.model.test_policy_value import batch
+from tests.agents.tiny import tiny_model
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@contextmanager
+def nothing(*_):
+    yield
+
+
+def done_again(work, pool, stream):
+    work()
+
+    def replay():
+        with torch.enable_grad():
+            work()
+
+    return replay
+
+
+@pytest.fixture(params=DEVICES)
+def device(request, monkeypatch):
+    """Where to record; on a CPU with the stand-in."""
+    if request.param == "cpu":
+        monkeypatch.setattr(recorded_passes, "record", done_again)
+        monkeypatch.setattr(recorded_passes, "beside", nothing)
+        monkeypatch.setattr(recorded_passes, "new_pool", lambda: None)
+        monkeypatch.setattr(recorded_passes, "new_stream", lambda device: None)
+    yield request.param
+    torch.set_float32_matmul_precision("highest")  # a learner on a GPU asks for less
+
+
+def pair(device, **settings):
+    """Return two equal models, the second of which records."""
+    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    lm = tiny_model(**wide).to(device)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    plain = PolicyValueModel(lm, compute_dtype=dtype, **settings)
+    recording = copy.deepcopy(plain)
+    recording.use_cuda_graphs()
+    return plain, recording
+
+
+def inputs(device, seed=0):
+    """Return a batch of the same size, with other ids for each seed."""
+    ids, lengths, positions, _ = batch()
+    more = torch.randint(0, 16, ids.shape, generator=torch.Generator().manual_seed(seed))
+    return more.to(device), lengths, positions.to(device), more[positions + 1].to(device)
+
+
+def gradients(model, *batches):
+    model.zero_grad(set_to_none=True)
+    for each in batches:
+        scores = model(*each)
+        (scores.log_prob_T.sum() + scores.value_T.square().sum() + scores.value_T.sum()).backward()
+    return {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+
+
+def close(found, wanted, device):
+    rounding = 1e-5 if device == "cpu" else 5e-2
+    allowed = rounding * (1e-2 + float(wanted.detach().abs().max()))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=allowed)
+
+
+def test_log_probs_and_values_are_those_of_the_plain_pass(device):
+    plain, recording = pair(device)
+    with torch.no_grad():
+        for seed in range(4):
+            found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
+            close(found.log_prob_T, wanted.log_prob_T, device)
+            close(found.value_T, wanted.value_T, device)
+    assert len(recording.graph_caches["policy"]) == 1
+
+
+def test_gradients_add_up_over_micro_batches(device):
+    plain, recording = pair(device)
+    for seed in (0, 10, 20):  # read as usual, recorded, played back
+        batches = [inputs(device, seed), inputs(device, seed + 1)]
+        wanted, found = gradients(plain, *batches), gradients(recording, *batches)
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            close(found[name], wanted[name], device)
+    assert len(recording.graph_caches["policy"]) == 1
+
+
+def test_a_critic_of_its_own_is_recorded_beside_the_policy(device):
+    plain, recording = pair(device, critic="separate")
+    for seed in range(3):
+        wanted = gradients(plain, inputs(device, seed))
+        found = gradients(recording, inputs(device, seed))
+        for name in wanted:
+            close(found[name], wanted[name], device)
+    assert {len(each) for each in recording.graph_caches.values()} == {1}
+
+
+def test_weights_that_were_stepped_are_the_ones_that_are_read_with(device):
+    plain, recording = pair(device)
+    for _ in range(3):
+        for model in (plain, recording):
+            gradients(model, inputs(device))
+            with torch.no_grad():
+                for each in model.lm.parameters():
+                    each -= 0.05 * each.grad
+        found, wanted = recording(*inputs(device)), plain(*inputs(device))
+        close(found.log_prob_T, wanted.log_prob_T, device)
+        assert len(recording.graph_caches["policy"]) == 1  # from the first step on
+
+
+def test_weights_that_were_moved_are_recorded_anew(device):
+    plain, recording = pair(device)
+    for _ in range(3):
+        recording(*inputs(device))
+    assert len(recording.graph_caches["policy"]) == 1
+    for model in (plain, recording):
+        for each in model.lm.parameters():
+            each.data = each.data * 0.5
+    kept = []
+    for _ in range(3):
+        found, wanted = recording(*inputs(device)), plain(*inputs(device))
+        close(found.log_prob_T, wanted.log_prob_T, device)
+        kept.append(len(recording.graph_caches["policy"]))
+    assert kept == [0, 1, 1]  # forgotten, recorded, played back
+
+
+def test_a_pass_whose_memory_was_used_again_does_not_go_back(device):
+    _, recording = pair(device)
+    for _ in range(2):
+        recording(*inputs(device))
+    first = recording(*inputs(device))
+    recording(*inputs(device, 1))
+    with pytest.raises(RuntimeError, match="must go back before the next one"):
+        first.log_prob_T.sum().backward()
+
+
+def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, caplog, device):
+    def fails(work, pool, stream):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(recorded_passes, "record", fails)
+    plain, recording = pair(device)
+    for seed in range(4):
+        found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
+        close(found.log_prob_T, wanted.log_prob_T, device)
+    assert caplog.text.count("operation not permitted") == 1
+
+
+def test_only_so_many_sizes_are_recorded(monkeypatch, device):
+    monkeypatch.setattr(recorded_passes, "MOST", 1)
+    _, recording = pair(device)
+    for lengths in ([40], [300], [600]):
+        ids = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
+        at, token = torch.tensor([3], device=device), torch.tensor([1], device=device)
+        for _ in range(2):
+            recording(ids, torch.tensor(lengths), at, token)
+    assert len(recording.graph_caches["policy"]) == 1
+
+
+def test_a_cpu_has_nothing_to_record():
+    assert not can_capture(tiny_model(), torch.bfloat16)
+    config = ConfigStore()
+    learner = Learner(config, tiny_model())
+    learner.use_cuda_graphs(None)
+    assert not learner.model.graph_caches
+    with pytest.raises(ConfigError, match=r"model\.cuda_graphs needs every weight on one GPU"):
+        learner.use_cuda_graphs(True)
+
+
+def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
+    ended = []
+    for records in (False, True):
+        config = ConfigStore()
+        config.training.ppo_epochs = 4
+        wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+        learner = Learner(config, tiny_model(**wide).to(device))
+        if records:
+            learner.model.use_cuda_graphs()
+        torch.manual_seed(0)
+        learner.update(data())
+        ended.append([each.detach().clone() for each in learner.lm.parameters()])
+        assert not records or len(learner.model.graph_caches["policy"])
+    for one, two in zip(*ended, strict=True):
+        close(one, two, device)

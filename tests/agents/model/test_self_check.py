@@ -1,0 +1,125 @@
+"""A model that packed sequences are not right for is refused, and not trained on wrong numbers."""
+
+import re
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    GPTJConfig,
+    GptOssConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaMLP
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents import ConfigStore
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.model import self_check
+from llm_gym_agents.model.self_check import check_packed_reading
+from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
+
+SHAPE = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+SMALL = {**SHAPE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def gpt_oss():
+    """Attention has a sink, which ours does not know."""
+    config = GptOssConfig(
+        **SMALL, intermediate_size=32, num_key_value_heads=2, head_dim=8, num_local_experts=2
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.sinks)
+    return model
+
+
+def gptj():
+    """Attention of its own, which is never told where a sequence ends."""
+    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "n_positions": 64}
+    return AutoModelForCausalLM.from_config(GPTJConfig(**SHAPE, **shape))
+
+
+def falcon():
+    """The same, and it cannot do without a mask."""
+    return AutoModelForCausalLM.from_config(FalconConfig(**SMALL))
+
+
+def t5():
+    """No causal model at all."""
+    shape = {"d_model": 32, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+    return T5ForConditionalGeneration(T5Config(**{**SHAPE, "pad_token_id": 0}, **shape))
+
+
+@pytest.mark.parametrize("make", [gpt_oss, gptj, falcon, t5])
+def test_a_model_that_is_not_scored_as_it_reads_is_refused(make):
+    torch.manual_seed(0)
+    with pytest.raises(ConfigError, match=r"^\w+ cannot be trained here: .*Llama") as caught:
+        Learner(ConfigStore(), make().eval())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_families_that_are_right_pass(family, dtype):
+    check_packed_reading(tiny_model(family).to(dtype), dtype)
+
+
+def test_a_head_that_is_off_is_found(monkeypatch):
+    from llm_gym_agents.model import head
+
+    monkeypatch.setattr(head, "logit_scaling", lambda config: (1.0, None))
+    with pytest.raises(ConfigError, match="off by up to"):
+        check_packed_reading(tiny_model("granite"), torch.float32)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        torch.OutOfMemoryError("out of memory"),
+        torch.AcceleratorError("unspecified launch failure"),
+        RuntimeError("CUDA error: device-side assert triggered"),
+        RuntimeError("CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"),
+    ],
+    ids=lambda fault: str(fault)[:6],
+)
+def test_a_fault_of_the_machine_is_none_of_the_model(monkeypatch, fault):
+    def fail(*args, **kwargs):
+        raise fault
+
+    monkeypatch.setattr(LlamaMLP, "forward", fail)
+    for check in (lambda lm: check_packed_reading(lm, torch.float32), TransformersEngine):
+        with pytest.raises(type(fault)) as caught:
+            check(tiny_model("llama"))
+        assert caught.value is fault
+
+
+def test_of_a_long_error_the_first_line_is_said(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("shapes do not fit\nat line 1\nat line 2")
+
+    monkeypatch.setattr(LlamaMLP, "forward", fail)
+    with pytest.raises(ConfigError, match=r"trained here: shapes do not fit; models of .* can be$"):
+        check_packed_reading(tiny_model("llama"), torch.float32)
+
+
+def test_attention_that_takes_no_float32_is_no_reason_to_refuse(monkeypatch):
+    def flash(*args, **kwargs):
+        raise RuntimeError("FlashAttention only supports fp16 and bf16 data types")
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "flash", flash)
+    model = tiny_model("llama")
+    model.config._attn_implementation = "flash"
+    check_packed_reading(model, torch.float32)
+    assert model.config._attn_implementation == "flash"
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma2"])
+def test_who_is_refused_hears_of_every_family_that_is_tested(family):
+    named = re.sub(r"\W", "", self_check._KNOWN).lower()
+    assert family.removesuffix("_text").replace("_", "") in named

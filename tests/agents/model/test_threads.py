@@ -1,0 +1,47 @@
+"""A small model is not worth more than one thread, and a user's word is worth more than that."""
+
+import pytest
+import torch
+
+from llm_gym import cli
+from llm_gym_agents.model.load import limit_threads
+from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.text.tokenizers import byte_tokenizer
+from tests.agents.tiny import save_tiny
+
+
+@pytest.fixture(autouse=True)
+def two_threads(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_small_model_gets_one_thread():
+    limit_threads(tiny_llama(byte_tokenizer()))
+    assert torch.get_num_threads() == 1
+
+
+def test_what_the_user_says_stays(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    limit_threads(tiny_llama(byte_tokenizer()))
+    assert torch.get_num_threads() == 2
+
+
+def test_a_larger_model_keeps_its_threads():
+    limit_threads(torch.nn.Linear(1_000, 1_000))
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "watch"])
+def test_the_commands_do_so(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if command == "train":
+        assert cli.main(["train", "llm_gym/Echo-v0", "--smoke"]) == 0
+    else:
+        save_tiny(tmp_path / "model")
+        few = ["--episodes", "1", "--model", "model"]
+        assert cli.main([command, "llm_gym/Echo-v0", *few]) == 0
+    assert torch.get_num_threads() == 1
