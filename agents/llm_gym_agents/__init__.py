@@ -41,15 +41,13 @@ _MODULES = {
         "create_inference_engine",
     ),
     "learn.model": ("PolicyValueModel",),
-    "compat.harness": ("MultiTurnChatHarness",),
-    "compat.multi_turn": ("MultiTurnInferenceEngine",),
-    "compat.trainers": ("RayPPOTrainer", "create_trainer"),
+    "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),
     "batch.ppo_batch": ("PPOBatch",),
     "rollouts.rewards": ("RewardManager",),
     "batch.rollout_data": ("RolloutData",),
-    "trainer": ("PPOTrainer",),
+    "trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
     from llm_gym_agents import algo
     from llm_gym_agents.batch.ppo_batch import PPOBatch
     from llm_gym_agents.batch.rollout_data import RolloutData
-    from llm_gym_agents.compat.harness import MultiTurnChatHarness
     from llm_gym_agents.compat.inference import (
         BaseInferenceEngine,
         BatchInferenceManager,
@@ -65,15 +62,14 @@ if TYPE_CHECKING:
         VLLMInferenceEngine,
         create_inference_engine,
     )
-    from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
-    from llm_gym_agents.compat.trainers import RayPPOTrainer, create_trainer
+    from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
     from llm_gym_agents.config import ConfigStore
     from llm_gym_agents.model.policy_value import PolicyValueModel
     from llm_gym_agents.rollouts.evaluation import rollout
     from llm_gym_agents.rollouts.policy import LLMPolicy
     from llm_gym_agents.rollouts.pool import TextEnvPool
     from llm_gym_agents.rollouts.rewards import RewardManager
-    from llm_gym_agents.trainer import PPOTrainer
+    from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
 
 
 def __getattr__(name: str) -> Any:

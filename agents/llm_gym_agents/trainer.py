@@ -331,3 +331,14 @@ class PPOTrainer:
             self.sampler.close()
         finally:
             self.files.release()
+
+
+class RayPPOTrainer(PPOTrainer):
+    """``PPOTrainer`` under a second name; ``config.ray.use_ray`` decides for both."""
+
+
+def create_trainer(
+    config: ConfigStore, environment: EnvSource | None = None, **kwargs: Any
+) -> PPOTrainer:
+    """Return ``PPOTrainer(config, environment, **kwargs)``."""
+    return PPOTrainer(config, environment, **kwargs)

@@ -1,11 +1,11 @@
-"""Text in, text out: the engines for people who want replies to a list of prompts.
+"""Text in, text out: replies to a list of prompts.
 
     engine = create_inference_engine("path/to/model")
     output = engine.generate(["Hello, how are you?"], max_tokens=64, temperature=0.7)
     output.sequences, output.tokens
 
-This is a thin layer over ``llm_gym_agents.engines``: prompts are tokenised as they are, without a
-chat template. Conversations are in ``multi_turn``.
+A thin layer over ``llm_gym_agents.engines``. Prompts are tokenised as they are, without a chat
+template; ``multi_turn`` holds conversations.
 
 Shapes: B replies, S tokens of the longest.
 """
@@ -13,9 +13,8 @@ Shapes: B replies, S tokens of the longest.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from transformers import PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, sample_requests
-from llm_gym_agents.engines.load import BACKENDS, load_engine
+from llm_gym_agents.engines.load import load_engine
 from llm_gym_agents.model.load import with_padding
 
 
@@ -36,13 +35,13 @@ class InferenceOutput:
     """Replies, in the order of the prompts."""
 
     sequences: list[str]
-    """Their text, without the prompt and without special tokens."""
+    """Text of each reply, without the prompt and without special tokens."""
     tokens: npt.NDArray[np.int64]
-    """Their ids ``[B, S]``, padded on the right with the tokenizer's padding id."""
+    """Ids ``[B, S]``, padded on the right with the tokenizer's padding id."""
     log_probs: npt.NDArray[np.float32]
-    """Of each token when it was sampled ``[B, S]``; 0 where ``tokens`` is padded."""
+    """Of each sampled token ``[B, S]``; 0 at padding."""
     lengths: npt.NDArray[np.int64]
-    """How many of the tokens are real ``[B]``. A sampled end of text is real, whatever its id."""
+    """Tokens of each reply ``[B]``. A sampled end of text counts, whatever its id."""
     finish_reasons: list[str]
     """``stop`` or ``length``."""
 
@@ -52,7 +51,7 @@ class BaseInferenceEngine:
 
     Args:
         engine: Samples.
-        tokenizer: Of the engine's model; it is given a padding token if it has none.
+        tokenizer: Of the engine's model; it gets a padding token if it has none.
     """
 
     def __init__(self, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -66,8 +65,6 @@ class BaseInferenceEngine:
         temperature: float = 0.7,
         top_p: float = 0.9,
         *,
-        top_k: int = 0,
-        min_p: float = 0.0,
         stop: Sequence[str] = (),
         n: int = 1,
         seed: int | None = None,
@@ -75,19 +72,40 @@ class BaseInferenceEngine:
         """Return a reply to each prompt.
 
         Args:
-            prompts: Texts. One that leaves no room for a reply is refused, never cut.
+            prompts: Texts. A prompt that leaves no room for a reply is refused, never cut.
             max_tokens: Most tokens of a reply.
             temperature: 0 takes the most likely token.
-            top_p: Sample among the likeliest tokens that have this much probability together.
-            top_k: Sample among this many likeliest tokens; 0 for no limit.
-            min_p: Sample among tokens at least this likely, relative to the likeliest.
+            top_p: Sample among the likeliest tokens that together have this probability.
             stop: Strings that end a reply and remain part of it.
             n: Replies to each prompt, one after another in the output.
             seed: The same seed gives the same replies, however the prompts are batched; None
                 draws one.
         """
-        sampling = _sampling(max_tokens, temperature, top_p, top_k, min_p, stop)
-        return self.output(self.engine.generate(self.requests(prompts, sampling, n, seed)))
+        requests = self.requests(prompts, max_tokens, temperature, top_p, stop=stop, n=n, seed=seed)
+        return self.output(self.engine.generate(requests))
+
+    def requests(
+        self,
+        prompts: Sequence[str],
+        max_tokens: int = 256,
+        temperature: float = 0.7,
+        top_p: float = 0.9,
+        *,
+        stop: Sequence[str] = (),
+        n: int = 1,
+        seed: int | None = None,
+    ) -> list[Request]:
+        """Return the engine requests that ``generate`` makes of the same arguments."""
+        if isinstance(prompts, str):
+            raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
+        strings = (stop,) if isinstance(stop, str) else tuple(stop)
+        sampling = Sampling(max_tokens, temperature, top_p, stop_strings=strings)
+        run = secrets.randbits(63) if seed is None else seed
+        return [
+            request
+            for at, ids in enumerate(map(self._encode, prompts))
+            for request in sample_requests(ids, n, sampling, run=run, episode=at)
+        ]
 
     def compute_log_probs(
         self, prompts: Sequence[str], responses: Sequence[str] | Sequence[Sequence[int]]
@@ -95,8 +113,7 @@ class BaseInferenceEngine:
         """Return the log-prob of each response after its prompt, summed over its tokens: ``[B]``.
 
         A response is a text, or token ids as in ``InferenceOutput.tokens``. A text is tokenised
-        apart from its prompt, as a reply is sampled; it does not contain the end of text unless
-        it says so. Log-probs are those of temperature 1.
+        apart from its prompt, without an end of text. The temperature is 1.
         """
         if len(prompts) != len(responses):
             raise ConfigError(
@@ -116,19 +133,6 @@ class BaseInferenceEngine:
         ]
         return torch.tensor(sums, dtype=torch.float32)
 
-    def requests(
-        self, prompts: Sequence[str], sampling: Sampling, n: int = 1, seed: int | None = None
-    ) -> list[Request]:
-        """Return the requests for ``n`` replies to each prompt."""
-        if isinstance(prompts, str):
-            raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
-        run = secrets.randbits(63) if seed is None else seed
-        return [
-            request
-            for at, ids in enumerate(map(self._encode, prompts))
-            for request in sample_requests(ids, n, sampling, run=run, episode=at)
-        ]
-
     def output(self, completions: Sequence[Completion]) -> InferenceOutput:
         """Return completions as text and padded arrays."""
         lengths = np.array([len(done.ids) for done in completions], dtype=np.int64)
@@ -141,9 +145,8 @@ class BaseInferenceEngine:
         texts = [
             str(self.tokenizer.decode(done.ids, skip_special_tokens=True)) for done in completions
         ]
-        return InferenceOutput(
-            texts, tokens, log_probs, lengths, [str(done.finish) for done in completions]
-        )
+        finishes = [str(done.finish) for done in completions]
+        return InferenceOutput(texts, tokens, log_probs, lengths, finishes)
 
     def close(self) -> None:
         """Free the engine's memory and processes."""
@@ -156,13 +159,6 @@ class BaseInferenceEngine:
         if not ids:
             raise ConfigError(f"a prompt must have at least one token, got {prompt!r}")
         return ids
-
-
-class TransformersInferenceEngine(BaseInferenceEngine):
-    """Runs the model in this process; nothing but transformers is needed."""
-
-    def __init__(self, model_path: str, config: Mapping[str, Any] | None = None) -> None:
-        super().__init__(*load_engine(model_path, "transformers", config))
 
 
 class VLLMInferenceEngine(BaseInferenceEngine):
@@ -179,13 +175,6 @@ class SGLangInferenceEngine(BaseInferenceEngine):
         super().__init__(*load_engine(model_path, "sglang", config))
 
 
-_ENGINES: dict[str, Callable[[str, Mapping[str, Any] | None], BaseInferenceEngine]] = {
-    "transformers": TransformersInferenceEngine,
-    "vllm": VLLMInferenceEngine,
-    "sglang": SGLangInferenceEngine,
-}
-
-
 def create_inference_engine(
     model_path: str, backend: str = "transformers", config: Mapping[str, Any] | None = None
 ) -> BaseInferenceEngine:
@@ -196,19 +185,21 @@ def create_inference_engine(
         backend: transformers, vllm or sglang.
         config: Settings of the engine, as in ``llm_gym_agents.engines.load.load_engine``.
     """
-    if backend not in _ENGINES:
-        raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    return _ENGINES[backend](model_path, config)
+    if backend == "vllm":
+        return VLLMInferenceEngine(model_path, config)
+    if backend == "sglang":
+        return SGLangInferenceEngine(model_path, config)
+    return BaseInferenceEngine(*load_engine(model_path, backend, config))
 
 
 class BatchInferenceManager:
     """Replies to many prompts, a bounded number at a time, with a progress bar.
 
-    A new prompt begins whenever a reply has finished: nobody waits for the longest of a batch.
+    A new prompt starts whenever a reply has finished.
 
     Args:
         engine: Samples.
-        batch_size: Most replies that are in work at once.
+        batch_size: Most replies in work at once.
         progress: Whether to show the bar.
     """
 
@@ -220,57 +211,25 @@ class BatchInferenceManager:
         self.engine, self.batch_size, self.progress = engine, batch_size, progress
 
     def generate_batch(
-        self,
-        prompts: Sequence[str],
-        max_tokens: int = 256,
-        temperature: float = 0.7,
-        top_p: float = 0.9,
-        *,
-        top_k: int = 0,
-        min_p: float = 0.0,
-        stop: Sequence[str] = (),
-        n: int = 1,
-        seed: int | None = None,
+        self, prompts: Sequence[str], *arguments: Any, **settings: Any
     ) -> InferenceOutput:
-        """Return what ``BaseInferenceEngine.generate`` would, whatever the batch size."""
-        sampling = _sampling(max_tokens, temperature, top_p, top_k, min_p, stop)
-        requests = self.engine.requests(prompts, sampling, n, seed)
-        done: dict[int, Completion] = {}
-        with Progress(disable=not self.progress) as bar:
-            task = bar.add_task("Generating", total=len(requests))
-            with closing(self._run(requests)) as run:
-                for at, completion in run:
-                    done[at] = completion
-                    bar.advance(task)
-        return self.engine.output([done[at] for at in range(len(requests))])
-
-    def _run(self, requests: Sequence[Request]) -> Generator[tuple[int, Completion]]:
-        engine = self.engine.engine
+        """Return what ``BaseInferenceEngine.generate`` returns for the same arguments."""
+        requests = self.engine.requests(prompts, *arguments, **settings)
+        engine, done, begun = self.engine.engine, dict[Any, Completion](), 0
         if engine.running:
             raise ConfigError(f"generate_batch needs an idle engine, got {engine.running} running")
-        begun = 0
-        try:
-            while begun < len(requests) or engine.running:
-                room = self.batch_size - engine.running
-                new = enumerate(requests[begun : begun + room], begun)
-                tagged = [Request(r.prompt, r.sampling, r.seed, at) for at, r in new]
-                engine.submit(tagged)
-                begun += len(tagged)
-                for done in engine.poll():
-                    assert isinstance(done.key, int)
-                    yield done.key, done
-        except BaseException:  # also an interrupt must leave an engine that can be used again
-            engine.cancel()
-            raise
-
-
-def _sampling(
-    max_tokens: int,
-    temperature: float,
-    top_p: float,
-    top_k: int,
-    min_p: float,
-    stop: Sequence[str],
-) -> Sampling:
-    strings = (stop,) if isinstance(stop, str) else tuple(stop)
-    return Sampling(max_tokens, temperature, top_p, top_k, min_p, stop_strings=strings)
+        with Progress(disable=not self.progress) as bar:
+            task = bar.add_task("Generating", total=len(requests))
+            try:
+                while len(done) < len(requests):
+                    new = requests[begun : begun + self.batch_size - engine.running]
+                    keyed = [replace(each, key=begun + at) for at, each in enumerate(new)]
+                    engine.submit(keyed)
+                    begun += len(new)
+                    for completion in engine.poll():
+                        done[completion.key] = completion
+                        bar.advance(task)
+            except BaseException:  # an interrupt must leave a usable engine
+                engine.cancel()
+                raise
+        return self.engine.output([done[at] for at in range(len(requests))])

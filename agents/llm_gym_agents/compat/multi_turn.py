@@ -1,24 +1,51 @@
-"""``MultiTurnInferenceEngine``: one conversation with a model, a turn at a time, or one episode.
+"""Conversations and episodes for programs that use neither TorchRL nor a trainer.
 
-For people who want neither TorchRL nor a trainer. Episodes are played as everywhere, by pool,
-policy and collector.
+``MultiTurnInferenceEngine`` holds one conversation and plays single episodes;
+``MultiTurnChatHarness`` plays many. Both play through ``TextEnvPool``, ``LLMPolicy`` and
+``EpisodeCollector``, like everything else here.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, Protocol
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.as_text import ensure_text, make_text
+from llm_gym.core.infos import find_system_prompt
+from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym.registry.sources import EnvSource
+from llm_gym.legacy import BaseEnvironment
+from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.tools import MultiTurnManager
-from llm_gym_agents.compat.harness_env import Assisted, Introduced, ToolManager
+from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.compat.inference import BaseInferenceEngine
-from llm_gym_agents.compat.playing import MAX_TURNS, check_turns, draw_seed, one_env, play_envs
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.recorder import episode_tokens
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
+from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
+
+MAX_TURNS = 5
+
+
+class ToolManager(Protocol):
+    """Runs the tools that replies call; ``MultiTurnManager`` is one."""
+
+    def step(self, model_output: str, observation: str) -> Any:
+        """Run the tools called in ``model_output``, a reply to ``observation``.
+
+        The result has ``tool_call``: None, or an object with ``result``. ``step``, ``answer`` and
+        ``done`` of ``llm_gym.tools.ToolTurn`` are used where they are there.
+        """
+        ...
 
 
 class MultiTurnInferenceEngine:
@@ -34,10 +61,10 @@ class MultiTurnInferenceEngine:
         engine: From ``create_inference_engine``.
         max_turns: Most replies of a conversation.
         system_prompt: Opens every conversation.
-        tool_manager: Answers replies that call a tool; a ``MultiTurnManager``, or whatever has
-            its ``step``. It begins anew with every conversation and every episode.
-        enable_tools: Whether to ask the tool manager about every reply.
-        seed: With it, replies are the same every time; None draws one.
+        tool_manager: Runs the tools that replies call. It is reset for every conversation and
+            every episode.
+        enable_tools: Whether to use the tool manager.
+        seed: The same seed gives the same replies; None draws one.
     """
 
     def __init__(
@@ -52,58 +79,58 @@ class MultiTurnInferenceEngine:
     ) -> None:
         if enable_tools and tool_manager is None:
             raise ConfigError("enable_tools=True needs a tool_manager, got None")
-        self.engine, self.max_turns = engine, check_turns(max_turns)
+        self.engine, self.max_turns = engine, _check_turns(max_turns)
         self.system_prompt, self.tool_manager = system_prompt, tool_manager
         self.enable_tools = enable_tools
         self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
         self.seed = secrets.randbits(63) if seed is None else seed
-        self._talk: TokenConversation | None = None
+        self._conversation: TokenConversation | None = None
         self._messages: list[dict[str, str]] = []
-        self._begun = 0
+        self._count = 0
 
     @property
     def messages(self) -> list[dict[str, str]]:
         """The conversation so far, as roles and contents."""
-        self._need_talk()
+        self._need_conversation()
         return self._messages
 
     def start_conversation(self, prompt: str) -> None:
-        """Begin a new conversation with what the user says first."""
-        self._talk = TokenConversation(self.chat)
-        self._talk.start(self.system_prompt, prompt)
-        said = [("system", self.system_prompt), ("user", prompt)]
-        self._messages = [_message(*one) for one in said if one != ("system", "")]
-        self._begun += 1
+        """Begin a new conversation with the user's first message."""
+        self._conversation = TokenConversation(self.chat)
+        self._conversation.start(self.system_prompt, prompt)
+        self._messages = [_message("system", self.system_prompt)] if self.system_prompt else []
+        self._messages.append(_message("user", prompt))
+        self._count += 1
         self._reset_tools()
 
     def observe(self, text: str) -> None:
-        """Say what the model reads before its next reply."""
-        self._need_talk().add_observation(text)
+        """Append what the model reads before its next reply."""
+        self._need_conversation().add_observation(text)
         self._messages.append(_message("user", text))
 
     def step(self, max_tokens: int = 256, temperature: float = 0.7, top_p: float = 0.9) -> str:
         """Return the model's reply.
 
-        With tools enabled, the result of a tool that the reply calls is observed at once, so that
-        the next ``step`` goes on from it.
+        With tools enabled, the result of a called tool is observed at once, so that the next
+        ``step`` continues from it.
         """
-        talk = self._need_talk()
+        conversation = self._need_conversation()
         if self._messages[-1]["role"] == "assistant":
             raise ConfigError("the model has just replied; call observe before the next step")
-        if talk.turns >= self.max_turns:
+        if conversation.turns >= self.max_turns:
             raise ConfigError(
                 f"the conversation has had its max_turns={self.max_turns} replies; begin another "
                 "with start_conversation"
             )
         sampling = Sampling(max_tokens, temperature, top_p, stop_ids=self.chat.stop_ids)
-        seed = request_seed(self.seed, self._begun, talk.turns)
-        done = self.engine.engine.generate([Request(talk.ids, sampling, seed)])[0]
-        talk.add_reply(done.ids)
+        seed = request_seed(self.seed, self._count, conversation.turns)
+        done = self.engine.engine.generate([Request(conversation.ids, sampling, seed)])[0]
+        conversation.add_reply(done.ids)
         before, reply = self._messages[-1]["content"], self.chat.text_of(done.ids)
         self._messages.append(_message("assistant", reply))
         if self.enable_tools and self.tool_manager is not None:
             if getattr(self.tool_manager, "done", False):
-                self._reset_tools()  # the user has asked something else since
+                self._reset_tools()  # the user has asked something new since
             turn = self.tool_manager.step(reply, before)
             if turn.tool_call is not None and not getattr(turn, "done", False):
                 self.observe(str(turn.tool_call.result))
@@ -111,7 +138,8 @@ class MultiTurnInferenceEngine:
 
     def format_conversation(self) -> str:
         """Return the conversation as the model reads it, control tokens included."""
-        return str(self.engine.tokenizer.decode(self._need_talk().ids, skip_special_tokens=False))
+        ids = self._need_conversation().ids
+        return str(self.engine.tokenizer.decode(ids, skip_special_tokens=False))
 
     def run_episode(
         self,
@@ -124,7 +152,7 @@ class MultiTurnInferenceEngine:
         top_p: float = 0.9,
         seed: int | None = None,
     ) -> Trajectory:
-        """Play one episode and return its record; ``actions`` are the model's replies.
+        """Play one episode and return its record.
 
         With tools enabled, a reply that calls one is a turn whose observation is the result, and
         ``extra["tools"]`` is the manager's summary.
@@ -138,31 +166,217 @@ class MultiTurnInferenceEngine:
             top_p: Of the sampling.
             seed: Of the environment; None draws one.
         """
-        env, own = one_env(environment)
+        env, owned = _make_env(environment)
         self._reset_tools(env)
         tools = self.tool_manager if self.enable_tools else None
-        assisted = env if tools is None else Assisted(env, tools)
-        record = play_envs(
+        played = env if tools is None else _ToolEnv(env, tools)
+        record = _play(
             self.engine,
-            [Introduced(assisted, self.system_prompt, initial_prompt, own=own)],
-            max_turns=self.max_turns if max_turns is None else check_turns(max_turns),
+            [_PromptedEnv(played, self.system_prompt, initial_prompt, owned=owned)],
+            max_turns=self.max_turns if max_turns is None else _check_turns(max_turns),
             sampling=Sampling(max_tokens, temperature, top_p),
-            seed=draw_seed(seed),
+            seed=secrets.randbits(31) if seed is None else seed,
             run_seed=self.seed,
         )[0]
-        if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
-            record.extra = {"tools": self.tool_manager.episode_summary()}
+        if isinstance(tools, MultiTurnManager):
+            record.extra = {"tools": tools.episode_summary()}
         return record
 
     def _reset_tools(self, *env: gym.Env[str, str]) -> None:
         if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
             self.tool_manager.reset(*env)
 
-    def _need_talk(self) -> TokenConversation:
-        if self._talk is None:
+    def _need_conversation(self) -> TokenConversation:
+        if self._conversation is None:
             raise ConfigError("there is no conversation yet; begin one with start_conversation")
-        return self._talk
+        return self._conversation
+
+
+class MultiTurnChatHarness:
+    """Plays episodes of an environment with a model.
+
+    An episode is a dictionary with ``prompts``, ``states`` (the first), ``actions``,
+    ``observations``, ``rewards``, ``dones``, ``infos``, ``total_reward``, ``num_turns``,
+    ``terminated``, ``truncated``, ``stop_reason``, ``success``, ``messages`` and the whole
+    ``record``, a ``Trajectory`` with its tokens.
+
+    Args:
+        engine: From ``create_inference_engine``.
+        environment: An environment, a class, an id, a spec or a function that makes one.
+        max_turns: Most turns of an episode; one that reaches them is truncated.
+        system_prompt: Said before the environment's own.
+        max_tokens: Most tokens of a reply.
+        temperature: Of the sampling.
+        top_p: Of the sampling.
+        seed: Episode ``i`` of a batch has the seed ``seed + i``; None draws one each time.
+    """
+
+    def __init__(
+        self,
+        engine: BaseInferenceEngine,
+        environment: EnvSource,
+        max_turns: int = MAX_TURNS,
+        *,
+        system_prompt: str = "",
+        max_tokens: int = 128,
+        temperature: float = 0.7,
+        top_p: float = 0.9,
+        seed: int | None = None,
+    ) -> None:
+        self.engine, self.environment = engine, environment
+        self.max_turns, self.system_prompt = _check_turns(max_turns), system_prompt
+        self.sampling, self.seed = Sampling(max_tokens, temperature, top_p), seed
+
+    def run_episode(self, initial_prompt: str) -> dict[str, Any]:
+        """Play one episode, in the environment itself if it was given as an object."""
+        env, owned = _make_env(self.environment)
+        return self._run([_PromptedEnv(env, self.system_prompt, initial_prompt, owned=owned)])[0]
+
+    def run_batch(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
+        """Play an episode for each prompt, all at once, each in an environment of its own."""
+        source = env_source(self.environment)
+        envs: list[_PromptedEnv] = []
+        try:
+            for prompt in prompts:
+                made = make_text(source)
+                envs.append(_PromptedEnv(made, self.system_prompt, prompt, owned=True))
+        except BaseException:
+            for env in envs:
+                env.close()
+            raise
+        return self._run(envs)
+
+    def _run(self, envs: Sequence[_PromptedEnv]) -> list[dict[str, Any]]:
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        records = _play(
+            self.engine,
+            envs,
+            max_turns=self.max_turns,
+            sampling=self.sampling,
+            seed=seed,
+            run_seed=seed,
+        )
+        same = ("actions", "rewards", "dones", "infos", "total_reward", "num_turns")
+        same += ("terminated", "truncated", "stop_reason", "success", "messages")
+        return [
+            {name: getattr(record, name) for name in same}
+            | {"prompts": [env.prompt], "record": record}
+            | {"states": record.states[:1], "observations": record.states[1:]}
+            for env, record in zip(envs, records, strict=True)
+        ]
+
+
+class _SameSpec(gym.Wrapper[str, str, str, str]):
+    """A wrapper with the spec of its environment: records name what was played."""
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]  # as gym.Wrapper does
+        return self.env.spec
+
+
+class _PromptedEnv(_SameSpec):
+    """Says a prompt before the rules and one before the first observation."""
+
+    def __init__(
+        self, env: gym.Env[str, str], system_prompt: str, prompt: str, *, owned: bool
+    ) -> None:
+        super().__init__(env)
+        self.own_prompt, self.prompt, self.owned = system_prompt, prompt, owned
+        self.first = ""
+        """The first observation, without the prompt."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        self.first, info = self.env.reset(seed=seed, options=options)
+        system = _join(self.own_prompt, find_system_prompt(self.env, info))
+        return _join(self.prompt, self.first), {**info, "system_prompt": system}
+
+    def close(self) -> None:
+        if self.owned:  # an environment that the caller passed in stays open
+            super().close()
+
+
+class _ToolEnv(_SameSpec):
+    """Passes every reply to a tool manager; a reply that calls a tool is not played."""
+
+    def __init__(self, env: gym.Env[str, str], tools: ToolManager) -> None:
+        super().__init__(env)
+        self.tools = tools
+        self._observation = ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        self._observation, info = self.env.reset(seed=seed, options=options)
+        return self._observation, info
+
+    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+        turn = self.tools.step(action, self._observation)
+        self._observation, reward, terminated, truncated, info = self._play(action, turn)
+        if not (terminated or truncated) and getattr(turn, "done", False):
+            # The manager has limits of its own.
+            truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
+        return self._observation, reward, terminated, truncated, info
+
+    def _play(self, reply: str, turn: Any) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+        step, answer = getattr(turn, "step", None), getattr(turn, "answer", None)
+        if turn.tool_call is None or (step is None and answer is not None):
+            return self.env.step(answer or reply)
+        result = str(turn.tool_call.result)
+        calls = {"tool_calls": [call.to_dict() for call in getattr(turn, "tool_calls", [])]}
+        if step is None:
+            return result, 0.0, False, False, {"tool_call": True, **calls}
+        _, reward, terminated, truncated, info = step
+        return result, reward, terminated, truncated, {**info, **calls}
+
+
+def _play(
+    engine: BaseInferenceEngine,
+    envs: Sequence[_PromptedEnv],
+    *,
+    max_turns: int,
+    sampling: Sampling,
+    seed: int,
+    run_seed: int,
+) -> list[Trajectory]:
+    """Play one episode in each environment, close the owned ones, and return the records.
+
+    Episode ``i`` has the seed ``seed + i``. An episode is truncated when its next prompt leaves no
+    room for a reply (``context``), after ``max_turns`` (``max_steps``), or when its environment
+    raises (``error``).
+    """
+    if not envs:
+        return []
+    chat = ChatFormat.from_tokenizer(engine.tokenizer)
+    policy = LLMPolicy(engine.engine, chat, sampling=sampling, run_seed=run_seed)
+    rows = iter([EpisodeLimits(env, max_turns=max_turns) for env in envs])
+    with closing(EpisodeCollector(TextEnvPool(rows.__next__, len(envs)), policy)) as collector:
+        rollout = collector.collect([EpisodeTask(at, seed + at, at) for at in range(len(envs))])
+    played = zip(rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True)
+    for episode, turns, bootstrap in played:
+        episode.tokens = episode_tokens(turns, bootstrap)
+    for env, record in zip(envs, rollout.all_episodes, strict=True):
+        record.states[:1] = [env.first] if record.states else []
+    return rollout.all_episodes
+
+
+def _make_env(environment: EnvSource) -> tuple[gym.Env[str, str], bool]:
+    """Return an environment, and whether it was made here."""
+    if isinstance(environment, gym.Env | BaseEnvironment):
+        return ensure_text(environment), False
+    return make_text(environment), True
+
+
+def _check_turns(turns: int) -> int:
+    if turns < 1:
+        raise ConfigError(f"max_turns must be at least 1, got {turns}")
+    return turns
 
 
 def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
+
+
+def _join(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))

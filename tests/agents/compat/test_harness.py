@@ -8,7 +8,7 @@ import pytest
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import BaseEnvironment, SimpleGameEnvironment
-from llm_gym_agents.compat.harness import MultiTurnChatHarness
+from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness
 from tests.agents.compat.diary import Diary
 from tests.agents.engines.truth import log_probs
 
