@@ -65,7 +65,7 @@ test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine, and learners over
 	$(BIN)/python -m pytest -q -m slow tests/agents/distributed/on_ray tests/agents/distributed/test_runs.py
 
 chaos: $(VENV)/.ray  ## Kill players at random moments: is every episode counted once?
-	$(BIN)/python benchmarks/chaos.py
+	$(BIN)/python -m tests.robustness.chaos
 
 # vLLM pins its own numpy. The three packages that it brings for pictures and sound are built for
 # another torch, and transformers dies of them.
@@ -91,7 +91,7 @@ $(PACKAGES)/.installed:
 
 test-packages: $(PACKAGES)/.installed  ## Install other environments into a venv of its own, and play them.
 	SDL_VIDEODRIVER=dummy $(PACKAGES)/bin/python -m pytest -q tests/as_text/test_packages.py
-	$(PACKAGES)/bin/python benchmarks/as_text_gallery.py
+	$(PACKAGES)/bin/python -m benchmarks.envs.gallery
 
 # Other suites, with the trainer beside them.
 BRIDGES ?= .venv-bridges
@@ -147,37 +147,36 @@ golden: $(INSTALLED)  ## Rewrite the golden transcripts (a change that can move 
 	$(BIN)/python tests/golden.py
 
 scores: $(INSTALLED)  ## Measure the scores that `llm-gym list` prints.
-	$(BIN)/python benchmarks/suite_scores.py
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python -m benchmarks.envs.suite_scores
+	$(BIN)/python -m benchmarks.pages
 
 bench: $(INSTALLED)  ## Measure speed, beside GEM and TextArena (installed apart) and bare engines.
-	$(BIN)/python benchmarks/env_throughput.py
-	$(BIN)/python benchmarks/algo.py
-	$(BIN)/python benchmarks/rollout_throughput.py
-	$(BIN)/python benchmarks/train_throughput.py
-	$(BIN)/python benchmarks/as_text.py
-	$(BIN)/python benchmarks/parsing.py
-	$(BIN)/python benchmarks/tools.py
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python -m benchmarks.envs.throughput
+	$(BIN)/python -m benchmarks.learn.algo
+	$(BIN)/python -m benchmarks.play.throughput
+	$(BIN)/python -m benchmarks.learn.train_throughput
+	$(BIN)/python -m benchmarks.envs.as_text
+	$(BIN)/python -m benchmarks.envs.parsing
+	$(BIN)/python -m benchmarks.envs.tools
+	$(BIN)/python -m benchmarks.pages
 
 bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. MODEL is a folder.
-	$(PYTHON) benchmarks/rollout_throughput.py --engine vllm --model $(MODEL) --envs 32 256 \
+	$(PYTHON) -m benchmarks.play.throughput --engine vllm --model $(MODEL) --envs 32 256 \
 	    --repeats 3 --place gpu --settings '{"gpu_memory_utilization": 0.5, "max_model_len": 2048}'
-	$(PYTHON) benchmarks/weight_push.py --engine vllm --model $(MODEL) --dtype bfloat16 \
+	$(PYTHON) -m benchmarks.play.weight_push --engine vllm --model $(MODEL) --dtype bfloat16 \
 	    --batch 256 --max-tokens 32 --place gpu \
 	    --settings '{"gpu_memory_utilization": 0.3, "max_model_len": 4096, "sleeps": true}'
 
 bench-demo: $(INSTALLED)  ## Run the demo with three seeds and write down how it went.
-	$(BIN)/python benchmarks/demo.py
-	$(BIN)/python docs/draw_demo.py
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python -m benchmarks.learn.demo
+	$(BIN)/python -m benchmarks.lib.figures demo
+	$(BIN)/python -m benchmarks.pages
 
 harden: $(INSTALLED)  ## Try to break it: hostile actions, files, servers, code; kills; full disks.
-	$(BIN)/python benchmarks/harden.py
+	$(BIN)/python -m tests.robustness.harden
 
 results-check: $(INSTALLED)  ## Find numbers in README and docs that no result file has.
-	$(BIN)/python benchmarks/readme.py --check
-	$(BIN)/python benchmarks/results_check.py
+	$(BIN)/python -m benchmarks.pages --check
 
 clean:  ## Remove what `make` created.
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache dist

@@ -1,6 +1,6 @@
 """OpenEnv's own server around one of our games: what ``benchmarks/serve.py`` compares with.
 
-    python benchmarks/peers/openenv_server.py ENV PORT
+    python -m benchmarks.peers.openenv_server ENV PORT
 
 It is made as OpenEnv's template makes one: an ``Environment``, its action and observation as
 Pydantic models, ``create_fastapi_app`` and uvicorn with its defaults, without access logs.

@@ -4,14 +4,14 @@ The same warm-started weights, game and batch of 64 episodes on both sides, and 
 tried on each. All engines start at the same time; then one run after another has the card to itself
 and reports the success of every batch. A run that is slower to learn is given more time.
 
-    python benchmarks/peers/trl_gpu.py --model FOLDER                    # seven minutes of a GPU
-    python benchmarks/peers/trl_gpu.py --model FOLDER --sides trl --trl-backend transformers
-    python benchmarks/peers/trl_gpu.py --model FOLDER --runs trl:5e-5:0 ours:5e-5:0 ours:5e-5:1
+    python -m benchmarks.peers.trl_gpu --model FOLDER                    # seven minutes of a GPU
+    python -m benchmarks.peers.trl_gpu --model FOLDER --sides trl --trl-backend transformers
+    python -m benchmarks.peers.trl_gpu --model FOLDER --runs trl:5e-5:0 ours:5e-5:0 ours:5e-5:1
 
 Needs TRL 1.16 and vLLM beside this package. Each run is a process of its own with a limit; what it
 has measured is written every few seconds, and counts whatever happens then; one that ends before
 its turn is started once more. Writes ``benchmarks/results/trl_gpu.json``, of which
-``curves/one_card.py`` draws the figure.
+``lib/figures.py`` draws the figure.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ import json
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parent / "train"))
-from gpu_clock import ready_of
-from machine import provenance
-from peers.trl_gpu_summary import summary
+from benchmarks.lib.curves import reached
+from benchmarks.lib.machine import RESULTS, provenance
+from benchmarks.peers.gpu_clock import ready_of
 
-HERE = Path(__file__).parent
-RESULT = HERE.parent / "results" / "trl_gpu.json"
-SIDE = HERE / "train" / "gpu_side.py"
+RESULT = RESULTS / "trl_gpu.json"
+SIDE = ("-m", "benchmarks.peers.gpu_side")
 STARTING = 200.0
 """Seconds that engines may take to start, unless told otherwise."""
 LATE = 40.0
@@ -48,6 +47,8 @@ NOTE_EVERY = 3.0
 """Seconds between two looks at what a run has measured."""
 STARTS = 2
 """Times that a run is started, if it ends before its turn."""
+SMOOTH = 5
+"""Batches whose success is averaged before it is compared: one has 64 episodes."""
 TOLD = "told to stop"
 """What is wrong with a run that was cut from outside; what it had measured counts."""
 
@@ -64,7 +65,7 @@ class Run:
         self.seconds = args.seconds if side == "ours" else args.trl_seconds
         self.rows, self.turn = place / f"{self.name}.jsonl", place / f"{self.name}.turn"
         self.log = place / f"{self.name}.log"
-        self._command = [sys.executable, str(SIDE), side, args.model, str(self.rows)]
+        self._command = [sys.executable, *SIDE, side, args.model, str(self.rows)]
         self._command += ["--start", str(begin), "--turn", str(self.turn), "--rate", str(rate)]
         self._command += ["--seconds", str(self.seconds), "--backend", self.backend]
         self._command += ["--cache-gb", str(args.cache_gb), "--seed", str(seed)]
@@ -136,7 +137,7 @@ def free_port() -> int:
 
 def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
     """Start to make the warm start."""
-    command = [sys.executable, str(SIDE), "start", args.model, str(begin)]
+    command = [sys.executable, *SIDE, "start", args.model, str(begin)]
     return subprocess.Popen([*command, "--warm-steps", str(args.warm_steps)])
 
 
@@ -194,6 +195,79 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
             for each in [run.process for run in runs] + ([begun] if begun else []):
                 each.kill()
                 each.wait()
+
+
+def smoothed(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return rows with the success of the last few batches.
+
+    >>> smoothed([{"success": float(at)} for at in range(3)])
+    [{'success': 0.0}, {'success': 0.5}, {'success': 1.0}]
+    """
+    found = []
+    for at, row in enumerate(rows):
+        last = rows[max(0, at + 1 - SMOOTH) : at + 1]
+        found.append(row | {"success": statistics.fmean(each["success"] for each in last)})
+    return found
+
+
+def summary(sides: dict[str, Any]) -> dict[str, Any]:
+    """Return what each run came to, and how much sooner our best has TRL's success than its best.
+
+    The best setting of a side is the one whose seeds end highest, in the mean; a setting is told by
+    the means of its seeds.
+    """
+    runs = {name: each["rows"] for name, each in sides.items() if each["rows"]}
+    told: dict[str, Any] = {"runs": {name: _run(rows) for name, rows in runs.items()}, "best": {}}
+    settings: dict[str, list[str]] = defaultdict(list)
+    for name in runs:
+        settings[_setting(name)].append(name)
+    means = {
+        setting: {
+            what: statistics.fmean(told["runs"][name][what] for name in names)
+            for what in ("final", "s_per_update")
+        }
+        for setting, names in settings.items()
+        if all(told["runs"][name]["s_per_update"] is not None for name in names)
+    }
+    for side in ("ours", "trl"):
+        own = [setting for setting in means if setting.startswith(side)]
+        if own:
+            told["best"][side] = max(own, key=lambda setting: means[setting]["final"])
+    if len(told["best"]) < 2:
+        return told
+    best = {side: means[setting] for side, setting in told["best"].items()}
+    goal = told["goal"] = min(each["final"] for each in best.values())
+    for row, rows in zip(told["runs"].values(), runs.values(), strict=True):
+        row["seconds_to_goal"] = reached(smoothed(rows), goal, "seconds")
+        row["episodes_to_goal"] = reached(smoothed(rows), goal, "episodes")
+    ways = {
+        side: [told["runs"][name]["seconds_to_goal"] for name in settings[setting]]
+        for side, setting in told["best"].items()
+    }
+    # A seed of TRL's that ends below the mean of all never gets there: its whole run counts.
+    whole = [told["runs"][name]["seconds"] for name in settings[told["best"]["trl"]]]
+    theirs = [end if way is None else way for way, end in zip(ways["trl"], whole, strict=True)]
+    if None not in ways["ours"]:
+        told["times_faster"] = statistics.fmean(theirs) / statistics.fmean(ways["ours"])
+    told["times_per_update"] = best["trl"]["s_per_update"] / best["ours"]["s_per_update"]
+    return told
+
+
+def _setting(name: str) -> str:
+    return name.partition(", seed")[0]
+
+
+def _run(rows: list[dict[str, float]]) -> dict[str, Any]:
+    steps = [b["seconds"] - a["seconds"] for a, b in itertools.pairwise(rows[1:])]
+    even = smoothed(rows)
+    return {
+        "updates": len(rows),
+        "first": even[0]["success"],
+        "final": even[-1]["success"],
+        "peak": max(row["success"] for row in even),
+        "seconds": even[-1]["seconds"],
+        "s_per_update": statistics.median(steps) if steps else None,
+    }
 
 
 def main() -> None:

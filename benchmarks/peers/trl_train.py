@@ -5,11 +5,11 @@ file has count as well); then two of each play three others: TRL's best two, our
 GRPO. The best is the one with the highest mean success over its run, which counts how soon it
 learns as well as where it ends. CPU seconds leave out evaluations; success is on held-out episodes.
 
-    python benchmarks/peers/trl_train.py --lanes 8              # makes .venv-trl, then everything
-    python benchmarks/peers/trl_train.py --python python3       # TRL is there already
-    python benchmarks/peers/trl_train.py --scale 0.05           # try it out
-    python benchmarks/peers/trl_train.py --show                 # the figure, from the file
-    python benchmarks/peers/trl_train.py --tries "--training.learning-rate 3e-3" --out tried.json
+    python -m benchmarks.peers.trl_train --lanes 8              # makes .venv-trl, then everything
+    python -m benchmarks.peers.trl_train --python python3       # TRL is there already
+    python -m benchmarks.peers.trl_train --scale 0.05           # try it out
+    python -m benchmarks.peers.trl_train --show                 # the figure, from the file
+    python -m benchmarks.peers.trl_train --tries "--training.learning-rate 3e-3" --out tried.json
 
 Rows go to ``benchmarks/results/trl_train.json`` as they come.
 """
@@ -25,15 +25,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from curves.table import reached
-from forked import Forks
-from lanes import Job, Results, run, work
-from machine import ROOT, provenance
-from peers.venvs import python_with
+from benchmarks.lib.curves import reached
+from benchmarks.lib.lanes import Forks, Job, Results, run, work
+from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from benchmarks.lib.workers import python_with
 
-HERE = Path(__file__).parent
-RESULT = HERE.parent / "results" / "trl_train.json"
+RESULT = RESULTS / "trl_train.json"
 PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
 OURS = (
     "4 passes, rate 2e-3", "4 passes, rate 3e-3", "4 passes, rate 2e-3, entropy 0.03",
@@ -67,8 +64,8 @@ class Plan:
     def starts(self, seeds: list[int]) -> list[Job]:
         """Return the jobs that make first weights."""
         code = (
-            "import sys, json; from pathlib import Path; "
-            f"sys.path.insert(0, {str(HERE / 'train')!r}); import guess, torch; "
+            "import sys, json, torch; from pathlib import Path; "
+            "from benchmarks.peers import guess; "
             "torch.set_num_threads(1); "
             "print(json.dumps(guess.start(Path(sys.argv[1]), int(sys.argv[2]))))"
         )
@@ -89,7 +86,7 @@ class Plan:
         updates -= updates % every
         command = [str(self.place(seed)), str(seed), setting]
         if side == "trl":  # in an environment of its own; ours is a fork
-            command = [self.python, str(HERE / "train" / "trl_side.py"), *command]
+            command = [self.python, "-m", "benchmarks.peers.trl_side", *command]
         command += ["--updates", str(updates), "--every", str(every)]
         command += ["--episodes", str(self.args.episodes)]
         return Job(f"{stage}/{side}/{setting}/{seed}", command, timeout=1200)
@@ -121,8 +118,7 @@ class Plan:
 
 def runner() -> Callable[[Job, float], Row]:
     """Return what runs a job: our side, which begins with a folder, as a fork."""
-    sys.path.insert(0, str(HERE / "train"))
-    forks = Forks("our_side")
+    forks = Forks("benchmarks.peers.our_side")
     return lambda job, timeout: (forks if Path(job.command[0]).is_dir() else run)(job, timeout)
 
 
@@ -213,10 +209,10 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="run nothing")
     args = parser.parse_args()
     if args.show:
-        from curves.beside import draw
+        from benchmarks.lib.figures import draw_trl
 
         rows = json.loads(args.out.read_text())["rows"]
-        return draw(rows, stage(rows))
+        return draw_trl(rows, stage(rows))
     results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,6 +1,6 @@
 """What a player scores: success rates with intervals, measured or published.
 
-``scores.json`` beside it holds what ``benchmarks/suite_scores.py`` measured for
+``scores.json`` beside it holds what ``benchmarks/envs/suite_scores.py`` measured for
 every id, so that ``llm-gym list`` and normalised scores need no playing.
 """
 

@@ -7,11 +7,11 @@ import urllib.parse
 
 import pytest
 
-from benchmarks.hostile.replies import REPLIES, HostileServer
 from llm_gym.endpoint import http
 from llm_gym.endpoint.client import ChatClient
 from llm_gym.endpoint.http import HIDDEN, Backoff
 from llm_gym.endpoint.result import ContextFullError, EndpointError
+from tests.robustness.replies import REPLIES, HostileServer
 
 KEY = "sk-Very/Secret_0123456789"
 

@@ -85,7 +85,7 @@ def test_four_times_the_text_is_at_most_four_times_the_steps(parser):
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_the_longest_reply_is_read(parser):
-    """What backtracks would take hours here; ``benchmarks/parsing.py`` measures the seconds."""
+    """What backtracks would take hours here; ``envs/parsing.py`` measures seconds."""
     for name in HOSTILE:
         with ends_at_all():
             assert_sound(get_parser(parser).parse(grown(name, MAX_CHARS - 200)))

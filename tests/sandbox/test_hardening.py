@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hostile.as_whom import possible, run_as
 from llm_gym.errors import ConfigError
 from llm_gym.sandbox import Sandbox
+from tests.robustness.as_whom import possible, run_as
 from tests.sandbox.sandboxes import need
 
 WHO = """

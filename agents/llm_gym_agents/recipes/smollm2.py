@@ -7,7 +7,7 @@ where chance never wins, a few of a solver's. PPO does the rest.
     llm-gym train smollm2-text-game-easy
     llm-gym train smollm2-frozen-lake --model.model-name FOLDER --inference.backend transformers
 
-``benchmarks/real_model.py`` runs all of them, three seeds each.
+``benchmarks/learn/real_model.py`` runs all of them, three seeds each.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import gymnasium as gym
@@ -10,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.envs import replies
+from benchmarks.envs.phrasings import ACCEPTED, REFUSED, is_tuned
 from llm_gym.core.formats import FORMATS
 from llm_gym.core.reading.dressing import undress
 from llm_gym.core.reading.prose import judge
@@ -17,9 +18,6 @@ from llm_gym.core.reading.reader import readings
 from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import replies  # noqa: E402
-from phrasings import ACCEPTED, REFUSED, is_tuned  # noqa: E402
 
 
 def step(name, reply, seed=0, **settings):

@@ -4,15 +4,10 @@ Every phrasing is said in every game. What a careful reader would play is played
 would ask again nothing is.
 """
 
-import sys
-from pathlib import Path
-
 import gymnasium as gym
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-import replies
-
+from benchmarks.envs import replies
 from llm_gym.core.reading.finders import find_words
 from llm_gym.core.reading.spoken import spoken
 

@@ -24,7 +24,7 @@ def bank() -> tuple[str, ...]:
     """Return puzzles with one solution each, those with few clues first.
 
     A clue is a digit; where a cell is open, its solution is a letter, a for 1 and so on.
-    ``benchmarks/sudoku_bank.py`` made them.
+    ``benchmarks/envs/sudoku_bank.py`` made them.
     """
     text = resources.files("llm_gym.envs.puzzles.sudoku").joinpath("bank.txt").read_text("ascii")
     return tuple(text.split())

@@ -239,7 +239,7 @@ def test_the_work_is_linear_whatever_the_lengths(name: str) -> None:
 def test_a_million_tokens_are_read_a_few_times_by_few_operations(
     name: str, gamma: float, lam: float
 ) -> None:
-    """A loop over tokens would need a million operations; ``benchmarks/algo.py`` has seconds."""
+    """A loop over tokens would need a million operations; ``learn/algo.py`` has seconds."""
     stream = TokenStream(
         reward_T=torch.ones(1_000_000), value_T=torch.zeros(1_000_000), lengths_E=SHAPES[name]
     )

@@ -1,0 +1,200 @@
+"""The leaderboard of the suite: random, solver, and every model that somebody has evaluated.
+
+    llm-gym eval --suite --endpoint http://host/v1 --model NAME --json > mine.json
+    python -m benchmarks.envs.leaderboard --add mine.json --name "my model"   # and write the page
+    python -m benchmarks.envs.leaderboard                                     # only write it
+
+``--add`` takes what ``llm-gym eval --json`` prints or what ``suite_scores.py --model`` writes, and
+replaces the rows of the same ids. Results are in ``benchmarks/results/leaderboard.json``, the page
+is ``docs/reports/leaderboard.md``, its heat map ``docs/images/leaderboard.png``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from benchmarks.lib.tables import TEXT
+from benchmarks.lib.tables import table as doc_table
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.suite import ENVS
+
+RESULT = RESULTS / "leaderboard.json"
+PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
+IDS = [row.id for row in ENVS]
+BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, taught GuessTheNumber"
+"""A model and what became of it, by ``real_model.py``."""
+TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
+KEPT = ("episodes", "success", "success_low", "success_high", "turns", "invalid")
+
+
+def read(path: Path = RESULT) -> dict[str, Any]:
+    """Return the models of the leaderboard by name."""
+    found: dict[str, Any] = json.loads(path.read_text())["models"] if path.exists() else {}
+    return found
+
+
+def add(given: Any, name: str, note: str, path: Path = RESULT) -> None:
+    """Put the rows of an evaluation under ``name``; rows of other ids stay."""
+    rows = given["rows"] if isinstance(given, dict) else given
+    unknown = [row["env"] for row in rows if row["env"] not in IDS]
+    if unknown or not rows:
+        sys.exit(f"rows must be of environments of the suite, got {', '.join(unknown) or 'none'}")
+    models = read(path)
+    known = models.setdefault(name, {"note": note, "rows": {}})
+    known["note"] = note or known["note"]
+    known["rows"] |= {row["env"]: {key: row[key] for key in KEPT} for row in rows}
+    write(models, path)
+
+
+def write(models: Mapping[str, Any], path: Path = RESULT) -> None:
+    before = json.loads(path.read_text()) if path.exists() else {}
+    note = {"note": before["note"]} if "note" in before else {}
+    made = provenance(__file__) | note | {"models": models}
+    path.write_text(json.dumps(made, indent=1) + "\n")
+
+
+def normalised(env_id: str, success: float) -> float | None:
+    """Return where ``success`` lies between the random player (0) and the solver (1)."""
+    scores = published()[env_id]
+    span = scores["solver"].success - scores["random"].success
+    return (success - scores["random"].success) / span if span > 0 else None
+
+
+def table(models: Mapping[str, Any]) -> str:
+    """Return the means: success, and the place between random and solver."""
+    lines = [
+        "| player | environments | episodes each | mean success | random 0, solver 1 | unusable "
+        "replies |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for player in ("solver", "random"):
+        mean = statistics.fmean(published()[env_id][player].success for env_id in IDS)
+        place = float(player == "solver")
+        lines.append(f"| {player} player | {len(IDS)} | 1,000 | {mean:.1%} | {place:.2f} | - |")
+    for name, model in sorted(models.items(), key=lambda each: -_place(each[1]["rows"])):
+        rows = model["rows"]
+        episodes = sorted({row["episodes"] for row in rows.values()})
+        note = f" ({model['note']})" if model["note"] else ""
+        lines.append(
+            f"| {name}{note} | {len(rows)} "
+            f"| {'-'.join(map(str, dict.fromkeys((episodes[0], episodes[-1]))))} "
+            f"| {statistics.fmean(row['success'] for row in rows.values()):.1%} "
+            f"| {_place(rows):.2f} "
+            f"| {statistics.fmean(row['invalid'] for row in rows.values()):.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def _place(rows: Mapping[str, Any]) -> float:
+    places = [normalised(env_id, row["success"]) for env_id, row in rows.items()]
+    return statistics.fmean(place for place in places if place is not None)
+
+
+def by_game(models: Mapping[str, Any]) -> str:
+    """Return the success of everybody in every environment that a model has played."""
+    played = [env_id for env_id in IDS if any(env_id in model["rows"] for model in models.values())]
+    names = list(models)
+    lines = [
+        f"| environment | random | {' | '.join([*names, 'solver'])} |",
+        f"| --- | {' | '.join(['---:'] * (len(names) + 2))} |",
+    ]
+    for env_id in played or IDS:
+        scores = published()[env_id]
+        cells = [f"{scores['random'].success:.0%}"]
+        cells += [_cell(models[name]["rows"].get(env_id)) for name in names]
+        cells.append(f"{scores['solver'].success:.0%}")
+        lines.append(f"| `{env_id}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Mapping[str, float] | None) -> str:
+    """Return success with its 95 % interval."""
+    if row is None:
+        return "-"
+    return f"{row['success']:.0%} ({row['success_low']:.0%} to {row['success_high']:.0%})"
+
+
+def transfer(models: Mapping[str, Any]) -> str:
+    """Return what it did elsewhere to learn one game: to its family, and where it surely moved."""
+    if AFTER not in models:
+        return "Not measured yet: `python -m benchmarks.learn.real_model --model FOLDER` does."
+    before, after = (models[name]["rows"] for name in (BEFORE, AFTER))
+    both = [env_id for env_id in IDS if env_id in before and env_id in after]
+    shown = [each for each in both if each.startswith(FAMILY) or apart(before[each], after[each])]
+    chance = {each: published()[each]["random"].success for each in both}
+    rows = []
+    for env_id in sorted(shown, key=lambda each: (each != TAUGHT, not each.startswith(FAMILY))):
+        what = "its family" if env_id.startswith(FAMILY) else "another game"
+        what = "learned" if env_id == TAUGHT else what
+        cells = _cell(before[env_id]), _cell(after[env_id])
+        rows.append((f"`{env_id}`", f"{chance[env_id]:.0%}", *cells, what))
+    rest = [each for each in both if not each.startswith(FAMILY)]
+    won = [{each: found[each]["success"] for each in rest} for found in (before, after)]
+    means = [f"{statistics.fmean(found[each] for each in rest):.1%}" for found in (chance, *won)]
+    rows.append((f"the {len(rest)} of other families, mean", *means, ""))
+    columns = {"environment": TEXT, "random": "{}", "before": "{}", "after": "{}", "": TEXT}
+    return doc_table(columns, rows)
+
+
+def apart(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether two rows differ by more than chance: their 95 % intervals share nothing."""
+    return one["success_low"] > other["success_high"] or other["success_low"] > one["success_high"]
+
+
+def draw(models: Mapping[str, Any], path: Path = PICTURE) -> None:
+    """Draw success as a heat map: a row for each player, a column for each environment."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    players = ["solver", *sorted(models, key=lambda name: -_place(models[name]["rows"])), "random"]
+    cells = np.full((len(players), len(IDS)), np.nan)
+    for at, env_id in enumerate(IDS):
+        for row, player in enumerate(players):
+            if player in models:
+                found = models[player]["rows"].get(env_id, {})
+                cells[row, at] = found.get("success", np.nan)
+            else:
+                cells[row, at] = published()[env_id][player].success
+    size = (0.19 * len(IDS), 0.36 * len(players) + 1.6)
+    figure = Figure(figsize=size, dpi=100, layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(cells, aspect="auto", cmap="viridis", vmin=0, vmax=1)
+    names = [env_id.removeprefix("llm_gym/").removesuffix("-v0") for env_id in IDS]
+    axes.set_xticks(range(len(IDS)), names, fontsize=8, rotation=90)
+    axes.set_yticks(range(len(players)), players, fontsize=9)
+    axes.tick_params(length=0)
+    axes.set_facecolor("#e8e8e8")
+    bar = figure.colorbar(image, ax=axes, pad=0.01)
+    bar.set_label("success\n(grey: not played)", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--add", type=Path, metavar="FILE", help="an evaluation of the suite")
+    parser.add_argument("--name", help="what the model is called")
+    parser.add_argument("--note", default="", help="how it was served or trained")
+    parser.add_argument("--no-picture", action="store_true", help="leave the heat map as it is")
+    args = parser.parse_args()
+    if (args.add is None) != (args.name is None):
+        parser.error("--add and --name go together")
+    if args.add:
+        add(json.loads(args.add.read_text()), args.name, args.note)
+    elif not RESULT.exists():
+        write({})
+    if not args.no_picture:
+        draw(read())
+    subprocess.run([sys.executable, "-m", "benchmarks.pages"], check=True, cwd=ROOT)
+
+
+if __name__ == "__main__":
+    main()

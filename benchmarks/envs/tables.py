@@ -1,0 +1,186 @@
+"""Tables about environments: scores, speed, how replies are read, the server, bridges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import gymnasium as gym
+
+from benchmarks.lib.tables import TEXT, measured, read, table
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.suite import ENVS
+
+SUITES = {
+    "textarena": "word and board games for one or more players",
+    "reasoning_gym": "generated questions with scorers",
+    "gem": "games, and questions from datasets",
+    "pettingzoo": "board and card games for several players",
+    "verifiers": "environments of its hub, scored by rubrics",
+    "textworld": "generated text adventures",
+    "jericho": "interactive fiction",
+    "scienceworld": "science experiments",
+    "openenv": "any environment of an OpenEnv server",
+}
+NOT_MADE = {
+    "needs words": "its word list must be downloaded",
+    "****": "its word list must be downloaded",
+    "Could not import": "needs a further package",
+    "unmatched": "written for Python 3.12",
+    "invalid syntax": "written for Python 3.12",
+    "API key": "needs an API key",
+    "too slow": "takes too long to start",
+}
+
+
+def scores() -> str:
+    """Success of the built-in players in every environment."""
+    players = ("random", "solver", "oracle")
+    columns = {"environment": TEXT, "turns allowed": "{}", **dict.fromkeys(players, "{:.1%}")}
+    rows = []
+    for row in ENVS:
+        limit = getattr(gym.make(row.id).unwrapped, "max_turns", None)
+        score = published()[row.id]
+        rows.append((f"`{row.id}`", str(limit), *(score[name].success for name in players)))
+    return table(columns, rows)
+
+
+@measured("env_throughput", "make bench")
+def speed(found: Any) -> str:
+    """Steps per second beside the peers', of vector environments, and of resets."""
+    columns = {"game, same parameters": TEXT}
+    columns |= dict.fromkeys(("steps/s", "GEM", "TextArena"), "{:,}")
+    columns["over the faster"] = "{:.1f}x"
+    games = []
+    for row in found["rows"]:
+        if "steps_ratio" in row:
+            rates = {name: one["steps_per_s"] for name, one in row["suites"].items()}
+            suites = (rates.get(name) for name in ("llm_gym", "gem", "textarena"))
+            games.append((row["game"], *suites, row["steps_ratio"]))
+    vectors = []
+    for row in found["vector"]:
+        ours = row["suites"]["llm_gym"]["steps_per_s"]
+        for name, one in row["suites"].items():
+            if name != "llm_gym":
+                theirs = one["steps_per_s"]
+                vectors.append((row["game"], ours, f"{name} {theirs:,}", ours / theirs))
+    vector = table({"game": TEXT, "ours": "{:,}", "peer": "{}", "ratio": "{:.1f}x"}, vectors)
+    own = [row["suites"]["llm_gym"] for row in found["alone"]]
+    medians = [one["reset_us"] for one in own]
+    tails = [one["reset_p99_us"] for one in own]
+    return (
+        f"{table(columns, games)}\n\n64 environments in one vector environment:\n\n{vector}\n\n"
+        f"Resets over all {len(medians)} ids: the slowest median is {max(medians) / 1e3:.2f} ms, "
+        f"the slowest 99th percentile {max(tails) / 1e3:.2f} ms."
+    )
+
+
+@measured("replies", "python -m benchmarks.envs.replies")
+def replies(result: Any) -> str:
+    """How many replies are read as they should be."""
+    shares, model, count = result["shares"], result["smollm2"], result["phrasings"]
+    halves = {"": TEXT, "tuned half": "{:.1%}", "held-out half": "{:.1%}"}
+    rows = [(k, shares[f"{k} tuned"], shares[f"{k} untouched"]) for k in ("accepted", "refused")]
+    strict = result["shares_strict"]
+    strictly = " and ".join(f"{strict[f'accepted {half}']:.0%}" for half in ("tuned", "untouched"))
+    formats = ", ".join(f"{name} {share:.1%}" for name, share in result["formats"].items())
+    return (
+        f"{count['accepted']} phrasings that name one move and {count['refused']} that name none, "
+        f"name two, or deny one, in {result['games']} games:\n\n{table(halves, rows)}\n\n"
+        f"With `strict=True` the two halves of the first row are {strictly}.\n\n"
+        f"Accepted in each action format: {formats}.\n\n"
+        f"Of {model['replies']} recorded replies of SmolLM2-135M-Instruct (first and second "
+        f"turns), {model['usable_strict']:.1%} are playable with `strict=True` and "
+        f"{model['usable']:.1%} by default; most of the others quote the board."
+    )
+
+
+@measured("serve", "python -m benchmarks.envs.serve")
+def serve(result: Any) -> str:
+    """The server beside OpenEnv's."""
+    columns = {"": TEXT, "steps/s": "{:,}"}
+    columns |= dict.fromkeys(("over OpenEnv's", "by the server's CPU time"), "{:.1f}x")
+    keys = ("steps_per_s", "times_openenv", "times_openenv_by_cpu")
+    rows = [
+        (name.replace("llm-gym serve", "`llm-gym serve`"), *(row[key] for key in keys))
+        for name, row in result["speed"].items()
+    ]
+    memory = result["memory"]
+    return (
+        f"{table(columns, rows)}\n\nThe server holds {memory['rss_mib_after_5000']:.1f} MiB after "
+        f"5,000 sessions and {memory['rss_mib_at_the_end']:.1f} MiB after "
+        f"{memory['sessions']:,}."
+    )
+
+
+@measured("bridges", "a one-off study")
+def bridges(result: Any) -> str:
+    """Other suites through their bridges: how many keep the contract, and what a step costs."""
+    columns = {"suite": TEXT, "contents": TEXT}
+    columns |= dict.fromkeys(("tried", "made", "keep the contract"), "{}")
+    columns |= dict.fromkeys(("a step, bare", "bridged"), "{:,.0f} µs")
+    keys = ("environments", "made", "pass", "bare_us", "bridge_us")
+    suites = {name: result["suites"][name] for name in SUITES if name in result["suites"]}
+    rows = [(name, SUITES[name], *(row[key] for key in keys)) for name, row in suites.items()]
+    lines = [
+        table(columns, rows),
+        f"\nThe bridge around a game that does nothing takes {result['own_us']:.1f} µs a step.",
+        "\nContract rules that are broken:\n",
+        *(f"- {name}: {said}" for name, row in suites.items() if (said := _broken(row))),
+        "\nEnvironments that could not be made:\n",
+        *(f"- {name}: {said}" for name, row in suites.items() if (said := _unmade(row))),
+    ]
+    return "\n".join(lines)
+
+
+def _unmade(row: dict[str, Any]) -> str:
+    why = [text for text in row["not_passing"].values() if text.startswith("not made")]
+    default = "fails as published"
+    said = [next((short for part, short in NOT_MADE.items() if part in w), default) for w in why]
+    return "; ".join(f"{text} ({count})" for text, count in Counter(said).most_common())
+
+
+def _broken(row: dict[str, Any]) -> str:
+    rules: dict[str, list[str]] = {}
+    for name, why in row["not_passing"].items():
+        if not why.startswith("not made"):
+            for part in why.split("; "):
+                rules.setdefault(part.partition(":")[0], []).append(f"`{name}`")
+    return "; ".join(f"{rule} ({', '.join(names)})" for rule, names in sorted(rules.items()))
+
+
+@measured("rollout_vllm_h200", "make bench-gpu")
+def serving(_: Any) -> str:
+    """Playing with vLLM, and new weights on their way to it."""
+    columns = {"sampler": TEXT, "envs": "{}", "tokens/s": "{:,}", "of the bare engine": "{:.2f}"}
+    columns["uneven replies, over lock-step"] = "{:.1f}x"
+    rows = []
+    for name, place in (("vllm", "CPU, random 2-layer model"), ("vllm_h200", "H200, SmolLM2-135M")):
+        found = read(f"rollout_{name}")
+        uneven = found["uneven"]
+        for row in found["rows"]:
+            gain = uneven["speed_up"] if row["envs"] == uneven["envs"] else None
+            played = (row[key] for key in ("envs", "tokens_per_s", "ratio"))
+            rows.append((f"vLLM, {place}", *played, gain))
+    peer = read("rollout_trl_h200")["rows"][-1]
+    lock_step = "TRL's generation, lock-step, H200"
+    rows.append((lock_step, peer["envs"], peer["tokens_per_s"], None, None))
+    push = read("weight_push_vllm_h200")
+    return (
+        f"{table(columns, rows)}\n\n"
+        f"A weight update on the H200 ({push['weights'] / 1e6:.0f}M parameters, bfloat16): push "
+        f"{push['push_ms']:.0f} ms, check {push['probe_ms']:.0f} ms, together "
+        f"{push['training']['publish_share']:.1%} of an iteration of "
+        f"{push['training']['tokens_per_iteration']:,} sampled tokens. Asleep, vLLM gave "
+        f"{push['freed_gib']:.0f} GiB back."
+    )
+
+
+TABLES = {
+    "scores": scores,
+    "speed": speed,
+    "replies": replies,
+    "serve": serve,
+    "bridges": bridges,
+    "serving": serving,
+}

@@ -1,0 +1,146 @@
+"""Does the laptop demo learn, seed after seed, and how fast?
+
+Runs the recipe of ``make demo`` once per seed in a process of its own and reads what it wrote.
+Times are of the whole command, imports, warm start, training and evaluations: seconds of the clock,
+and seconds of all cores together, which a busy machine does not change much.
+
+    python -m benchmarks.learn.demo
+    python -m benchmarks.learn.demo --seeds 0 1 2 --keep runs/demo
+    python -m benchmarks.learn.demo --threads 2 --set training.ppo_epochs=1 --out one_pass.json
+
+A run stops by its success on 200 held-out episodes; ``before`` and ``after`` are of 200 others, and
+``fresh`` is the same model on 1,000 more. ``lib/figures.py`` draws the figure.
+
+Prints a table and writes ``benchmarks/results/demo.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter, time
+from typing import Any
+
+from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from llm_gym.episodes import read_episodes
+
+RESULT = RESULTS / "demo.json"
+GOAL = 0.9
+
+
+def success(path: Path) -> float:
+    episodes = list(read_episodes(path))
+    return sum(episode.success for episode in episodes) / len(episodes)
+
+
+def held_out(folder: Path, began: float) -> list[tuple[int, float, float]]:
+    """Return iteration, seconds since the command was given, and success of every evaluation."""
+    records = {int(path.stem[-6:]): path for path in (folder / "episodes").glob("eval-*.jsonl")}
+    records[0] = folder / "episodes" / "before.jsonl"
+    return [
+        (at, round(path.stat().st_mtime - began, 1), success(path))
+        for at, path in sorted(records.items())
+    ]
+
+
+def fresh(folder: Path) -> float:
+    """Return the success of a run's model on held-out episodes that it was not chosen by."""
+    model = folder / "final"
+    script = "import sys; from llm_gym_agents.commands.evaluate import main; main(sys.argv[1:])"
+    settings = (
+        "llm_gym/TextGameEasy-v0 --split test --seed 5000000 --episodes 1000 --num-envs 128 "
+        "--context observation --temperature 1 --max-tokens 6 --json --system-prompt="
+    )
+    command = [sys.executable, "-c", script, *settings.split(), "--model", str(model)]
+    # Two busy threads would spin against each other on tensors as small as these.
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env=env)
+    found: float = json.loads(done.stdout)[0]["success"]
+    return found
+
+
+def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "llm_gym_agents.commands.train", "text-game-easy"]
+    settings = ["--training.seed", str(seed), "--checkpoint.output-dir", str(folder)]
+    for each in changed:
+        name, _, value = each.partition("=")
+        settings += [f"--{name.replace('_', '-')}", value]
+    start, before, began = perf_counter(), _cpu_seconds(), time()
+    # Waiting passively keeps threads, where there are several, from spinning against each other.
+    how = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    subprocess.run(
+        [*command, *settings],
+        check=True,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **how},
+    )
+    total, cpu = perf_counter() - start, _cpu_seconds() - before
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    config = json.loads((folder / "config.json").read_text())
+    reached = next((row for row in rows if row.get("eval/success", 0.0) >= GOAL), None)
+    return {
+        "seed": seed,
+        "before": success(folder / "episodes" / "before.jsonl"),
+        "after": success(folder / "episodes" / "after.jsonl"),
+        "fresh": fresh(folder),
+        "iterations": len(rows),
+        "episodes": len(rows) * config["training"]["batch_size"],
+        "held_out": held_out(folder, began),
+        "iterations_to_90": None if reached is None else reached["iteration"],
+        # What is not an iteration: imports, warm start, evaluations, transcripts, the picture.
+        "other_s": round(total - rows[-1]["time/elapsed_s"], 1),
+        "training_s_to_90": None if reached is None else round(reached["time/elapsed_s"], 1),
+        "total_s": round(total, 1),
+        "cpu_s": round(cpu, 1),
+    }
+
+
+def _cpu_seconds() -> float:
+    """Return the seconds of every process that was started here and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
+    parser.add_argument("--threads", type=int, default=1, help="of each run")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of the recipe to change")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--row", action="store_true", help="only print the last row, as JSON")
+    args = parser.parse_args()
+    if args.row:
+        with tempfile.TemporaryDirectory() as scratch:
+            row = measure(args.seeds[-1], Path(scratch) / "run", args.threads, args.set)
+        print(json.dumps(row))
+        return
+    about = provenance(__file__, ("torch", "torchrl", "transformers"))
+    rows = []
+    titles = {"seed": 5, "before": 9, "after": 9, "fresh": 9, "iterations": 12, "to 90 %": 10}
+    print("".join(f"{name:>{width}}" for name, width in titles.items()), "  seconds  CPU s")
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in args.seeds:
+            place = (args.keep or Path(scratch)) / f"seed-{seed}"
+            row = measure(seed, place, args.threads, args.set)
+            rows.append(row)
+            print(
+                f"{seed:>5}{row['before']:>9.1%}{row['after']:>9.1%}{row['fresh']:>9.1%}"
+                f"{row['iterations']:>12}"
+                f"{row['iterations_to_90'] or '-':>10}{row['total_s']:>10.0f}{row['cpu_s']:>7.0f}",
+                flush=True,
+            )
+            result = {**about, "goal": GOAL, "threads": args.threads, "rows": rows}
+            args.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

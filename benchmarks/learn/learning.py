@@ -1,0 +1,138 @@
+"""Does it learn, with every estimator? Success against episodes and CPU time, seed after seed.
+
+Seven games, three seeds, five estimators, and a control whose advantages are shuffled: each run
+is a process of one thread that begins with the warm-started weights of its game and seed, and
+ends when nearly all is won.
+
+    python -m benchmarks.learn.learning --lanes 13                  # everything, about 12 minutes
+    python -m benchmarks.learn.learning --lanes 2 --only Echo Count # these games
+    python -m benchmarks.learn.learning --show                      # only the table and the figures
+    python -m benchmarks.learn.learning --only Echo --estimators grpo --out tried.json \
+        --flags " " "--training.learning-rate 5e-4"           # what a setting does
+
+Rows go to ``benchmarks/results/learning.json`` as they come; a run that was stopped goes on where
+it was. Seed 0 of everything comes first, the cheap games before the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import monotonic
+
+from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.machine import RESULTS, provenance
+
+RESULT = RESULTS / "learning.json"
+RUN = "benchmarks.learn.learning_run"
+EPISODES = {
+    "Echo": 6144,
+    "Count": 5120,
+    "Memory": 5120,
+    "GuessTheNumberEasy": 20480,
+    "FrozenLake": 5120,
+    "TextGameEasy": 4096,
+    "TextGameMedium": 1024,
+}
+"""Game → most episodes of training, 10 to 100 CPU seconds, the cheap ones first: enough to level
+out for those that learn fastest. Rates fall to 0 over them."""
+POINTS = {"TextGameMedium": 4}
+"""Evaluations of a run where they cost as much as it does; elsewhere 8."""
+ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
+CONTROL, WARM = "shuffled", "warm"
+SEEDS = (0, 1, 2)
+Jobs = Callable[[argparse.Namespace, Path], list[Job]]
+"""What is to be done, as was asked, with warm-started weights in a folder."""
+
+
+def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
+    """Return warm starts and the runs that begin with them: seed by seed, cheap games first."""
+    found: list[Job] = []
+    for seed in args.seeds:
+        places = {game: weights / f"{game}-{seed}" for game in EPISODES if game in args.only}
+        for game, place in places.items():
+            found.append(Job(f"{game}/{seed}/{WARM}", ["warm", game, str(seed), str(place)]))
+        for game, place in places.items():
+            names = [*args.estimators, *([CONTROL] if seed in args.control_seeds else [])]
+            for name, flags in itertools.product(names, args.flags):
+                episodes = max(1, round(EPISODES[game] * args.scale))
+                command = ["learn", game, str(seed), str(place), "--estimator", name]
+                command += ["--train", str(episodes), "--episodes", str(args.episodes)]
+                command += ["--points", str(POINTS.get(game, 8))]
+                key = f"{game}/{seed}/{name} {flags}".rstrip()
+                found.append(Job(key, [*command, *flags.split()]))
+    return found
+
+
+def missing(found: list[Job], results: Results) -> list[Job]:
+    """Return the jobs to be done. Weights are in no file: who lacks a run lacks its warm start."""
+    learn = [job for job in found if not job.key.endswith(WARM) and results.lacks(job.key)]
+    needed = {job.key.rpartition("/")[0] for job in learn}
+    warm = [job for job in found if job.key.endswith(WARM) and job.key.rpartition("/")[0] in needed]
+    made = {job.key for job in warm if Path(job.command[-1]).exists()}
+    for job in warm:
+        if job.key not in made:
+            results.rows.pop(job.key, None)
+    wanted = {job.key for job in (*learn, *warm)} - made
+    return [job for job in found if job.key in wanted]
+
+
+def common(about: str, games: Iterable[str], result: Path) -> argparse.ArgumentParser:
+    """Return what every script asks that lets games be learned from warm starts, in lanes."""
+    made = argparse.ArgumentParser(description=about.splitlines()[0])
+    made.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    made.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    made.add_argument("--only", nargs="+", choices=games, default=list(games))
+    made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
+    made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
+    made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
+    made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
+    made.add_argument("--out", type=Path, default=result)
+    made.add_argument("--show", action="store_true", help="run nothing")
+    return made
+
+
+def run_missing(args: argparse.Namespace, script: str, jobs: Jobs) -> None:
+    """Do what ``args.out`` lacks; a row is written as soon as it is there."""
+    results = Results(args.out, provenance(script, ("torch", "torchrl", "transformers")))
+    deadline = monotonic() + 60 * args.minutes
+    with tempfile.TemporaryDirectory() as scratch:
+        weights = args.weights or Path(scratch)
+        weights.mkdir(parents=True, exist_ok=True)
+        todo = missing(jobs(args, weights), results)
+        work(
+            todo,
+            results,
+            lanes=args.lanes,
+            deadline=deadline,
+            by=Forks(RUN),
+        )
+
+
+def parser() -> argparse.ArgumentParser:
+    made = common(__doc__, EPISODES, RESULT)
+    made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
+    made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
+    made.add_argument(
+        "--flags", nargs="+", default=[""], help="try each estimator with each of these settings"
+    )
+    return made
+
+
+def main() -> None:
+    args = parser().parse_args()
+    if not args.show:
+        run_missing(args, __file__, jobs)
+    if args.show or (args.out == RESULT and importlib.util.find_spec("matplotlib")):
+        from benchmarks.lib.figures import draw_learning
+
+        draw_learning(json.loads(args.out.read_text())["rows"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""One training run of ``benchmarks/learning.py``: a warm start, or reinforcement learning from it.
+
+    python -m benchmarks.learn.learning_run warm Echo 0 FOLDER
+    python -m benchmarks.learn.learning_run learn Echo 0 FOLDER --estimator grpo --train 6144
+
+The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
+what differs between two runs is the estimator. Settings, and when a run has learned enough, are
+those of ``llm-gym train ID --training.adv-estimator NAME``, whose flags may be added. The last line
+of output is the result. CPU seconds are those of the whole process, evaluations taken out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic, process_time, sleep
+from typing import Any
+
+import torch
+
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
+from llm_gym_agents.checkpoint import save_lm
+from llm_gym_agents.commands.plan import choose
+from llm_gym_agents.commands.plan import flags as named_by
+from llm_gym_agents.config.cli import parse_args
+from llm_gym_agents.model.load import load_model, load_tokenizer
+from llm_gym_agents.rollouts.evaluation import evaluate
+
+CONTROL = "shuffled"
+"""PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
+TAUGHT = "taught.json"
+"""In the folder of a warm-started model: what was taught."""
+FRESH = 200
+"""Held-out episodes that a run is scored on at its end; it was not stopped by them."""
+PATIENCE = 400.0
+"""Seconds that a run waits for its warm start, which another lane may still be at."""
+
+
+@register_advantage(CONTROL, needs_critic=True)
+def shuffled(stream: TokenStream, *, gamma: float = 1.0, lam: float = 0.95) -> Advantages:
+    """GAE's advantages in random order; the critic's targets stay as they are."""
+    found = get_advantage("gae")(stream, gamma=gamma, lam=lam, discount="turn")
+    order_T = torch.randperm(len(found.advantages_T))
+    return Advantages(found.advantages_T[order_T], found.returns_T)
+
+
+def settings(
+    game: str, seed: int, estimator: str = "gae", flags: Sequence[str] = ()
+) -> ConfigStore:
+    """Return what ``llm-gym train`` would choose, given these flags."""
+    config = ConfigStore()
+    config.environment.env_id = f"llm_gym/{game}-v0"
+    config.training.seed, config.training.adv_estimator = seed, estimator
+    config = parse_args(flags, config) if flags else config
+    choose(config, named_by(flags))
+    config.checkpoint.record_every = config.checkpoint.save_interval = 0
+    return config
+
+
+def warm(game: str, seed: int, folder: Path, flags: Sequence[str] = ()) -> dict[str, Any]:
+    """Teach the embedded model to write moves of ``game``; leave it in ``folder``."""
+    config = settings(game, seed, flags=flags)
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        trainer = PPOTrainer(config)
+        start = process_time()
+        trainer.warm_up()
+        took = process_time() - start
+        part = folder.with_suffix(".part")
+        save_lm(part, trainer.learner.lm, trainer.tokenizer)
+        trainer.cleanup()
+    found = {name.removeprefix("warm_start/"): v for name, v in (trainer.warm_start or {}).items()}
+    (part / TAUGHT).write_text(json.dumps(found))
+    part.rename(folder)  # whoever waits for it sees all of it
+    return {"game": game, "seed": seed, "cpu_s": round(took, 1)} | found
+
+
+class Curve:
+    """Success against episodes and CPU seconds, filled while a trainer runs."""
+
+    def __init__(self, trainer: PPOTrainer, episodes: int) -> None:
+        self.rows: list[dict[str, float]] = []
+        self._evaluated_s, self._episodes = 0.0, episodes
+        self._evaluate, trainer.evaluate = trainer.evaluate, self.evaluate  # type: ignore[method-assign]
+        self._begun = process_time()
+        trainer.callbacks.append(self.note)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate as the trainer does, with the clock stopped."""
+        start = process_time()
+        try:
+            return self._evaluate(episodes=self._episodes)
+        finally:
+            self._evaluated_s += process_time() - start
+
+    def note(self, trainer: PPOTrainer, row: dict[str, float]) -> None:
+        """Keep what an evaluated iteration came to."""
+        if "eval/success" in row:
+            self.add(trainer.iteration * trainer.config.training.batch_size, row["eval/success"])
+
+    def add(self, episodes: int, success: float) -> None:
+        """Keep a point."""
+        took = process_time() - self._begun - self._evaluated_s
+        self.rows.append({"episodes": episodes, "success": success, "cpu_s": round(took, 2)})
+
+
+def fresh_success(trainer: PPOTrainer, seen: int) -> float:
+    """Return the success on held-out episodes after the first ``seen``."""
+    tasks = trainer.schedule.held_out_tasks(seen + FRESH)[seen:]
+    version = trainer.publisher.version
+    return evaluate(trainer.sampler, tasks, version=version, held_out=True).success
+
+
+def learn(
+    game: str,
+    seed: int,
+    folder: Path,
+    estimator: str,
+    train: int,
+    points: int,
+    episodes: int,
+    flags: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Train on ``train`` episodes at most, from the weights in ``folder``; return the curve."""
+    config = settings(game, seed, estimator, flags)
+    iterations = max(1, train // config.training.batch_size)
+    wait_for(folder)
+    _after_solver(config, folder / TAUGHT)
+    config.warm_start.player = "none"
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
+    config.environment.eval_interval = max(1, iterations // points)
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        trainer = PPOTrainer(
+            config, model=load_model(str(folder)), tokenizer=load_tokenizer(str(folder))
+        )
+        curve = Curve(trainer, episodes)
+        curve.add(0, trainer.evaluate().success)
+        try:
+            trainer.fit()
+            final = fresh_success(trainer, episodes)
+        finally:
+            trainer.cleanup()
+    rows = curve.rows
+    return {
+        "game": game,
+        "seed": seed,
+        "estimator": " ".join((estimator, *flags)),
+        "iterations": trainer.iteration,
+        "planned": iterations,
+        "final": final,
+        "best": max(row["success"] for row in rows),
+        "cpu_s": rows[-1]["cpu_s"],
+        "curve": rows,
+    }
+
+
+def _after_solver(config: ConfigStore, taught: Path) -> None:
+    """Go on where a solver was imitated as that run itself would have: slower, the critic first."""
+    if taught.exists() and json.loads(taught.read_text()).get("from_solver"):
+        settings, warm_start = config.training, config.warm_start
+        settings.critic_warmup_iters = max(settings.critic_warmup_iters, warm_start.critic_iters)
+        settings.learning_rate *= warm_start.rl_rate_factor
+        if settings.value_learning_rate is not None:
+            settings.value_learning_rate *= warm_start.rl_rate_factor
+
+
+def wait_for(folder: Path) -> None:
+    """Return when the warm-started model is there."""
+    begun = monotonic()
+    while not folder.exists():
+        if monotonic() - begun > PATIENCE:
+            raise TimeoutError(f"no warm-started model came to {folder.name} in {PATIENCE:.0f} s")
+        sleep(0.2)
+
+
+def result(arguments: Sequence[str]) -> dict[str, Any]:
+    """Do what the command line says; return the row of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("warm", "learn"))
+    parser.add_argument("game")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("folder", type=Path, help="of the warm-started model")
+    parser.add_argument("--estimator", default="gae")
+    parser.add_argument("--train", type=int, default=6144, help="most episodes to train on")
+    parser.add_argument("--points", type=int, default=8, help="evaluations after the first")
+    parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
+    args, flags = parser.parse_known_args(arguments)
+    torch.set_num_threads(1)
+    if args.what == "warm":
+        return warm(args.game, args.seed, args.folder, flags)
+    return learn(
+        args.game, args.seed, args.folder, args.estimator, args.train, args.points, args.episodes,
+        flags,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    import sys
+
+    print(json.dumps(result(sys.argv[1:])))

@@ -1,0 +1,144 @@
+"""``llm-gym train ID`` with nothing else, for one id of every family and four foreign ones.
+
+    python -m benchmarks.learn.train_all --lanes 12            # whatever is missing in the results
+    python -m benchmarks.learn.train_all llm_gym/Echo-v0       # these, again
+    python -m benchmarks.learn.train_all --page                # only write the page again
+
+Every training command in README.md and docs/ that needs no model of somebody's is run as well, at
+full length: no example can be one that does not learn. Each command is a process of its own with
+one thread and at most five minutes of CPU time (``train_one.py``), as many side by side as there
+are lanes. A row is written as soon as it is known, so the script can be stopped and goes on where
+it was, and a command that fails is a row that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learn.train_all_page import GAIN, gain, write_page
+from benchmarks.learn.train_one import CPU_SECONDS
+from benchmarks.lib.lanes import Job, Results, work
+from benchmarks.lib.machine import RESULTS, ROOT, provenance
+
+RESULT = RESULTS / "train_all.json"
+ONE = ("-m", "benchmarks.learn.train_one")
+SUMMED_UP = 20
+"""Seconds before the end in which what was measured becomes a row."""
+SLOWEST = 8
+"""A lane gives up after this many times the CPU limit: something sleeps there."""
+FAMILIES = (
+    "Echo", "Count", "Memory", "TextGameEasy", "GuessTheNumberEasy", "FrozenLake",
+    "MinesweeperEasy", "SudokuEasy", "TowerOfHanoiEasy", "FifteenPuzzleEasy", "CoinCollectorEasy",
+    "CookingWorldEasy", "Game2048Easy", "TicTacToeEasy", "ConnectFourEasy", "MastermindEasy",
+    "SokobanEasy", "WordleEasy", "MazeEasy", "HangmanEasy", "WordLadderEasy", "CountdownEasy",
+    "LetterCountingEasy", "ChainSumEasy", "Blackjack", "BanditEasy", "MathPythonEasy",
+    "SearchQAEasy", "TextToSQLEasy", "Dataset",
+)  # fmt: skip
+FOREIGN = (
+    "FrozenLake-v1 --environment.env-kwargs is_slippery=false",
+    "CliffWalking-v1",
+    "MiniGrid-Empty-5x5-v0 --import minigrid",
+    "CartPole-v1",
+)
+_ELSEWHERE = re.compile(
+    r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"
+)
+"""In a command that needs a model or a module of one's own, a GPU or Ray, or is a pattern."""
+
+
+def commands() -> list[str]:
+    """Return every command that is run, each once, what takes longest first."""
+    ours = [f"llm-gym train llm_gym/{name}-v0" for name in FAMILIES]
+    foreign = [f"llm-gym train {rest}" for rest in FOREIGN]
+    return list(dict.fromkeys([*foreign, *reversed(ours), *examples()]))
+
+
+def examples() -> list[str]:
+    """Return the training commands of README and docs that run with what is here."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [each for page in pages for each in examples_in(page.read_text("utf-8"))]
+
+
+def examples_in(page: str) -> Iterator[str]:
+    r"""Yield the training commands in the code blocks of a page that need no model of somebody's.
+
+    >>> list(examples_in("``llm-gym train X``\n```bash\nllm-gym train a/B-v0 --view  # so\n```"))
+    ['llm-gym train a/B-v0']
+    """
+    for block in re.findall(r"```\w*\n(.*?)```", page, re.DOTALL):
+        whole = block.replace("\\\n", " ")
+        for line in re.findall(r"^(?:\$ )?(llm-gym train .*)$", whole, re.MULTILINE):
+            words = shlex.split(line, comments=True)
+            command = shlex.join(word for word in words if word != "--view")
+            if not _ELSEWHERE.search(command):
+                yield command
+
+
+def jobs(todo: Iterable[str], seconds: float) -> Iterator[Job]:
+    """Yield what runs each command in a process of its own, ``seconds`` from now at most."""
+    until = time.time() + seconds - SUMMED_UP
+    for command in todo:
+        program = [sys.executable, *ONE, command, str(until)]
+        yield Job(command, program, timeout=SLOWEST * CPU_SECONDS)
+
+
+def missing(known: Sequence[str], rows: Mapping[str, Any]) -> list[str]:
+    """Return what has no row yet, and then what ended at its limit without a word about it."""
+    mute = [c for c in known if "planned" in rows.get(c, {}) and not explained(rows[c])]
+    return [*(c for c in known if "success" not in rows.get(c, {})), *mute]
+
+
+def explained(row: Mapping[str, Any]) -> bool:
+    """Whether a row gained enough, or says why not."""
+    return (gain(row) or 0.0) >= GAIN or bool(row["advice"])
+
+
+def load(place: Path) -> dict[str, Any]:
+    """Return the results so far."""
+    empty: dict[str, Any] = {"provenance": None, "rows": {}}
+    return json.loads(place.read_text()) if place.exists() else empty
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ids", nargs="*", help="ids to train again; what is missing by default")
+    parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
+    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    options = parser.parse_args()
+    known = commands()
+    if not options.page:
+        have = load(options.results)["rows"]
+        todo = asked(known, options.ids) if options.ids else missing(known, have)
+        about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+        results = Results(options.results, {"provenance": about}, again=todo)
+        seconds = 60 * options.minutes
+        deadline = time.monotonic() + seconds
+        work(list(jobs(todo, seconds)), results, lanes=options.lanes, deadline=deadline)
+    if options.results == RESULT:
+        write_page(load(RESULT), known, set(examples()))
+
+
+def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:
+    """Return the commands that train these ids, in their order; an unknown one stands alone.
+
+    >>> asked(["llm-gym train a", "llm-gym train b --x y"], ["b", "c"])
+    ['llm-gym train b --x y', 'llm-gym train c']
+    """
+    own = {each.split()[2]: each for each in known}
+    return [own.get(each, f"llm-gym train {each}") for each in ids]
+
+
+if __name__ == "__main__":
+    main()

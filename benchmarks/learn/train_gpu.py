@@ -1,0 +1,326 @@
+"""Training on one GPU: speed and memory beside a loop written by hand, and what fits on the card.
+
+*update.* ``PPO.update`` in turn with the same reads as one would write them by hand (float32
+weights, bfloat16 autocast, a scoring pass, two epochs of four steps, a chunked head, fused AdamW)
+on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory`` our peak by its.
+
+*fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
+peak, and what ``memory_plan`` said before.
+
+*head.* Milliseconds of each kernel of the head, forward and backward, by shape.
+
+*iteration.* Whole iterations of a trainer with vLLM on the same card, by phase.
+
+    python -m benchmarks.learn.train_gpu update --model FOLDER
+    python -m benchmarks.learn.train_gpu fits
+    python -m benchmarks.learn.train_gpu head
+    python -m benchmarks.learn.train_gpu iteration --model FOLDER
+
+Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from benchmarks.learn.train_throughput import batch
+from benchmarks.lib.machine import RESULTS, provenance
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.build import prepare_lm
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.memory_plan import GIB, MemoryPlan, ModelShape, plan_memory
+from llm_gym_agents.model import kernels
+
+RESULT = RESULTS / "train_gpu.json"
+TURNS, PROMPT, REPLY = 8, 96, 32
+LENGTH = TURNS * (PROMPT + REPLY)
+SIZES = {
+    # hidden, layers, heads, key-value heads, MLP, vocabulary, tied
+    "tiny": (128, 2, 4, 2, 256, 500, True),
+    "135M": (576, 30, 9, 3, 1536, 49152, True),
+    "0.5B": (896, 24, 14, 2, 4864, 151936, True),
+    "1.5B": (1536, 28, 12, 2, 8960, 151936, True),
+    "7B": (3584, 28, 28, 4, 18944, 152064, False),
+}
+SPEED, MEMORY = 0.85, 0.8
+"""The aims: at least that share of the speed of the loop by hand, at most that of its memory."""
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def llama(name: str) -> LlamaConfig:
+    hidden, layers, heads, groups, mlp, vocabulary, tied = SIZES[name]
+    return LlamaConfig(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        intermediate_size=mlp,
+        vocab_size=vocabulary,
+        max_position_embeddings=8192,
+        tie_word_embeddings=tied,
+    )
+
+
+def load(name: str, dtype: torch.dtype = torch.float32) -> Any:
+    torch.manual_seed(0)
+    if name not in SIZES:
+        return AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(DEVICE)
+    with torch.device(DEVICE):
+        return AutoModelForCausalLM.from_config(llama(name), dtype=dtype)
+
+
+def settings(episodes: int, micro: int) -> ConfigStore:
+    config = ConfigStore()
+    config.model.dtype = "bfloat16"
+    config.training.batch_size, config.training.mini_batch_size = episodes, episodes // 4
+    config.training.micro_batch_tokens = micro
+    return config
+
+
+def measured(run: Callable[[], Any], repeats: int) -> dict[str, float]:
+    run()
+    seconds = []
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(repeats):
+        start = perf_counter()
+        run()
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(perf_counter() - start)
+    peak = torch.cuda.max_memory_allocated() / GIB if DEVICE == "cuda" else 0.0
+    return {"seconds": statistics.median(seconds), "peak_gib": peak}
+
+
+def free() -> None:
+    gc.collect()
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+
+
+# --- update beside a loop written by hand -------------------------------------------------------
+
+
+def by_hand(name: str, episodes: int, repeats: int) -> dict[str, float]:
+    """The loop that somebody who knows the card would write for this very batch."""
+    lm = load(name).train()
+    value = torch.nn.Linear(lm.config.hidden_size, 1).to(DEVICE)
+    optimizer = torch.optim.AdamW(
+        [*lm.parameters(), *value.parameters()], lr=1e-5, fused=DEVICE == "cuda"
+    )
+    data = batch(lm.config.vocab_size, episodes, TURNS, PROMPT, REPLY)
+    ids = data.ids_S.view(episodes, LENGTH).to(DEVICE)
+    sampled = torch.zeros(TURNS, PROMPT + REPLY, dtype=torch.bool)
+    sampled[:, PROMPT - 1 : -1] = True
+    where = sampled.view(-1).nonzero().view(-1).to(DEVICE)
+
+    def log_probs(hidden: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        table = torch.log_softmax(lm.lm_head(hidden).float(), -1)
+        return table.gather(-1, target[:, None])[:, 0]
+
+    def read(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast(DEVICE, torch.bfloat16):
+            states = lm.base_model(input_ids=rows, use_cache=False).last_hidden_state[:, where]
+            flat, target = states.flatten(0, 1), rows[:, where + 1].flatten()
+            parts = [
+                checkpoint(log_probs, some, own, use_reentrant=False)
+                for some, own in zip(flat.split(2048), target.split(2048), strict=True)
+            ]
+            return torch.cat(parts), value(flat.float())
+
+    def update() -> None:
+        size = episodes // 4
+        with torch.no_grad():
+            for rows in ids.split(size):
+                read(rows)
+        for _ in range(2):
+            for rows in ids.split(size):
+                optimizer.zero_grad(set_to_none=True)
+                found, worth = read(rows)
+                (-found.mean() + 0.5 * worth.square().mean()).backward()
+                torch.nn.utils.clip_grad_norm_(lm.parameters(), 1.0)
+                optimizer.step()
+
+    return measured(update, repeats)
+
+
+def ours(name: str, episodes: int, micro: int, repeats: int) -> dict[str, Any]:
+    lm = load(name)
+    config = settings(episodes, micro)
+    learner = Learner(config, prepare_lm(config, lm))
+    data = batch(lm.config.vocab_size, episodes, TURNS, PROMPT, REPLY)
+    found = measured(lambda: learner.update(data), repeats)
+    last = learner.update(data)
+    parts = {key: last[f"time/{key}_s"] for key in ("score", "advantage", "train")}
+    return found | {"micro_batch_tokens": micro, "phases_s": parts}
+
+
+def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in [*([args.model] if args.model else []), *args.sizes]:
+        hand = by_hand(name, args.episodes, args.repeats)
+        free()
+        for micro in args.micro:
+            mine = ours(name, args.episodes, micro, args.repeats)
+            free()
+            tokens = 2 * args.episodes * LENGTH
+            row = {
+                "model": Path(name).name,
+                "hand": hand,
+                "ours": mine,
+                "ratio": hand["seconds"] / mine["seconds"],
+                "memory": mine["peak_gib"] / hand["peak_gib"] if hand["peak_gib"] else None,
+                "trained_tokens_per_s": tokens / mine["seconds"],
+            }
+            row["meets"] = row["ratio"] >= SPEED and (row["memory"] or 0) <= MEMORY
+            print(
+                f"{row['model']:<10} micro {micro:>6}: by hand {hand['seconds']:.3f} s "
+                f"{hand['peak_gib']:.1f} GiB; ours {mine['seconds']:.3f} s {mine['peak_gib']:.1f} "
+                f"GiB; ratio {row['ratio']:.2f}, memory {row['memory'] or 0:.2f}"
+                f"{'; meets both aims' if row['meets'] else ''}",
+                flush=True,
+            )
+            yield row
+
+
+# --- what fits ----------------------------------------------------------------------------------
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "checkpointed": {"gradient_checkpointing": True},
+    "LoRA": {"lora_rank": 16, "dtype": "bfloat16", "gradient_checkpointing": True},
+}
+"""How a model is trained → settings of it."""
+
+
+def planned(name: str, kind: str, micro: int) -> MemoryPlan:
+    """Return what training it will take."""
+    asked = KINDS[kind]
+    return plan_memory(
+        ModelShape.of(llama(name)),
+        micro_batch_tokens=micro,
+        lora_rank=asked.get("lora_rank", 0),
+        kept_bytes=2 if "dtype" in asked else 4,
+        checkpointing=asked.get("gradient_checkpointing", False),
+    )
+
+
+def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in args.sizes:
+        for kind, asked in KINDS.items():
+            config = settings(args.episodes, args.micro[0])
+            config.training.mini_batch_size, config.training.ppo_epochs = args.episodes, 1
+            for key, wanted in asked.items():
+                setattr(config.model, key, wanted)
+            made = planned(name, kind, args.micro[0])
+            row = {"model": name, "kind": kind, "planned_gib": made.learning / GIB}
+            try:
+                row |= one_update(name, config, args)
+            except torch.OutOfMemoryError:
+                row["fits"] = False
+            free()
+            print(row, flush=True)
+            yield row
+
+
+def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict[str, Any]:
+    dtype = torch.float32
+    lm = prepare_lm(config, load(name, dtype))
+    learner = Learner(config, lm)
+    data = batch(lm.config.vocab_size, args.episodes, TURNS, PROMPT, REPLY)
+    found = measured(lambda: learner.update(data), args.repeats)
+    return {"fits": True, "read_tokens": args.episodes * LENGTH} | found
+
+
+# --- the head -----------------------------------------------------------------------------------
+
+
+def head_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    kernels.TOKENS = args.tokens
+    for vocabulary, channels in ((49152, 576), (151936, 896), (151936, 1536), (152064, 3584)):
+        shape = kernels.HeadShape(
+            torch.device(DEVICE), torch.bfloat16, vocabulary, channels, False, None, True
+        )
+        best, times = kernels.measured(shape, every=True)
+        row = {"vocabulary": vocabulary, "channels": channels, "tokens": args.tokens}
+        row |= {"best": best, "milliseconds": times}
+        free()
+        print(row, flush=True)
+        yield row
+
+
+# --- whole iterations ---------------------------------------------------------------------------
+
+PHASES = ("time/collect_s", "time/score_s", "time/advantage_s", "time/train_s", "time/publish_s")
+
+
+def iteration_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    config = ConfigStore()
+    config.model.model_name = args.model
+    config.inference.backend = args.backend
+    config.inference.max_tokens, config.inference.num_envs = 32, args.episodes
+    config.training.batch_size, config.training.mini_batch_size = args.episodes, args.episodes // 4
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, args.repeats + 1
+    config.environment.eval_interval = config.checkpoint.save_interval = 0
+    with tempfile.TemporaryDirectory() as folder:
+        config.checkpoint.output_dir = folder
+        trainer = PPOTrainer(config, "llm_gym/GuessTheNumberEasy-v0")
+        try:
+            rows = trainer.fit()[1:]
+        finally:
+            trainer.cleanup()
+    names = [name for name in rows[0] if name.startswith(("time/", "gpu/", "engine/"))]
+    found = {name: statistics.median(row[name] for row in rows if name in row) for name in names}
+    missing = [name for name in PHASES if name not in found]
+    row = {"model": Path(args.model).name, "episodes": args.episodes, "missing": missing} | found
+    print(json.dumps(row, indent=1), flush=True)
+    yield row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("part", choices=("update", "fits", "head", "iteration"))
+    parser.add_argument("--model", help="a folder with real weights")
+    parser.add_argument("--sizes", nargs="*", default=None, choices=SIZES)
+    parser.add_argument("--episodes", type=int, default=None)
+    parser.add_argument("--micro", type=int, nargs="+", default=[16384, 8192, 4096])
+    parser.add_argument("--tokens", type=int, default=8192)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--backend", default="vllm")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    args = parser.parse_args()
+    usual = {"update": ["0.5B", "1.5B"], "fits": ["0.5B", "1.5B", "7B"]}
+    args.sizes = usual.get(args.part, []) if args.sizes is None else args.sizes
+    args.episodes = args.episodes or {"fits": 16}.get(args.part, 64)
+    parts = {"update": update_rows, "fits": fit_rows, "head": head_rows}
+    rows = []
+    for row in parts.get(args.part, iteration_rows)(args):
+        rows.append(row)
+        keep(args.out, args.part, rows)  # after each: a later one may take the machine's last hour
+
+
+def keep(place: Path, part: str, rows: list[dict[str, Any]]) -> None:
+    known = json.loads(place.read_text("utf-8")) if place.exists() else {}
+    made = provenance(__file__, ("torch", "transformers", "torchrl"))
+    if DEVICE == "cuda":
+        made["machine"]["gpu"] = torch.cuda.get_device_name()
+    known[part] = made | {"rows": rows}
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Run one training command for at most five minutes of CPU time, and print its row as JSON.
+
+    python -m benchmarks.learn.train_one "llm-gym train llm_gym/Echo-v0"
+
+A row has held-out success and return at random weights, after the warm start and after
+reinforcement learning, the solver's, CPU seconds, and the advice that was printed. A run that comes
+to its limit is told to stop a little before, so that it can say how it went.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.machine import provenance
+from llm_gym.as_text import make_text
+from llm_gym.episodes import play_episode, read_episodes
+from llm_gym.errors import LLMGymError
+from llm_gym.evaluate.scores import published
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.learn.imitation import find_player
+from llm_gym_agents.run.metrics import read_metrics
+
+CPU_SECONDS = 300
+GRACE = 25
+"""Seconds before a limit at which a run is told to stop, so that it can say how it went."""
+SOLVED = 20
+"""Episodes of the solver, where nobody has published its score."""
+
+
+def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
+    """Run a command in a process of its own, ``seconds`` at most; return its row."""
+    with tempfile.TemporaryDirectory(prefix="train-all-") as place:
+        run, log = Path(place) / "run", Path(place) / "log"
+        program = [sys.executable, "-m", "llm_gym.cli", *shlex.split(command)[1:]]
+        with log.open("w") as out:
+            child = subprocess.Popen(
+                [*program, "--checkpoint.output-dir", str(run)],
+                # A GPU would be taken where there is one; the table is about one CPU core.
+                env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+                preexec_fn=_limit,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        status, used = _end_of(child, time.monotonic() + seconds - GRACE)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said = log.read_text("utf-8", errors="replace")
+        row = {
+            "cpu_s": round(used.ru_utime + used.ru_stime, 1),
+            "exit": child.returncode,
+            "commit": (provenance(__file__)["commit"] or "")[:7],
+            "cpus": os.cpu_count(),
+        }
+        rows = read_metrics(run)
+        if not rows:
+            return row | {"error": " ".join(said.split())[-400:] or "it said nothing"}
+        return row | summary(run, rows, said)
+
+
+def _end_of(child: subprocess.Popen[bytes], until: float) -> tuple[int, resource.struct_rusage]:
+    """Wait for a run, which is told to stop in time; return its status and what it used."""
+    told = False
+    while True:
+        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            return status, used
+        if not told and (time.monotonic() > until or _cpu_s(child.pid) > CPU_SECONDS - GRACE):
+            child.terminate()
+            told = True
+        time.sleep(0.5)
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of all that it has started."""
+    place = Path("/proc", str(pid))
+    try:
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        children = (place / "task" / str(pid) / "children").read_text().split()
+    except OSError:  # it has ended meanwhile
+        return 0.0
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_cpu_s(int(child)) for child in children)
+
+
+def _limit() -> None:
+    """End the process at its limit; what it had measured by then is in its folder."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+
+
+def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any]:
+    """Return what the metrics of a run say, and what it printed."""
+    first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
+    last = reported(run, "after") or (evaluated[-1] if evaluated else {})
+    begun = reported(run, "before") or {}
+    config = ConfigStore.load(run / "config.json")
+    measured = {
+        name: {
+            "random_weights": first.get(f"warm_start/{name}_before"),
+            "warm_start": begun.get(f"eval/{name}"),
+            "trained": last.get(f"eval/{name}"),
+            "best": max((row[f"eval/{name}"] for row in evaluated), default=None),
+        }
+        for name in ("success", "return")
+    }
+    return {
+        "env_id": config.environment.env_id,
+        "stopped": reported(run, "after") is None,
+        "imitated": imitated(said),
+        "iterations": len(rows),
+        "planned": config.training.num_epochs * config.training.num_iters_per_epoch,
+        "episodes": len(rows) * config.training.batch_size,
+        "max_turns": config.inference.max_turns,
+        "unusable": {
+            "random_weights": first.get("warm_start/invalid_before"),
+            "warm_start": first.get("warm_start/invalid"),
+            "trained": rows[-1].get("episode/invalid"),
+        },
+        "solver": solver(config),
+        **measured,
+        "curve": [round(row["eval/success"], 4) for row in evaluated],
+        "curve_return": [round(row["eval/return"], 4) for row in evaluated],
+        "fresh": True,
+        "advice": advice(said),
+    }
+
+
+def reported(run: Path, when: str) -> dict[str, float] | None:
+    """Return how a run played ``before`` or ``after`` training; a run that was cut has no after.
+
+    These episodes are others than those of the evaluations, by which its weights were chosen.
+    """
+    records = run / f"episodes/{when}.jsonl"
+    if not records.exists():
+        return None
+    played = list(read_episodes(records))
+    return {
+        "eval/success": sum(episode.success for episode in played) / len(played),
+        "eval/return": sum(episode.total_reward for episode in played) / len(played),
+    }
+
+
+def imitated(said: str) -> str | None:
+    """Return whose moves the warm start imitated, as a run printed it.
+
+    >>> imitated("warm start: imitating the solver's moves, because ...")
+    'solver'
+    """
+    found = re.search(r"^warm start: imitating (?:the )?(\w+)", said, re.MULTILINE)
+    return found and found[1]
+
+
+def advice(said: str) -> list[str]:
+    """Return the sentences of advice in what a run printed, each once."""
+    found = (line.removeprefix("advice: ") for line in said.splitlines() if "advice: " in line[:8])
+    return list(dict.fromkeys(found))
+
+
+def solver(config: ConfigStore) -> dict[str, float] | None:
+    """Return what a solver reaches: published, or played here; None where there is none."""
+    env_id, kwargs = config.environment.env_id or "", config.environment.env_kwargs
+    known = published().get(env_id, {}).get("solver")
+    if known is not None:
+        return {"success": known.success}
+    try:
+        env = make_text(env_id, **kwargs)
+        act = find_player(env, "solver")
+        played = [play_episode(env, act, seed) for seed in range(SOLVED)]
+    except (LLMGymError, NotImplementedError):
+        return None
+    wins, total = (sum(getattr(e, n) for e in played) for n in ("success", "total_reward"))
+    return {"success": wins / SOLVED, "return": total / SOLVED}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", help='such as "llm-gym train llm_gym/Echo-v0"')
+    parser.add_argument("until", nargs="?", type=float, help="seconds since 1970 to end by")
+    args = parser.parse_args()
+    print(json.dumps(train(args.command, (args.until or float("inf")) - time.time())))
+
+
+if __name__ == "__main__":
+    main()

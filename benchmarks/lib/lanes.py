@@ -1,0 +1,197 @@
+"""Jobs in lanes: many processes of one thread each, side by side, and a file that knows them all.
+
+A job is a command whose last line of output is its result, as JSON. Rows go to the result file as
+they come, under the job's key, so that a run that is stopped goes on where it was: what is there
+is not done again, what failed is.
+
+``Forks`` runs jobs as forks of a process that has imported everything: importing torch, TorchRL and
+transformers takes half a minute, which is as long as a short run trains.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from unittest import mock
+
+from benchmarks.lib.machine import ROOT
+
+Row = dict[str, Any]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command, and what its result is called."""
+
+    key: str
+    command: Sequence[str]
+    timeout: float = 600.0
+    environ: Mapping[str, str] | None = None
+
+
+class Results:
+    """A result file that several lanes add to. Opening it keeps the rows that are there.
+
+    Args:
+        path: The file.
+        about: What it says besides its rows.
+        again: Keys that are done once more; what is known of them stays until it is known better.
+    """
+
+    def __init__(self, path: Path, about: Row, again: Iterable[str] = ()) -> None:
+        self.path, self._lock, self._again = path, threading.Lock(), set(again)
+        known = json.loads(path.read_text()) if path.exists() else {}
+        self.rows: dict[str, Row] = known.get("rows", {})
+        self._about = about
+
+    def lacks(self, key: str) -> bool:
+        """Whether there is no row of this key, or only one that says what went wrong."""
+        return key in self._again or "error" in self.rows.get(key, {"error": "not run"})
+
+    def add(self, key: str, row: Row) -> None:
+        """Write the row of a job; the file is whole at any moment."""
+        with self._lock:
+            if "error" not in row or "error" in self.rows.get(key, row):
+                self.rows[key] = row
+            text = json.dumps(self._about | {"rows": self.rows}, indent=1)
+            part = self.path.with_suffix(".part")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text + "\n")
+            part.replace(self.path)
+
+
+def say_at_once(text: str) -> None:
+    print(text, flush=True)
+
+
+def work(
+    jobs: Sequence[Job],
+    results: Results,
+    *,
+    lanes: int,
+    deadline: float = float("inf"),
+    say: Callable[[str], None] = say_at_once,
+    by: Callable[[Job, float], Row] | None = None,
+) -> None:
+    """Run the jobs that ``results`` lacks, in order, ``lanes`` at a time.
+
+    Args:
+        jobs: The first are started first.
+        results: Gets their rows.
+        lanes: Processes at a time.
+        deadline: Moment of ``monotonic`` after which none is started, and none goes on.
+        say: Told of each that ends.
+        by: Runs a job for so many seconds at most; None starts its command as a process.
+    """
+
+    def one(job: Job) -> None:
+        left = deadline - monotonic()
+        if left <= 1:
+            return
+        begun = monotonic()
+        row = (by or run)(job, min(job.timeout, left))
+        row["wall_s"] = round(monotonic() - begun, 1)
+        results.add(job.key, row)
+        say(f"{job.key}: {row.get('error') or 'done'} ({row['wall_s']:.0f} s)")
+
+    todo = [job for job in jobs if results.lacks(job.key)]
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(one, todo))
+
+
+def run(job: Job, timeout: float) -> Row:
+    """Run one job; return what its last line says, or what went wrong."""
+    child = subprocess.Popen(
+        job.command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | ONE_THREAD | dict(job.environ or {}),
+        cwd=ROOT,
+        start_new_session=True,  # so that what it starts can be ended with it
+    )
+    try:
+        out, err = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return {"error": f"stopped after {timeout:.0f} s"}
+    finally:
+        _end(child)
+    lines = out.strip().splitlines()
+    if child.returncode or not lines:
+        return {"error": f"exit code {child.returncode}: {' '.join(err.split())[-600:]}"}
+    try:
+        row: Row = json.loads(lines[-1])
+    except ValueError:
+        return {"error": f"its last line must be JSON, got {lines[-1][:200]!r}"}
+    return row
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End a job that goes on, and everything it has started."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+
+
+class Forks:
+    """Runs jobs by forking a process that has imported ``module``.
+
+    Args:
+        module: Has a function ``result(arguments)``, which gets a job's command and returns its
+            row. It must not start threads when imported.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([module])
+        # The server looks for what it imports there, and not in our ``sys.path``.
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with mock.patch.dict(os.environ, ONE_THREAD | path):
+            forkserver.ensure_running()
+
+    def __call__(self, job: Job, timeout: float) -> Row:
+        """Run one job; return what its function does, or what went wrong."""
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(
+            target=_call, args=(self._module, list(job.command), theirs), daemon=True
+        )
+        process.start()
+        theirs.close()
+        try:
+            if not ours.poll(timeout):
+                return {"error": f"stopped after {timeout:.0f} s"}
+            row: Row = ours.recv()
+            return row
+        except EOFError:
+            process.join()
+            return {"error": f"exit code {process.exitcode}"}
+        finally:
+            process.kill()
+            process.join()
+            ours.close()
+
+
+def _call(module: str, arguments: list[str], answer: Connection[Any, Any]) -> None:
+    try:
+        answer.send(importlib.import_module(module).result(arguments))
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is the row of this job)
+        answer.send({"error": f"{type(error).__name__}: {error}"[-600:]})

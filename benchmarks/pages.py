@@ -1,0 +1,207 @@
+"""Write the tables of README and docs from result files, and check every number on the pages.
+
+    python -m benchmarks.pages            # rewrite the pages
+    python -m benchmarks.pages --check    # change nothing; fail on a stale table or a loose number
+
+A table stands between two markers, ``<!-- NAME -->`` and ``<!-- /NAME -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable
+from statistics import median
+from textwrap import fill
+from typing import Any
+
+import benchmarks.envs.tables
+import benchmarks.learn.tables
+import benchmarks.peers.tables
+import benchmarks.scale.tables
+from benchmarks.envs import leaderboard
+from benchmarks.learn.tables import minutes, pairs_won
+from benchmarks.learn.train_all_page import GAIN, gain
+from benchmarks.lib import numbers
+from benchmarks.lib.curves import GOAL, learned
+from benchmarks.lib.machine import ROOT
+from benchmarks.lib.tables import TEXT, read, table
+from benchmarks.peers.tables import VERL_PARTS, trl_best
+from llm_gym.registry.suite import ENVS
+
+WON = 0.9
+"""Success from which a game counts as learned."""
+
+
+def summary() -> str:
+    """Return the main results in a few sentences."""
+    seeds = read("demo")["rows"]
+    rows = read("env_throughput")["rows"]
+    first = {
+        row["game"].split()[0]: row["steps_ratio"] for row in reversed(rows) if "steps_ratio" in row
+    }
+    ahead = sum(ratio > 1 for ratio in first.values())
+    before, fresh = (
+        f"{100 * min(row[when] for row in seeds):.1f}-{max(row[when] for row in seeds):.1%}"
+        for when in ("before", "fresh")
+    )
+    times = [row["cpu_s"] for row in seeds]
+    ours, theirs = trl_best(read("trl_train"))
+    text = (
+        f"Over {len(seeds)} seeds the demo goes from {before} success to {fresh} on 1,000 fresh "
+        f"held-out episodes, in {min(times):.0f}-{max(times):.0f} CPU seconds. There are "
+        f"{len({row.entry_point for row in ENVS})} games in {len(ENVS)} configurations. GEM or "
+        f"TextArena have {len(first)} of them too; with the same parameters {ahead} step faster "
+        f"here than in either, {median(first.values()):.1f}x in the median. On the same tiny "
+        f"model, game and batch it reaches the {theirs['final']:.0%} that TRL 1.16 ends with in "
+        f"{ours['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
+        f"{theirs['cpu_s_to_trl_final']:.0f}, and goes on to {ours['final']:.0%}."
+    )
+    return fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def reached() -> str:
+    """Return a row for each section of the results: what was reached, and how to repeat it."""
+    python = "`python -m benchmarks.{}`".format
+    rows = (
+        ("[demo](#the-demo-on-a-laptop), laptop", _demo(read("demo")), "`make bench-demo`"),
+        (
+            "[seven games, five estimators](#seven-games-five-estimators), CPU",
+            "{} of {} pairs of game and estimator end at {:.0%} with every seed".format(
+                *pairs_won(learned(read("learning")["rows"])), GOAL
+            ),
+            python("learn.learning"),
+        ),
+        (
+            "[`llm-gym train ID`](train_all.md) without settings",
+            _train_all(read("train_all")),
+            python("learn.train_all"),
+        ),
+        (
+            "[SmolLM2-135M](#smollm2-135m-on-one-h200), one H200",
+            _real_model(read("real_model")),
+            python("learn.real_model --model FOLDER"),
+        ),
+        (
+            "[beside TRL](#beside-trl-on-a-cpu), CPU",
+            _trl_train(read("trl_train")),
+            python("peers.trl_train"),
+        ),
+        (
+            "[beside TRL](#beside-trl-on-one-h200), one H200",
+            "{times_faster:.1f}x as fast to the same success, {times_per_update:.1f}x per "
+            "update".format(**read("trl_gpu")["summary"]),
+            python("peers.trl_gpu --model FOLDER"),
+        ),
+        ("[beside AgileRL](#beside-agilerl), CPU", _agilerl(read("agilerl_train")), "one-off"),
+        ("[beside verl's functions](#beside-verl)", _verl(read("verl_parts")), "one-off"),
+    )
+    return table(dict.fromkeys(("what", "result", "repeat it"), TEXT), rows)
+
+
+def _demo(result: Any) -> str:
+    fresh, cpu_s = ([row[key] for row in result["rows"]] for key in ("fresh", "cpu_s"))
+    return f"{_span(fresh, '{:.1%}')} success with {len(fresh)} seeds, {_span(cpu_s)} CPU seconds"
+
+
+def _train_all(result: Any) -> str:
+    rows = {
+        row["env_id"]: gain(row) or 0.0
+        for command, row in result["rows"].items()
+        if "success" in row and command.startswith("llm-gym train llm_gym/")
+    }
+    won = sum(each >= GAIN for each in rows.values())
+    return f"{won} of {len(rows)} families gain {100 * GAIN:.0f} points or more"
+
+
+def _real_model(result: Any) -> str:
+    games: dict[str, list[Any]] = {}
+    for run in result["runs"]:
+        games.setdefault(run["game"], []).append(run)
+    won = {
+        game: runs
+        for game, runs in games.items()
+        if len(runs) >= 3 and all(_trained(run) >= WON > run["warm"]["success"] for run in runs)
+    }
+    runs = [run for each in won.values() for run in each]
+    return (
+        f"{', '.join(sorted(won))}: {min(map(_trained, runs)):.0%} or more with each of three "
+        f"seeds, in at most {max(map(minutes, runs)):.1f} minutes"
+    )
+
+
+def _trained(run: dict[str, Any]) -> float:
+    return float(run["trained"]["success"]) if "error" not in run else 0.0
+
+
+def _trl_train(result: Any) -> str:
+    ours, theirs = trl_best(result)
+    return (
+        f"to the {theirs['final']:.0%} that TRL ends with in "
+        f"{ours['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
+        f"{theirs['cpu_s_to_trl_final']:.0f}, {ours['times_faster']:.1f}x"
+    )
+
+
+def _agilerl(result: Any) -> str:
+    ours, theirs = (result["rows"][side]["cpu_s_per_update"] for side in ("ours", "patched"))
+    return f"{ours:.2f} CPU seconds per update instead of {theirs:.2f}"
+
+
+def _verl(result: Any) -> str:
+    times = ((VERL_PARTS[name], row.get("times")) for name, row in result["rows"].items())
+    return ", ".join(f"{name} {each:.1f}x" for name, each in times if each) + " as fast"
+
+
+def _span(values: Iterable[float], form: str = "{:.0f}") -> str:
+    values = list(values)
+    return f"{form.format(min(values))} to {form.format(max(values))}"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "summary": summary,
+    "reached": reached,
+    "leaderboard": lambda: leaderboard.table(leaderboard.read()),
+    "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
+    "transfer": lambda: leaderboard.transfer(leaderboard.read()),
+    **benchmarks.envs.tables.TABLES,
+    **benchmarks.learn.tables.TABLES,
+    **benchmarks.peers.tables.TABLES,
+    **benchmarks.scale.tables.TABLES,
+}
+PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def filled(text: str) -> str:
+    """Return ``text`` with every table between markers written anew."""
+    for name, write in TABLES.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        text = marked.sub(lambda found, write=write: f"{found[1]}{write()}\n{found[2]}", text)
+    return text
+
+
+def wrong() -> list[str]:
+    """Return a sentence for each table that is stale and each number without a file."""
+    found = []
+    for page in PAGES:
+        name, text = page.relative_to(ROOT).as_posix(), page.read_text()
+        if filled(text) != text:
+            found.append(f"{name} is not up to date: run python -m benchmarks.pages")
+        found += numbers.check(name, text, TABLES)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    if parser.parse_args().check:
+        found = wrong()
+        print("\n".join(found) or f"{len(PAGES)} pages: every measured number has its file")
+        sys.exit(bool(found))
+    for page in PAGES:
+        page.write_text(filled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Tables of training beside other trainers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.lib.tables import TEXT, figure, measured, table
+from benchmarks.peers.trl_train import summary
+
+VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
+
+
+@measured("trl_train", "python -m benchmarks.peers.trl_train")
+def trl_train(result: Any) -> str:
+    """The same tiny model, game and batch trained by TRL and by us, on a CPU."""
+    columns = {"side, setting": TEXT, "seeds": "{}"}
+    columns |= {"start": "{:.1%}", "end, mean": "{:.1%}", "lowest to highest": "{}"}
+    columns |= {"peak, mean": "{:.1%}", "episodes": "{:,.0f}", "CPU s": "{:.0f}"}
+    columns |= {"CPU s per update": "{:.2f}", "CPU s to 60 %": "{:.0f}"}
+    columns |= {"to TRL's end": "{:.0f}", "times faster": "{:.1f}x"}
+    rows = [
+        (
+            name,
+            *(row[key] for key in ("seeds", "start", "final")),
+            f"{row['lowest']:.1%} to {row['highest']:.1%}",
+            *(row[key] for key in ("peak", "episodes", "cpu_s", "cpu_s_per_update")),
+            *(row.get(key) for key in ("cpu_s_to_60", "cpu_s_to_trl_final", "times_faster")),
+        )
+        for name, row in summary(result["rows"]).items()
+    ]
+    curves = figure("trl.png", "success of both sides against episodes and CPU seconds")
+    return curves + table(columns, rows)
+
+
+def trl_best(result: Any) -> tuple[Any, Any]:
+    """Return the best setting of our side and of TRL's; None where a side has none."""
+    found = summary(result["rows"])
+    peers = [row for name, row in found.items() if name.startswith("trl")]
+    ours = [row for name, row in found.items() if name.startswith("ours")]
+    return (
+        max(ours, key=lambda row: row.get("times_faster") or 0.0, default=None),
+        max(peers, key=lambda row: row["final"], default=None),
+    )
+
+
+@measured("trl_gpu", "python -m benchmarks.peers.trl_gpu --model FOLDER")
+def trl_gpu(result: Any) -> str:
+    """SmolLM2-135M on one GPU, both sides with vLLM."""
+    columns = {"side": TEXT, "engine": TEXT, "updates": "{}"}
+    columns |= dict.fromkeys(("first batch", "last five", "best five"), "{:.1%}")
+    columns["seconds per update"] = "{:.2f}"
+    columns |= dict.fromkeys(("seconds to the same success", "episodes to it"), "{:,.0f}")
+    found, rows = result["summary"], []
+    for name, side in sorted(result["sides"].items()):
+        if name not in found["runs"]:
+            why = side["error"].splitlines()[-1] if side["error"] else "no batch"
+            rows.append((name, side["backend"], f"failed: {why}"))
+            continue
+        row = found["runs"][name]
+        numbers = (row[key] for key in ("updates", "first", "final", "peak", "s_per_update"))
+        ways = (row.get(key) for key in ("seconds_to_goal", "episodes_to_goal"))
+        rows.append((name, side["backend"], *numbers, *ways))
+    shown = figure("trl_gpu.png", "success of both sides against seconds and episodes")
+    shown += table(columns, rows)
+    if found.get("times_faster"):
+        ours, theirs = found["best"]["ours"], found["best"]["trl"]
+        shown += (
+            f"\n\nThe best setting of each side ({ours}; {theirs}), to the {found['goal']:.1%} "
+            f"that both reach: {found['times_faster']:.1f}x as fast; an update: "
+            f"{found['times_per_update']:.1f}x as fast."
+        )
+    return shown
+
+
+@measured("verl_parts", "a one-off study")
+def verl_parts(result: Any) -> str:
+    """Advantages and the policy loss on one batch, beside verl's functions."""
+    columns = {"part": TEXT, "ours": "{:.0f} ms", "verl": "{:.0f} ms"}
+    columns |= {"times as fast": "{:.1f}x", "largest difference": "{:.0e}"}
+    rows = []
+    for name, row in result["rows"].items():
+        ours, theirs = (VERL_PARTS[name], 1e3 * row["ours_s"]), row["verl"]
+        if "error" in theirs:
+            rows.append((*ours, theirs["error"]))
+        else:
+            rows.append((*ours, 1e3 * theirs["seconds"], row["times"], row["apart"]))
+    return table(columns, rows)
+
+
+@measured("agilerl_train", "a one-off study")
+def agilerl(result: Any) -> str:
+    """The same game with AgileRL's LLM PPO."""
+    columns = {"side": TEXT, "updates": "{}"}
+    columns |= dict.fromkeys(("CPU s per update", "playing", "learning"), "{:.2f}")
+    columns |= dict.fromkeys(("success of the first batches", "of the last"), "{:.1%}")
+    keys = ("updates", "cpu_s_per_update", "play_s", "learn_s", "first", "last")
+    rows = [
+        (name, f"does not run: {row['error']}")
+        if "error" in row
+        else (name, *(row.get(key) for key in keys))
+        for name, row in result["rows"].items()
+    ]
+    return table(columns, rows)
+
+
+TABLES = {"trl-train": trl_train, "trl-gpu": trl_gpu, "agilerl": agilerl, "verl-parts": verl_parts}

@@ -1,0 +1,230 @@
+"""Two players and a learner on one card under Ray, beside one process that does both in turn.
+
+*in_process* plays and learns in turn, with one engine that sleeps while the learner learns. *sync*
+plays on Ray actors that wait for fresh weights (``ray.staleness=0``); then the same actors go on as
+*staleness_1*, and play the next batch while the learner learns. With and without Ray are a process
+each, so one that fails leaves the other alone.
+
+    python -m benchmarks.scale.ray_gpu --model FOLDER
+    python -m benchmarks.scale.ray_gpu --engine transformers --model tiny --episodes 8
+
+Writes ``benchmarks/results/ray_gpu.json`` (``--out`` for another place) after each iteration, and
+what the processes say into a ``.log`` beside it. Engines start before the clock does (``start_s``).
+Figures are over the iterations of a stage after its first; ``ids`` says whether every episode came
+once, in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.lib.machine import RESULTS, provenance
+
+RESULT = RESULTS / "ray_gpu.json"
+STAGES = {"in_process": {"in_process": 0}, "ray": {"sync": 0, "staleness_1": 1}}
+"""Of each process: its stages, and how far playing runs ahead in each."""
+SHOWN = (
+    "time/collect_s",
+    "time/update_s",
+    "time/publish_s",
+    "time/tokens_per_s",
+    "time/actor_tokens_per_s",
+    "time/actor_idle",
+    "ray/staleness_mean",
+    "ray/staleness_max",
+    "ray/restarts",
+    "engine/probe_gap",
+    "engine/weights_checked",
+    "mismatch/kl",
+    "mismatch/ess",
+    "episode/tokens",
+    "episode/success",
+)
+
+
+def config_of(arguments: argparse.Namespace, folder: str) -> Any:
+    from llm_gym_agents import ConfigStore
+
+    config = ConfigStore()
+    if arguments.model == "tiny":
+        config.model.model_name = "tiny"
+    else:
+        config.model.model_name = arguments.model
+    config.inference.backend = arguments.engine
+    if arguments.engine == "vllm":
+        # A cache of known size: engines that share a card can start at the same time.
+        config.inference.engine = {"cache_gb": arguments.cache_gb}
+        config.inference.engine["max_model_len"] = arguments.context
+        if arguments.eager:
+            config.inference.engine["eager"] = True
+    config.inference.max_tokens, config.inference.max_turns = arguments.max_tokens, 4
+    config.inference.num_envs = config.training.batch_size = arguments.episodes
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, arguments.iterations
+    config.training.mini_batch_size = max(arguments.episodes // 4, 1)
+    config.training.learning_rate = 1e-5
+    config.environment.env_id = arguments.env
+    config.environment.eval_interval = 0
+    config.warm_start.player = "none"
+    config.checkpoint.output_dir, config.checkpoint.save_interval = folder, 0
+    config.checkpoint.record_every = 0
+    if arguments.part == "ray":
+        config.ray.use_ray, config.ray.num_actors = True, arguments.actors
+        config.ray.num_gpus_per_actor = arguments.share
+    return config
+
+
+def run_part(arguments: argparse.Namespace) -> None:
+    """Train through the stages of a process; what they came to is written after each iteration."""
+    from benchmarks.lib.counted import CountedRun
+
+    began = perf_counter()
+
+    def say(what: str) -> None:
+        print(f"[{arguments.part} {perf_counter() - began:6.1f} s] {what}", flush=True)
+
+    say("starting")
+    with tempfile.TemporaryDirectory() as folder:
+        run = CountedRun(config_of(arguments, f"{folder}/run"))
+        say(f"engines are there after {run.start_s:.1f} s")
+        found: dict[str, Any] = {}
+        try:
+            for at, (stage, staleness) in enumerate(STAGES[arguments.part].items()):
+                first = at * arguments.iterations
+                run.trainer.config.ray.staleness = staleness
+                rows: list[dict[str, float]] = []
+
+                def keep(row: dict[str, float], stage=stage, first=first, rows=rows) -> None:
+                    rows.append(row)
+                    moments = run.moments[first:]
+                    ids = run.ids == list(range(arguments.episodes * len(run.moments)))
+                    found[stage] = {"start_s": round(run.start_s, 2), "ids": ids}
+                    found[stage] |= figures(rows, moments, arguments.episodes)
+                    arguments.out.write_text(json.dumps(found))
+                    say(f"{stage}: iteration {len(rows)} of {arguments.iterations}")
+
+                run.each_iteration(keep)
+                run.fit(first + arguments.iterations)
+                run.trainer.callbacks.pop()
+        finally:
+            run.close()
+    say("done")
+
+
+def figures(rows: list[dict[str, float]], moments: list[float], episodes: int) -> dict[str, Any]:
+    """Return what the iterations of a stage took; the first is left out where there are more."""
+    found: dict[str, Any] = {
+        "iterations": [{name: row[name] for name in SHOWN if name in row} for row in rows]
+    }
+    if len(rows) > 1:
+        steps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+        tokens = sum(row["episode/tokens"] * episodes for row in rows[1:])
+        found |= {
+            "iteration_s": round(statistics.median(steps), 3),
+            "tokens_per_s": round(tokens / sum(steps), 1),
+            "episodes_per_s": round(episodes * len(steps) / sum(steps), 2),
+            "median": {
+                name: statistics.median(row[name] for row in rows[1:] if name in row)
+                for name in SHOWN
+                if any(name in row for row in rows[1:])
+            },
+        }
+    return found
+
+
+def in_turn(arguments: argparse.Namespace) -> None:
+    """Run every part in a process of its own, and write what came of it after each."""
+    told = ("env", "engine", "episodes", "iterations", "actors", "share", "cache_gb", "max_tokens")
+    result: dict[str, Any] = {
+        "made_by": provenance(__file__, ("torch", "ray", "transformers", "torchrl")),
+        "settings": {name: getattr(arguments, name) for name in told},
+        "stages": {},
+    }
+    log, place = arguments.out.with_suffix(".log"), arguments.out.with_suffix(".part")
+    for part in arguments.parts:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale.ray_gpu", *sys.argv[1:]]
+        command += ["--part", part, "--out", str(place)]
+        # Into a file: whoever reads a pipe waits for the last of Ray's processes to close it.
+        with log.open("a") as file:
+            begin = file.tell()
+            child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+            code = watched(child, arguments, place, result)
+        said = "" if code == 0 else _last_words(log, begin, code, arguments.timeout)
+        for stage in STAGES[part]:
+            if said:
+                result["stages"].setdefault(stage, {})["ended"] = said
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+        place.unlink(missing_ok=True)
+        for stage in STAGES[part]:
+            shown = result["stages"].get(stage, {})
+            print(stage, json.dumps({k: v for k, v in shown.items() if k != "iterations"}))
+        sys.stdout.flush()
+
+
+def watched(
+    child: subprocess.Popen[bytes], arguments: argparse.Namespace, place: Path, result: Any
+) -> int | None:
+    """Bring what a process has written so far into the result until it ends, or its time is up."""
+    end = perf_counter() + arguments.timeout
+    while True:
+        try:
+            code: int | None = child.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            code = None
+        try:
+            result["stages"] |= json.loads(place.read_text())
+            arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+        except (FileNotFoundError, json.JSONDecodeError):
+            pass  # nothing yet, or just being written
+        if code is not None:
+            return code
+        if perf_counter() > end:
+            child.kill()
+            child.wait()
+            return None
+
+
+def _last_words(log: Path, begin: int, code: int | None, limit: float) -> str:
+    how = f"took more than {limit:g} s" if code is None else f"exit code {code}"
+    with log.open(errors="replace") as file:
+        file.seek(begin)
+        lines = [line.strip() for line in file.read().splitlines() if line.strip()]
+    return f"{how}: {' / '.join(lines[-3:])[-600:]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True, help="a folder, or tiny")
+    parser.add_argument("--engine", default="vllm", choices=("vllm", "transformers"))
+    parser.add_argument("--env", default="llm_gym/GuessTheNumberEasy-v0")
+    parser.add_argument("--episodes", type=int, default=256)
+    parser.add_argument("--iterations", type=int, default=5, help="of each stage")
+    parser.add_argument("--max-tokens", type=int, default=32)
+    parser.add_argument("--context", type=int, default=2048, help="tokens of a conversation")
+    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--share", type=float, default=0.3, help="of a GPU, for each actor")
+    parser.add_argument("--cache-gb", type=int, default=8, help="of each engine")
+    parser.add_argument("--eager", action="store_true", help="engines that start sooner")
+    parser.add_argument("--timeout", type=float, default=240.0, help="seconds of each process")
+    parser.add_argument("--parts", nargs="+", default=list(STAGES), choices=list(STAGES))
+    parser.add_argument("--part", choices=list(STAGES), help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+    if arguments.part is None:
+        in_turn(arguments)
+    else:
+        run_part(arguments)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "4")
+    main()

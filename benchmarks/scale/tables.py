@@ -1,0 +1,124 @@
+"""Tables about Ray actors, staleness and spread learners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import mean
+from typing import Any
+
+from benchmarks.lib.tables import TEXT, measured, table
+
+KINDS = {
+    "in_process": "one process",
+    "0": "2 actors, staleness 0",
+    "1": "2 actors, staleness 1",
+    "4": "2 actors, staleness 4",
+}
+STAGES = {
+    "in_process": "one process, in turn",
+    "sync": "2 actors, staleness 0",
+    "staleness_1": "2 actors, staleness 1",
+}
+LEARNERS = {"none": "one process", "ddp": "replicas (`ddp`)", "fsdp": "shards (`fsdp`)"}
+
+
+@measured("chaos", "make chaos")
+def chaos(row: Any) -> str:
+    """Actors that are killed at random."""
+    same = "every metric" if row["equal"] else "**not** every metric"
+    return (
+        f"{row['kills']} actors were killed at random moments, {row['kills_while_playing']} of "
+        f"them during episodes. Of {row['episodes']:,} episodes {row['lost']} were lost\nand "
+        f"{row['doubled']} counted twice, and {same} of {row['iterations']} iterations equals the "
+        "undisturbed run to the bit."
+    )
+
+
+@measured("staleness", "a one-off study")
+def staleness(result: Any) -> str:
+    """Learning and speed of actors that play ahead."""
+    columns = {"sampler": TEXT, "seeds": "{}", "episodes/s": "{:.1f}"}
+    columns |= dict.fromkeys(("success at half time", "at the end", "held out"), "{:.0%}")
+    columns |= dict.fromkeys(("staleness", "ESS", "actors idle"), "{:.2f}")
+    shown = table(columns, _staleness_rows(result))
+    equal = [row["equal"] for row in result["rows"].values() if "equal" in row]
+    if equal:
+        said = "every metric" if all(equal) else "**not** every metric"
+        shown += f"\n\nAt staleness 0 {said} equals the one-process run to the bit."
+    return shown
+
+
+def _staleness_rows(result: Any) -> Iterator[tuple[Any, ...]]:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for key, row in result["rows"].items():
+        if "curve" in row:
+            kinds.setdefault(key.rpartition("/")[2], []).append(row)
+    for kind, name in KINDS.items():
+        if rows := kinds.get(kind):
+            yield (
+                name,
+                len(rows),
+                mean(row["episodes_per_s"] for row in rows),
+                *(mean(_success(row, share) for row in rows) for share in (0.5, 1.0)),
+                mean(row["final"] for row in rows),
+                *(
+                    mean(row["mean"][each] for row in rows) if each in rows[0]["mean"] else None
+                    for each in ("ray/staleness_mean", "mismatch/ess", "time/actor_idle")
+                ),
+            )
+
+
+def _success(row: dict[str, Any], share: float) -> float:
+    """Return the mean success of the five batches before ``share`` of a run was over."""
+    curve = [point["success"] for point in row["curve"]]
+    last = max(1, round(share * len(curve)))
+    return mean(curve[max(0, last - 5) : last])
+
+
+@measured("ray_gpu", "python -m benchmarks.scale.ray_gpu --model FOLDER")
+def ray_gpu(result: Any) -> str:
+    """Two vLLM actors and a learner on one GPU."""
+    columns = {"sampler": TEXT, "start": "{:.0f} s"}
+    timed = ("an iteration", "waiting for episodes", "learning", "publishing")
+    columns |= dict.fromkeys(timed, "{:.2f} s")
+    columns |= {"episodes/s": "{:.1f}", "staleness": "{:.2f}"}
+    rows = [_stage(name, result["stages"].get(stage, {})) for stage, name in STAGES.items()]
+    made, asked = result["made_by"], result["settings"]
+    about = "The first iteration of each stage is left out."
+    if "--eager" in made["command"]:
+        about = (
+            f"{asked['iterations']} iterations of {asked['episodes']} episodes each, without the "
+            f"first; load average {made['machine']['load_average']:g}; engines without CUDA graphs."
+        )
+    return f"{table(columns, rows)}\n\n{about}"
+
+
+def _stage(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
+    if "iteration_s" not in row:
+        why = row.get("ended", "not run").replace("|", "/")[:120]
+        return name, *[None] * 6, f"not measured: {why}"
+    found = row["median"]
+    parts = (found.get(f"time/{part}_s") for part in ("collect", "update", "publish"))
+    old = found.get("ray/staleness_mean")
+    return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], old
+
+
+@measured("fsdp_gpu", "torchrun --standalone --nproc-per-node 1 -m benchmarks.scale.fsdp_gpu")
+def fsdp_gpu(result: Any) -> str:
+    """One update by shards and replicas."""
+    columns = {"learner": TEXT, "GPUs": "{}", "an update": "{:.2f} s", "peak": "{:.1f} GiB"}
+    columns |= {"between updates": "{:.1f} GiB", "largest weight difference": "{:.1g}"}
+    keys = ("world", "update_s", "peak_gib", "between_gib", "largest_weight_gap")
+    rows = [
+        (name, *(result[mode][key] for key in keys))
+        for mode, name in LEARNERS.items()
+        if mode in result
+    ]
+    machine = result["machine"]
+    return (
+        f"{table(columns, rows)}\n\nOn one GPU nothing is spread: the table shows the overhead "
+        f"alone, on {machine['cpus']} cores with a load average of {machine['load_average']:g}."
+    )
+
+
+TABLES = {"chaos": chaos, "staleness": staleness, "ray-gpu": ray_gpu, "fsdp-gpu": fsdp_gpu}

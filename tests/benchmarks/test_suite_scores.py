@@ -1,0 +1,142 @@
+"""The suite table: rows of the score file are never lost, means are right, a model can play."""
+
+import importlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_gym.evaluate.scores import Score, published, wilson
+from llm_gym.registry.suite import ENVS
+from tests.agents.tiny import save_tiny
+
+IDS = [row.id for row in ENVS]
+ECHO, GUESS = "llm_gym/Echo-v0", "llm_gym/GuessTheNumber-v0"
+
+
+@pytest.fixture
+def suite(monkeypatch, tmp_path):
+    """The script, writing into a folder of its own."""
+    from benchmarks.envs import suite_scores as script
+
+    monkeypatch.setattr(script, "SCORES", tmp_path / "scores.json")
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    return script
+
+
+def scores(suite):
+    return json.loads(suite.SCORES.read_text())["scores"]
+
+
+def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
+    suite.save_scores(suite.SCORES, {ECHO: "old", GUESS: "old"})
+    suite.main(["--only", "Echo", "--episodes", "5"])
+    assert scores(suite)[GUESS] == "old"
+    row = {player: Score(*score) for player, score in scores(suite)[ECHO].items()}
+    assert row.keys() == {"random", "solver", "oracle"}
+    assert row["oracle"] == (1.0, round(wilson(5, 5)[0], 4), 1.0, row["oracle"].turns, 5)
+    assert capsys.readouterr().out.startswith(ECHO)
+
+
+def test_rows_that_other_runs_wrote_meanwhile_are_kept(suite):
+    def write(env_id):
+        suite.save_scores(suite.SCORES, {env_id: f"row of {env_id}"})
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write, IDS))
+    assert scores(suite) == {env_id: f"row of {env_id}" for env_id in IDS}
+
+
+def test_rows_stand_in_the_order_of_the_suite_and_old_ids_go(suite):
+    suite.save_scores(suite.SCORES, {IDS[2]: 2, "llm_gym/Gone-v0": 0, IDS[0]: 0})
+    suite.save_scores(suite.SCORES, {IDS[1]: 1})
+    assert list(scores(suite).items()) == [(IDS[0], 0), (IDS[1], 1), (IDS[2], 2)]
+
+
+def row(env_id, success, half, normalised):
+    return {
+        "env": env_id,
+        "success": success,
+        "success_low": success - half,
+        "success_high": success + half,
+        "normalised": normalised,
+    }
+
+
+def test_the_mean_counts_every_environment_alike(suite):
+    mean = suite.suite_mean([row(ECHO, 0.5, 0.3, 0.25), row(GUESS, 1.0, 0.4, 0.75)])
+    assert mean["success"] == 0.75
+    assert mean["success_half_width"] == pytest.approx(0.25)  # √(0.3² + 0.4²) / 2
+    assert mean["normalised"] == 0.5
+    spans = [published()[name]["solver"].success - published()[name]["random"].success
+             for name in (ECHO, GUESS)]  # fmt: skip
+    wanted = ((0.3 / spans[0]) ** 2 + (0.4 / spans[1]) ** 2) ** 0.5 / 2
+    assert mean["normalised_half_width"] == pytest.approx(wanted)
+
+
+def test_what_is_not_on_the_scale_counts_for_the_success_only(suite):
+    mean = suite.suite_mean([row(ECHO, 0.5, 0.1, 0.25), row("else/Where-v0", 0.0, 0.1, None)])
+    assert (mean["environments"], mean["environments_on_scale"]) == (2, 1)
+    assert (mean["success"], mean["normalised"]) == (0.25, 0.25)
+    alone = suite.suite_mean([row("else/Where-v0", 0.0, 0.1, None)])
+    assert alone["normalised"] is None
+    assert "normalised" not in suite.mean_line(alone)
+
+
+def test_a_model_plays_beside_the_built_in_players(suite, tmp_path, capsys):
+    model = save_tiny(tmp_path / "tiny", max_position_embeddings=2048)
+    suite.main(["--model", model, "--episodes", "2", "--max-tokens", "3", "--only", "GuessThe"])
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    chosen = [env_id for env_id in IDS if "GuessThe" in env_id]
+    assert table[0][:5] == ["environment", "random", "solver", "oracle", "model"]
+    for env_id, cells in zip(chosen, table[1:], strict=False):
+        beside = published()[env_id]
+        assert cells[0] == env_id.removeprefix("llm_gym/")
+        assert cells[1:4] == [f"{beside[name].success:.3f}" for name in beside]
+        assert 0.0 <= float(cells[4]) <= 1.0
+    made = json.loads((tmp_path / "suite_tiny.json").read_text())
+    assert [entry["env"] for entry in made["rows"]] == chosen
+    assert all(entry["episodes"] == 2 for entry in made["rows"])
+    assert made["mean"] == suite.suite_mean(made["rows"])
+    assert {"command", "commit", "machine", "args"} <= made.keys()
+
+
+def test_an_evaluation_that_was_cut_goes_on_if_it_asks_for_the_same(suite, tmp_path, capsys):
+    command = ["--model", save_tiny(tmp_path / "tiny", max_position_embeddings=2048)]
+    command += ["--episodes", "2", "--max-tokens", "3"]
+    suite.main([*command, "--only", "GuessTheNumberEasy"])
+    first = capsys.readouterr().out
+    suite.main([*command, "--only", "GuessTheNumber"])
+    assert "GuessTheNumberEasy-v0" in first
+    assert "GuessTheNumberEasy-v0" not in capsys.readouterr().out
+    chosen = {env_id for env_id in IDS if "GuessThe" in env_id}
+    rows = json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]
+    assert {row["env"] for row in rows} == chosen
+    suite.main([*command, "--only", "GuessTheNumberEasy", "--max-tokens", "2"])
+    assert len(json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]) == 1
+
+
+def test_environments_that_are_played_together_go_as_each_alone(suite, tmp_path):
+    from llm_gym_agents.engines.base import Sampling
+    from llm_gym_agents.rollouts.evaluation import rollout
+    from llm_gym_agents.rollouts.policy import LLMPolicy
+
+    module = importlib.import_module("suite_env")
+    policy = LLMPolicy.from_pretrained(
+        save_tiny(tmp_path / "tiny", max_position_embeddings=2048),
+        sampling=Sampling(max_tokens=3, temperature=0.0),
+    )
+    ids = ["llm_gym/GuessTheNumberEasy-v0", ECHO, "llm_gym/Memory-v0"]
+    together = module.play_together(ids, policy, 3, num_envs=4, seed=5)
+    for env_id, found in zip(ids, together, strict=True):
+        alone = rollout(env_id, policy, 3, seed=5, env_kwargs={"rules": "system"})
+        assert [e.states for e in found.episodes] == [e.states for e in alone.episodes]
+        assert [e.actions for e in found.episodes] == [e.actions for e in alone.episodes]
+        told, wanted = found.summary(), alone.summary()
+        del told["tokens_per_s"], wanted["tokens_per_s"]
+        assert told == wanted
+
+
+def test_a_part_that_no_id_has_is_refused(suite):
+    with pytest.raises(SystemExit, match="'Chess'"):
+        suite.main(["--only", "Chess"])
