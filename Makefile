@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports lint types demo smoke golden scores bench bench-demo bench-gpu harden chaos results-check lock clean
+.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos results-check lock clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -149,6 +149,9 @@ golden: $(INSTALLED)  ## Rewrite the golden transcripts (a change that can move 
 scores: $(INSTALLED)  ## Measure the scores that `llm-gym list` prints.
 	$(BIN)/python -m benchmarks.envs.suite_scores
 	$(BIN)/python -m benchmarks.pages
+
+size: $(INSTALLED)  ## Print how large the code base is, and how much runs before the first update.
+	$(BIN)/python -m benchmarks.size
 
 bench: $(INSTALLED)  ## Measure speed, beside GEM and TextArena (installed apart) and bare engines.
 	$(BIN)/python -m benchmarks.envs.throughput

@@ -58,6 +58,7 @@ def settings(
     config = parse_args(flags, config) if flags else config
     choose(config, named_by(flags))
     config.checkpoint.record_every = config.checkpoint.save_interval = 0
+    config.checkpoint.end_with_best = False
     return config
 
 

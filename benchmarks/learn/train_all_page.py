@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - paragraphs of a page
 """Writes ``docs/reports/train_all.md`` from what ``train_all.py`` measured."""
 
 from __future__ import annotations
@@ -226,7 +227,10 @@ def _explained(rows: dict[str, Any]) -> str:
     little = {each: row for each, row in rows.items() if (gain(row) or 0.0) < GAIN}
     if not little:
         return ""
-    lines = ["\n## Smaller gains, and the advice that the run printed\n\n"]
+    lines = [
+        "\n## Smaller gains, and the advice that the run printed\n\n"
+        "Flags are quoted by their names of that time: `--model.local-path` is `--model.model-name` today.\n\n"
+    ]
     for command, row in little.items():
         won = row["success"]["trained"] or 0.0
         said = "; ".join(row["advice"]) or (

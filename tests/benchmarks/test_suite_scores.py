@@ -1,6 +1,5 @@
 """The suite table: rows of the score file are never lost, means are right, a model can play."""
 
-import importlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -121,13 +120,12 @@ def test_environments_that_are_played_together_go_as_each_alone(suite, tmp_path)
     from llm_gym_agents.rollouts.evaluation import rollout
     from llm_gym_agents.rollouts.policy import LLMPolicy
 
-    module = importlib.import_module("suite_env")
     policy = LLMPolicy.from_pretrained(
         save_tiny(tmp_path / "tiny", max_position_embeddings=2048),
         sampling=Sampling(max_tokens=3, temperature=0.0),
     )
     ids = ["llm_gym/GuessTheNumberEasy-v0", ECHO, "llm_gym/Memory-v0"]
-    together = module.play_together(ids, policy, 3, num_envs=4, seed=5)
+    together = suite.play_together(ids, policy, 3, num_envs=4, seed=5)
     for env_id, found in zip(ids, together, strict=True):
         alone = rollout(env_id, policy, 3, seed=5, env_kwargs={"rules": "system"})
         assert [e.states for e in found.episodes] == [e.states for e in alone.episodes]

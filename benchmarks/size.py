@@ -1,0 +1,213 @@
+"""How large is the code base, and how much of it runs before the first PPO step?
+
+    make size                                        # this tree beside commit 8702acd
+    python -m benchmarks.size --tree FOLDER --json   # another checkout
+
+A room is a folder or file directly inside a package; an arrow is an import between two rooms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.machine import ROOT
+
+PACKAGES = {"llm_gym": "llm_gym", "llm_gym_agents": "agents/llm_gym_agents"}
+NO_ROOMS = {"__main__", "__version__", "__pycache__"}
+AIMS = {
+    "source lines": "55,000",
+    "source files": "330",
+    "fullest folder, files": "12",
+    "llm_gym: rooms": "16",
+    "llm_gym: arrows": "60",
+    "llm_gym_agents: rooms": "13",
+    "llm_gym_agents: arrows": "45",
+    "public class names used twice": "0",
+    "settings": "85",
+    "commands": "10",
+    "flags": "70",
+    "test lines": "40,000",
+    "benchmark lines": "7,500",
+    "docs pages": "15",
+    "docs words": "22,000",
+    "functions before the first PPO step": "700",
+    "files before the first PPO step": "110",
+    'frames of "go north"': "20",
+}
+BASE: dict[str, Any] = {}
+"""What ``--tree`` says about commit 8702acd."""
+SETTINGS = """
+from llm_gym_agents import ConfigStore
+made = ConfigStore()
+dump = made.model_dump() if hasattr(made, "model_dump") else made.to_dict()
+print(sum(len(section) for section in dump.values() if isinstance(section, dict)))
+"""
+TRACE = """
+import json, os, sys, threading
+seen = set()
+
+def own(code):
+    return f"{os.sep}llm_gym" in code.co_filename and code.co_flags & 1  # a function, no class body
+
+def profile(frame, event, arg):
+    if event == "call" and own(frame.f_code):
+        code = frame.f_code
+        seen.add((code.co_filename, code.co_qualname))
+        if code.co_name == "_step" and code.co_filename.endswith(os.path.join("learn", "ppo.py")):
+            sys.setprofile(None)
+            print(json.dumps([len(seen), len({name for name, _ in seen})]))
+            sys.stdout.flush()
+            os._exit(0)
+
+threading.setprofile(profile)
+sys.setprofile(profile)
+from llm_gym.cli import main
+main(["train", "llm_gym/Echo-v0", "--checkpoint.output-dir", sys.argv[1]])
+"""
+NORTH = """
+import os, sys
+import gymnasium as gym
+import llm_gym
+env = gym.make("llm_gym/TextGame-v0")
+env.reset(seed=0)
+env.step("go north")
+env.reset(seed=0)
+frames = 0
+
+def profile(frame, event, arg):
+    global frames
+    frames += event == "call" and f"{os.sep}llm_gym" in frame.f_code.co_filename
+
+sys.setprofile(profile)
+env.step("go north")
+sys.setprofile(None)
+print(frames)
+"""
+
+
+def measure(tree: Path) -> dict[str, Any]:
+    """Return what there is in a checkout."""
+    sources = [path for home in PACKAGES.values() for path in sorted((tree / home).rglob("*.py"))]
+    folders = Counter(path.parent for path in sources)
+    found: dict[str, Any] = {
+        "source lines": sum(map(_lines, sources)),
+        "source files": len(sources),
+        "fullest folder, files": max(folders.values()),
+    }
+    for package, home in PACKAGES.items():
+        rooms = _rooms(tree / home)
+        found[f"{package}: rooms"] = len(rooms)
+        found[f"{package}: arrows"] = len(_arrows(tree / home, package, rooms))
+    classes = Counter(name for path in sources for name in _classes(path))
+    found["public class names used twice"] = sum(count > 1 for count in classes.values())
+    found["settings"] = int(_run(tree, SETTINGS))
+    found["commands"] = _commands(tree)
+    found["flags"] = sum(len(set(_flags(path))) for path in sources)
+    found["test lines"] = sum(map(_lines, (tree / "tests").rglob("*.py")))
+    found["benchmark lines"] = sum(map(_lines, (tree / "benchmarks").rglob("*.py")))
+    pages = list((tree / "docs").rglob("*.md"))
+    found["docs pages"] = len(pages)
+    found["docs words"] = sum(len(page.read_text().split()) for page in pages)
+    with tempfile.TemporaryDirectory() as place:
+        counted = json.loads(_run(tree, TRACE, f"{place}/run").splitlines()[-1])
+    found["functions before the first PPO step"], found["files before the first PPO step"] = counted
+    found['frames of "go north"'] = int(_run(tree, NORTH))
+    return found
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def _rooms(home: Path) -> set[str]:
+    return {
+        path.stem
+        for path in home.iterdir()
+        if path.stem not in NO_ROOMS and (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
+
+
+def _arrows(home: Path, package: str, rooms: set[str]) -> set[tuple[str, str]]:
+    found = set()
+    for path in home.rglob("*.py"):
+        room = path.relative_to(home).parts[0].removesuffix(".py")
+        for module in _imports(path):
+            first, *rest = module.split(".")
+            target = rest[0] if first == package and rest else None
+            if target in rooms and target != room:
+                found.add((room, str(target)))
+    return found
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _classes(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def _flags(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and str(first.value).startswith("--"):
+                yield str(first.value)
+
+
+def _commands(tree: Path) -> int:
+    built_in = _run(tree, "from llm_gym import cli; print(len(cli._BUILT_IN))")
+    project = (tree / "pyproject.toml").read_text()
+    section = re.search(
+        r'^\[project\.entry-points\."llm_gym\.commands"\]\n(.*?)\n\n', project, re.M | re.S
+    )
+    return int(built_in) + len(section[1].splitlines() if section else [])
+
+
+def _run(tree: Path, program: str, *arguments: str) -> str:
+    path = os.pathsep.join((str(tree), str(tree / "agents")))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )
+    if done.returncode:
+        raise RuntimeError(f"{program.strip().splitlines()[-1]} failed: {done.stderr[-500:]}")
+    return done.stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tree", type=Path, default=ROOT, help="a checkout")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    args = parser.parse_args()
+    found = measure(args.tree.resolve())
+    if args.json:
+        print(json.dumps(found, indent=1))
+        return
+    print(f"{'':<40}{'8702acd':>10}{'now':>10}{'aim':>10}")
+    for name, value in found.items():
+        print(f"{name:<40}{BASE.get(name, 0):>10,}{value:>10,}{AIMS[name]:>10}")
+
+
+if __name__ == "__main__":
+    main()
