@@ -1,4 +1,4 @@
-"""``llm-gym eval --endpoint URL``: a served model plays. Needs nothing but the core."""
+"""``llm-gym eval --endpoint URL``: a served model plays. Needs the extra ``endpoint``, no torch."""
 
 from __future__ import annotations
 

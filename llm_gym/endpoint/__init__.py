@@ -4,7 +4,7 @@
 
     print(play("llm_gym/TextGame-v0", "http://127.0.0.1:8000/v1", "my-model", episodes=100))
 
-Needs nothing but the standard library. ``play`` plays many episodes, ``ChatClient`` asks for one
+Needs httpx (the extra ``endpoint``). ``play`` plays many episodes, ``ChatClient`` asks for one
 reply.
 """
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from llm_gym.endpoint.http import (
-    OWN,
+    KEY_VARIABLE,
     Backoff,
     HTTPError,
     JsonHTTP,
     find_key,
+    is_transient,
     jitter,
-    passes,
     retry_after,
     split_url,
 )
@@ -116,7 +116,7 @@ class ChatClient:
                 last = error
                 if self._stopped.is_set():
                     raise StoppedError from None
-                if not passes(error):
+                if not is_transient(error):
                     raise self._refusal(error) from None
             else:
                 self._count(reply)
@@ -164,7 +164,7 @@ class ChatClient:
             if self._key:
                 return EndpointError(f"{at}: it does not accept {self._key!r}")
             return EndpointError(
-                f"{at}: it wants a key; set {OWN}, or name another variable (key_env)"
+                f"{at}: it wants a key; set {KEY_VARIABLE}, or name another variable (key_env)"
             )
         if error.status == 404:
             return EndpointError(f"{at}: it has no model {self.model!r}, or no API there: {what}")
@@ -179,7 +179,7 @@ def api_url(url: str) -> str:
     >>> api_url("http://localhost:8000"), api_url("https://api.org/v1/chat/completions")
     ('http://localhost:8000/v1', 'https://api.org/v1')
     """
-    parts, _ = split_url(url)
+    parts = split_url(url)
     path = parts.path.rstrip("/").removesuffix(_CHAT)
     return urllib.parse.urlunsplit(parts._replace(path=path or "/v1"))
 

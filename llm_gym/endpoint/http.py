@@ -1,15 +1,12 @@
-"""JSON over HTTP with the standard library, from any number of threads.
+"""JSON over HTTP: the one door to httpx.
 
-Each thread keeps its own connection open, so a request costs one round trip. The server is a
-stranger: an answer has a deadline as a whole, however it trickles in, and a size; and whatever is
-wrong with it is an ``HTTPError``.
+An answer has a deadline and a largest size, whatever is wrong with it is an ``HTTPError``, and an
+API key shows in no message. ``Backoff`` says when to ask again.
 """
 
 from __future__ import annotations
 
-import base64
-import http.client
-import io
+import importlib
 import json
 import math
 import os
@@ -25,22 +22,28 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any, NoReturn
 
 from llm_gym.core.splits import stable_hash
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, MissingExtraError, install_command
 
 CONNECT_S = 30.0
 """Seconds until a connection must be made; an answer may take as long as the caller says."""
 MAX_BODY_BYTES = 64 << 20
 """Largest answer that is read."""
+KEY_VARIABLE = "LLM_GYM_API_KEY"
+OPENAI_VARIABLE = "OPENAI_API_KEY"
+HIDDEN = "[key]"
+MAX_RETRY_AFTER_S = 600.0
+"""The longest that a server may tell us to wait."""
+_IDLE_S = 2.0  # a connection is kept; many servers close one after five seconds
 _SHOWN = 300
-_CHUNK = 1 << 16
+_SHORTEST_KEY = 8  # what is shorter, as the EMPTY that many servers are given, is no secret
+_PASSING = frozenset({408, 409, 425, 429})
 
 
 class HTTPError(Exception):
-    """The server cannot be reached, or says no."""
+    """The server cannot be reached, or refuses."""
 
     status: int | None = None
     """What the server answered, if it did."""
@@ -48,51 +51,15 @@ class HTTPError(Exception):
     headers: Mapping[str, str] = {}
 
 
-class _Reader(io.RawIOBase):
-    """Reads from a socket until a deadline, and no more than an answer may have."""
-
-    def __init__(self, plug: socket.socket, deadline: float) -> None:
-        self._plug, self._deadline, self._left = plug, deadline, MAX_BODY_BYTES + _CHUNK
-        # As long as it is held, ``http.client``, which closes the socket of an answer that says
-        # "Connection: close" before that answer is read, closes nothing.
-        self._hold = plug.makefile("rb", 0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        seconds = self._deadline - time.monotonic()
-        if seconds <= 0:
-            raise TimeoutError("timed out")
-        self._plug.settimeout(None if seconds == math.inf else seconds)
-        count = self._plug.recv_into(buffer)
-        self._left -= count
-        if self._left < 0:
-            raise http.client.HTTPException(f"more than {MAX_BODY_BYTES >> 20} MiB")
-        return count
-
-    def close(self) -> None:
-        self._hold.close()
-        super().close()
-
-
-class _Timed:
-    """A socket, as far as ``http.client`` reads an answer from it."""
-
-    def __init__(self, plug: socket.socket, deadline: float) -> None:
-        self._plug, self._deadline = plug, deadline
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self._plug, self._deadline))
-
-
 class JsonHTTP:
-    """Talks to the server at ``url``.
+    """Talks to the server at ``url``, from any number of threads.
+
+    It uses httpx's transport without its client: no redirects, no cookies, no proxies and passwords
+    from the environment, no log of URLs.
 
     Args:
-        url: Where the server is; what ``get`` and ``post`` are given is added to it.
-        headers: Sent with every request. Asked for anew each time, so that a secret among them
-            lies in no attribute.
+        url: Where the server is; ``get`` and ``post`` add their path to it.
+        headers: Sent with every request. A function, so that a secret lies in no attribute.
         hide: Takes secrets out of whatever the server says.
     """
 
@@ -102,17 +69,22 @@ class JsonHTTP:
         headers: Callable[[], Mapping[str, str]] | None = None,
         hide: Callable[[str], str] | None = None,
     ) -> None:
-        parts, port = split_url(url)
+        parts = split_url(url)
         if parts.username is not None:
             raise ConfigError("url must hold no user name or password")
-        assert parts.hostname is not None
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, port
-        self._path, self._query = parts.path.rstrip("/"), parts.query
         # Without its query, which may hold a secret.
-        self.url = f"{parts.scheme}://{parts.netloc}{self._path}"
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._query = f"?{parts.query}" if parts.query else ""
         self._headers, self._hide = headers or dict, hide or str
-        self._threads = threading.local()
-        self._open: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
+        self._httpx = _import_httpx()
+        self._failures = (self._httpx.TransportError, self._httpx.InvalidURL)
+        limits = self._httpx.Limits(
+            max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_S
+        )
+        # Reading certificates takes a while, and only https needs them.
+        verify = parts.scheme == "https"
+        self._transport = self._httpx.HTTPTransport(verify=verify, limits=limits)
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -122,123 +94,105 @@ class JsonHTTP:
 
     def post(self, path: str, body: Any, timeout: float | None = None) -> Any:
         """Send ``body`` to ``path`` and return the answer."""
-        return self._send("POST", path, json.dumps(body).encode(), timeout)
-
-    def hang_up(self) -> None:
-        """Close the connection of this thread."""
-        kept: http.client.HTTPConnection | None = getattr(self._threads, "kept", None)
-        self._threads.kept = None
-        if kept is not None:
-            kept.close()
+        return self._send("POST", path, body, timeout)
 
     def close(self) -> None:
-        """End every request of every thread: whoever waits for one gets an ``HTTPError``."""
+        """End every request of every thread with an ``HTTPError``, and allow no other."""
         with self._lock:
             self._closed = True
-            connections = list(self._open)
-        for connection in connections:
-            with suppress(OSError, AttributeError):  # closed in this moment
-                connection.sock.shutdown(socket.SHUT_RDWR)
-        self.hang_up()
+            sockets = list(self._sockets)
+        for plug in sockets:
+            with suppress(OSError):  # closed in this moment
+                plug.shutdown(socket.SHUT_RDWR)
+        self._transport.close()
 
-    def _send(self, method: str, path: str, body: bytes | None, timeout: float | None) -> Any:
-        kept: http.client.HTTPConnection | None = getattr(self._threads, "kept", None)
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+    def _send(self, method: str, path: str, body: Any, timeout: float | None) -> Any:
+        if self._closed:
+            raise HTTPError(f"{self.url}{path}: closed on this side")
         try:
-            if kept is not None and kept.sock is not None:
-                try:
-                    return self._round_trip(kept, method, path, body, deadline)
-                except (http.client.RemoteDisconnected, ConnectionError):
-                    self.hang_up()  # a server may close what has been idle; once more, afresh
-            kept = self._threads.kept = self._connect(timeout)
-            return self._round_trip(kept, method, path, body, deadline)
-        except KeyboardInterrupt:  # half an exchange: nobody could use this connection again
-            self.hang_up()
-            raise
-        except (OSError, http.client.HTTPException, ValueError, ArithmeticError) as error:
-            what = self._hide(str(error))[:_SHOWN] or type(error).__name__
+            status, headers, text = self._exchange(method, path, body, timeout)
+            if 200 <= status < 300:
+                # A key that is hidden here may be written out by JSON: the caller hides it again.
+                is_json = "json" in headers.get("content-type", "")
+                return json.loads(text) if is_json and text else text
         except RecursionError:
-            what = "the answer is nested too deeply"
-        self.hang_up()
-        # Not "from" what was caught: it may quote the server, and the server our key.
-        raise HTTPError(f"{self.url}{path}: {what}") from None
-
-    def _connect(self, timeout: float | None) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        within = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
-        connection = kind(self._host, self._port, timeout=within)
-        connection.connect()
-        with self._lock:
-            if self._closed:
-                connection.close()
-                raise ConnectionAbortedError("ended on this side")
-            self._open.add(connection)
-        return connection
-
-    def _round_trip(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | None,
-        deadline: float,
-    ) -> Any:
-        seconds = max(deadline - time.monotonic(), 0.001)
-        connection.sock.settimeout(None if seconds == math.inf else seconds)
-        respond: Any = partial(_response, deadline)
-        connection.response_class = respond
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        target = self._path + path + (f"?{self._query}" if self._query else "")
-        connection.request(method, target, body, {**headers, **self._headers()})
-        answer = connection.getresponse()
-        text = self._hide(_body(answer).decode("utf-8", "replace"))
-        if not 200 <= answer.status < 300:
-            error = HTTPError(f"{self.url}{path} answered {answer.status}: {text[:_SHOWN]}")
-            error.status, error.body = answer.status, text
-            error.headers = {name.lower(): value for name, value in answer.getheaders()}
+            problem = "the answer is nested too deeply"
+        except (self._httpx.TimeoutException, TimeoutError):
+            problem = "timed out"
+        except (*self._failures, OSError, ValueError, ArithmeticError) as failure:
+            problem = self._hide(str(failure))[:_SHOWN] or type(failure).__name__
+        else:
+            error = HTTPError(f"{self.url}{path} answered {status}: {text[:_SHOWN]}")
+            error.status, error.body, error.headers = status, text, headers
             raise error
-        # A key that is hidden here may be written out by JSON: the caller hides it again.
-        is_json = "json" in (answer.headers.get("content-type") or "")
-        return json.loads(text) if is_json and text else text
+        # Not "from" what was caught: it may quote the server, and the server our key.
+        raise HTTPError(f"{self.url}{path}: {problem}") from None
+
+    def _exchange(
+        self, method: str, path: str, body: Any, timeout: float | None
+    ) -> tuple[int, dict[str, str], str]:
+        """Return status, headers and text of the answer."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        connect = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
+        limits = self._httpx.Timeout(timeout, connect=connect, pool=None)
+        request = self._httpx.Request(
+            method,
+            f"{self.url}{path}{self._query}",
+            headers=self._headers(),
+            json=body if method == "POST" else None,
+            extensions={"timeout": limits.as_dict(), "trace": self._trace},
+        )
+        response = self._transport.handle_request(request)
+        try:
+            parts: list[bytes] = []
+            size = 0
+            for part in response.stream:
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BODY_BYTES:
+                    raise ValueError(f"more than {MAX_BODY_BYTES >> 20} MiB")
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+        finally:
+            response.close()
+        text = self._hide(b"".join(parts).decode("utf-8", "replace"))
+        return response.status_code, dict(response.headers), text
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Note every new connection, so that ``close`` can end it."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            plug = info["return_value"].get_extra_info("socket")
+            with self._lock:
+                self._sockets.add(plug)
+                if self._closed:
+                    plug.close()
+                    raise ConnectionAbortedError("closed on this side")
 
 
-def _response(deadline: float, plug: Any, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
-    timed: Any = _Timed(plug, deadline)
-    return http.client.HTTPResponse(timed, *args, **kwargs)
-
-
-def _body(answer: http.client.HTTPResponse) -> bytes:
-    """Return what an answer holds, whatever length it claims to have."""
-    parts: list[bytes] = []
-    size = 0
-    while part := answer.read(_CHUNK):
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise http.client.HTTPException(f"more than {MAX_BODY_BYTES >> 20} MiB")
-    if answer.length:
-        raise http.client.IncompleteRead(b"", answer.length)
-    return b"".join(parts)
-
-
-def split_url(url: str) -> tuple[urllib.parse.SplitResult, int | None]:
-    """Return the parts of ``url`` and its port; ``ConfigError`` where no server can be meant."""
+def split_url(url: str) -> urllib.parse.SplitResult:
+    """Return the parts of ``url``; ``ConfigError`` where it names no server."""
     try:
         parts = urllib.parse.urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urllib.parse.urlsplit(""), None
+        _ = parts.port
+    except ValueError:  # a port that is no number, or half of an IPv6 address
+        parts = urllib.parse.urlsplit("")
     odd = not url.isascii() or any(sign <= " " for sign in url)
     if odd or parts.scheme not in ("http", "https") or not parts.hostname:
         got = "" if {"@", "?"} & set(url) else f", got {url!r}"  # such a one may hold a secret
         raise ConfigError(f"url must be like http://127.0.0.1:8000{got}")
-    return parts, port
+    return parts
 
 
-OWN = "LLM_GYM_API_KEY"
-OPENAI = "OPENAI_API_KEY"
-HIDDEN = "[key]"
-_SHORTEST = 8  # what is shorter, as the EMPTY that many servers are given, is no secret but a word
+def _import_httpx() -> Any:
+    try:
+        return importlib.import_module("httpx")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"talking to a server needs httpx. Install it with: {install_command('endpoint')}"
+        ) from error
+
+
+# --- keys ---------------------------------------------------------------------------------------
 
 
 class Key:
@@ -252,55 +206,22 @@ class Key:
     def __init__(self, secret: str, origin: str) -> None:
         self.origin = origin
         secret = secret.strip()
-        if not re.fullmatch(r"[!-~]+", secret):  # the error of http.client would show it
+        if not re.fullmatch(r"[!-~]+", secret):  # the error of a header would show it
             raise ConfigError(f"the key in {origin} must be of ASCII letters, digits and signs")
-        pattern = _pattern(secret)
-        secretive = len(secret) >= _SHORTEST
+        # As it is, and as JSON and URLs may write it.
+        forms = {secret, secret.replace("/", r"\/"), urllib.parse.quote(secret, safe="")}
+        pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+        if len(secret) < _SHORTEST_KEY:
+            pattern = re.compile("(?!)")  # never matches
         # Closures, so that the key is in no attribute that something may print or save.
         self.headers: Callable[[], dict[str, str]] = lambda: {"Authorization": f"Bearer {secret}"}
-        self.hide: Callable[[str], str] = lambda text: (
-            pattern.sub(HIDDEN, text) if secretive else text
-        )
+        self.hide: Callable[[str], str] = lambda text: pattern.sub(HIDDEN, text)
 
     def __repr__(self) -> str:
         return f"<key from {self.origin}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key is not pickled; read it from the environment on the other side")
-
-
-def _pattern(secret: str) -> re.Pattern[str]:
-    """Return what finds ``secret`` however its signs are escaped, also in base64."""
-    spelled = "".join(map(_sign, secret))
-    coded = (_in_base64(secret.encode(), shift) for shift in range(3))
-    return re.compile("|".join([spelled, *(re.escape(form) for form in coded)]))
-
-
-def _sign(sign: str) -> str:
-    r"""Return a pattern for a sign as it is, or as JSON, Python, a URL, C or HTML may write it.
-
-    >>> written = ["a", "\\u0061", "\\\\u0061", "\\x61", "%61", "&#97;", "&#x61;", "\\141"]
-    >>> all(re.fullmatch(_sign("a"), form) for form in written)
-    True
-    """
-    code = ord(sign)
-    low = f"(?i:{code:02x})"
-    forms = [
-        rf"\\*{re.escape(sign)}",  # \/ and \" are that in JSON
-        rf"\\+u\{{?00{low}\}}?",
-        rf"\\+x{low}",
-        rf"\\+0?{code:o}",
-        rf"%(?:25)*{low}",
-        rf"&(?:amp;)*#0*{code};",
-        rf"&(?:amp;)*#[xX]0*{low};",
-    ]
-    return f"(?:{'|'.join(forms)})"
-
-
-def _in_base64(secret: bytes, shift: int) -> str:
-    """Return the part of the base64 of ``secret`` that what stands around it does not change."""
-    text = base64.b64encode(b"\0" * shift + secret).decode().rstrip("=")
-    return text[4 if shift else 0 : len(text) - 1]
 
 
 def find_key(url: str, name: str | None = None) -> Key | None:
@@ -321,14 +242,14 @@ def find_key(url: str, name: str | None = None) -> Key | None:
             raise ConfigError("the environment variable that was named for the key is not set")
         return Key(os.environ[name], name)
     host = urllib.parse.urlsplit(url).hostname or ""
-    names = (OWN, OPENAI) if host == "openai.com" or host.endswith(".openai.com") else (OWN,)
-    found = next((name for name in names if os.environ.get(name, "").strip()), None)
-    return None if found is None else Key(os.environ[found], found)
+    is_openai = host == "openai.com" or host.endswith(".openai.com")
+    for variable in (KEY_VARIABLE, OPENAI_VARIABLE) if is_openai else (KEY_VARIABLE,):
+        if os.environ.get(variable, "").strip():
+            return Key(os.environ[variable], variable)
+    return None
 
 
-_PASSING = frozenset({408, 409, 425, 429})
-LONGEST_S = 600.0
-"""The longest that a server may tell us to wait."""
+# --- retries ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -357,11 +278,11 @@ class Backoff:
     def wait(self, failures: int, jitter: float, told: float | None = None) -> float:
         """Return the seconds to wait after ``failures`` failures; ``told`` by the server."""
         own = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 60))
-        return max(own * (1 + jitter) / 2, min(told or 0.0, LONGEST_S))
+        return max(own * (1 + jitter) / 2, min(told or 0.0, MAX_RETRY_AFTER_S))
 
 
-def passes(error: HTTPError) -> bool:
-    """Return whether the same request may succeed later: nobody answered, or a passing no."""
+def is_transient(error: HTTPError) -> bool:
+    """Return whether the same request may succeed later."""
     if "insufficient_quota" in error.body:
         return False
     return error.status is None or error.status in _PASSING or error.status >= 500
@@ -377,15 +298,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     20.0
     """
     told = headers.get("retry-after", "")
-    try:
+    with suppress(ValueError):
         return max(0.0, float(told))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError, TypeError, OverflowError, IndexError, AttributeError):
         then, now = parsedate_to_datetime(told), parsedate_to_datetime(headers.get("date", ""))
         return max(0.0, (then - now).total_seconds())
-    except (ValueError, TypeError, OverflowError, IndexError, AttributeError):
-        return None
+    return None
 
 
 def jitter(*place: int) -> float:

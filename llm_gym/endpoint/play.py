@@ -249,7 +249,6 @@ class _Crew:
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us
             self._done.put(error)
         finally:
-            self._talk.client.http.hang_up()
             env.close()
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.core import splits
 from llm_gym.core.spaces import AnyText
-from llm_gym.endpoint.http import Backoff, HTTPError, JsonHTTP, Key, jitter, passes
+from llm_gym.endpoint.http import Backoff, HTTPError, JsonHTTP, Key, is_transient, jitter
 from llm_gym.errors import ConfigError, RecordError, RemoteError
 from llm_gym.server import protocol
 
@@ -82,7 +82,7 @@ class Connection:
 
     def close(self) -> None:
         """Hang up."""
-        self._http.hang_up()
+        self._http.close()
 
     def _ask_about(self) -> About:
         told = self._try(lambda: self._http.get(protocol.ABOUT, self._timeout))
@@ -100,7 +100,7 @@ class Connection:
                 return ask()
             except HTTPError as error:
                 failures += 1
-                if failures >= self._backoff.tries or not passes(error):
+                if failures >= self._backoff.tries or not is_transient(error):
                     raise RemoteError(self._said(error)) from None
                 wait = self._backoff.wait(failures, jitter(failures))
             threading.Event().wait(wait)

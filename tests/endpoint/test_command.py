@@ -164,3 +164,12 @@ def test_help_says_where_the_key_comes_from(capsys):
     with pytest.raises(SystemExit):
         cli.main(["eval", "--endpoint=", "--help"])
     assert "LLM_GYM_API_KEY" in capsys.readouterr().out
+
+
+def test_without_httpx_one_sentence_names_the_extra(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    code = cli.main(["eval", GUESS, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m"])
+    error = capsys.readouterr().err
+    assert code == 2
+    assert "endpoint" in error.splitlines()[-1]
+    assert "Traceback" not in error

@@ -96,7 +96,7 @@ def test_a_word_that_serves_as_a_key_does_not_eat_into_replies(monkeypatch):
     with StandIn(lambda messages: "the box is EMPTY") as server:
         client = ChatClient(server.url, "m")
         assert client.reply(HELLO).text == "the box is EMPTY"
-        client.http.hang_up()
+        client.stop()
 
 
 ECHOES = {

@@ -36,7 +36,7 @@ class Patient:
         try:
             return self.client.reply(HELLO, seed)
         finally:
-            self.client.http.hang_up()
+            self.client.http.close()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,6 @@ def test_stopping_ends_a_wait(server):
     threading.Timer(0.2, client.stop).start()
     with pytest.raises(StoppedError):
         client.reply(HELLO)
-    client.http.hang_up()
 
 
 def test_tries_and_waits_are_checked():

@@ -7,4 +7,4 @@ from tests.server.servers import Caller
 def _callers_hang_up():
     yield
     for http in Caller.all:
-        http.hang_up()
+        http.close()

@@ -78,7 +78,7 @@ def leaving(server, stop):
             # Closing with a reset, as a process does that is killed.
             plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             plug.sendall(head(server, len(rows)) + rows)
-    caller.http.hang_up()
+    caller.http.close()
 
 
 @pytest.mark.parametrize("rude", [slow, silent, garbage, huge, leaving])

@@ -238,4 +238,3 @@ def _work(
             answers.put((name, error))
         finally:
             sent.discard(name)
-    http.hang_up()

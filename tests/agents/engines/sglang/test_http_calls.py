@@ -85,7 +85,8 @@ def test_a_call_that_fails_is_answered_with_its_failure(fixed, calls, body):
 def test_a_connection_that_the_server_closed_is_made_anew(fixed):
     http = JsonHTTP(fixed.url)
     assert http.post("/generate", asking(9))["output_ids"] == [1, 2]
-    http._threads.kept.sock.shutdown(2)  # as a server does to one that has been idle
+    for plug in http._sockets:
+        plug.shutdown(2)  # as a server does to one that has been idle
     assert http.post("/generate", asking(9))["output_ids"] == [1, 2]
     http.close()
 
@@ -95,10 +96,10 @@ def test_an_interrupt_in_the_middle_does_not_spoil_the_next_question(fixed, monk
     http.get("/server_info")
     with monkeypatch.context() as patch:
 
-        def interrupt(self):
+        def interrupt(*_, **__):
             raise KeyboardInterrupt
 
-        patch.setattr("http.client.HTTPConnection.getresponse", interrupt)
+        patch.setattr("httpcore.HTTP11Connection._receive_response_headers", interrupt)
         with pytest.raises(KeyboardInterrupt):
             http.get("/server_info")
     assert http.get("/server_info")["version"] == "0.5"
