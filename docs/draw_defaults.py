@@ -5,18 +5,18 @@ from pathlib import Path
 
 from llm_gym_agents.config.defaults import RULES
 
-HEAD = """# Defaults by situation
+HEAD = """# Defaults by task
 
 `llm-gym train ID` fills in every setting that nobody chose from one table, by what is trained on
 what: the embedded model, a given one or adapters on one; an environment of ours, one in words, one
 that speaks text by itself. It prints what it chose and why, marks what was chosen by you, and
 writes both to the run's folder (`config.json`, `choices.json`). Any of them can be changed:
 `--section.setting VALUE`. A recipe is complete as it is and takes nothing from here, and so is a
-`ConfigStore` that a program makes; `apply_defaults(config, look(config))` does the same there.
+`ConfigStore` that a program makes; `apply_defaults(config, profile_task(config))` does the same there.
 
 Written by `docs/draw_defaults.py`; a test holds it to the code.
 
-| setting | value | in which situation | why |
+| setting | value | for which tasks | why |
 |---|---|---|---|
 """
 PEERS = """
@@ -58,7 +58,7 @@ def page() -> str:
     """Return the whole page."""
     rows = []
     for rule in RULES:
-        rows.append(f"| `{rule.setting}` | {rule.shown} | {rule.situation} | {rule.reason} |\n")
+        rows.append(f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |\n")
     return HEAD + "".join(rows) + PEERS
 
 

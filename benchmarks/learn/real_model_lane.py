@@ -81,7 +81,7 @@ def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
         config.training.critic_warmup_iters = 0
         config.inference.num_envs, config.inference.max_turns = 4, 2
         config.warm_start.turns, config.warm_start.steps = 20, 2
-        config.warm_start.batch_size = config.environment.eval_episodes = 4
+        config.environment.eval_episodes = 4
     more = [f"{zlib.crc32(json.dumps(job['set']).encode()):08x}"] if "set" in job else []
     place = args.work / "-".join([PREFIX + job["game"], str(job["seed"]), *more])
     shutil.rmtree(place, ignore_errors=True)

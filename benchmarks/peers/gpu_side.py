@@ -24,7 +24,7 @@ from benchmarks.peers.gpu_clock import Clock, wait_for
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.checkpoint import save_lm
 from llm_gym_agents.config.defaults import apply_defaults
-from llm_gym_agents.config.situation import look
+from llm_gym_agents.config.profile import profile_task
 
 REPLY = 8
 """Most tokens of a reply, on both sides."""
@@ -43,7 +43,7 @@ def settings(args: argparse.Namespace) -> ConfigStore:
         "environment.env_kwargs.shaping", "training.batch_size", "training.mini_batch_size",
         "training.learning_rate", "inference.max_tokens",
     }  # fmt: skip
-    apply_defaults(made, look(made), chosen)
+    apply_defaults(made, profile_task(made), chosen)
     made.training.lr_schedule, made.warm_start.player = "constant", "none"
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, 10_000
     made.environment.eval_interval = made.checkpoint.save_interval = 0

@@ -17,7 +17,7 @@ from benchmarks.peers.guess import Curve, config
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.config.defaults import apply_defaults
-from llm_gym_agents.config.situation import Situation
+from llm_gym_agents.config.profile import TaskProfile
 from llm_gym_agents.model.load import load_model, load_tokenizer
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ def settings(seed: int, setting: str, updates: int) -> ConfigStore:
     made = config(seed)
     kept = {"environment.env_kwargs.shaping", "inference.max_tokens", "inference.num_envs",
             "training.batch_size", "environment.eval_interval"}  # fmt: skip
-    apply_defaults(made, Situation(model="embedded", env="suite", move_words=1), kept)
+    apply_defaults(made, TaskProfile(model="embedded", env="suite", move_words=1), kept)
     made.warm_start.player, made.environment.stop_at_success = "none", None
     made.environment.eval_interval = 0
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, updates

@@ -15,7 +15,7 @@ from llm_gym.cli.terminal_text import shown
 from llm_gym.errors import ConfigError
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.config.files import untrusted
 from llm_gym_agents.run_folder import FINAL
 
 REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")

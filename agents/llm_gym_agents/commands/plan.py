@@ -16,10 +16,16 @@ from llm_gym.registry.user_code import close_user_env, explain_failures
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.cost import WORD_S, iteration_seconds
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
-from llm_gym_agents.config.situation import EMBEDDED, Situation, look
-from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.config.files import untrusted
+from llm_gym_agents.config.profile import (
+    EMBEDDED,
+    WORD_S,
+    TaskProfile,
+    iteration_seconds,
+    profile_task,
+)
+from llm_gym_agents.learn.warm_start import BATCH_SIZE
 from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.files import write_atomically
@@ -48,7 +54,7 @@ def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
     """Fill in what nobody chose, and return what every such setting became."""
     own = {f"{ENV_KWARGS}.{name}" for name in config.environment.env_kwargs}
     with explain_failures(str(config.environment.env_id)):
-        seen = look(config)
+        seen = profile_task(config)
     return apply_defaults(config, seen, chosen | own)
 
 
@@ -114,7 +120,7 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
     training, inference = config.training, config.inference
     name = config.model.model_name
     iterations = training.num_epochs * training.num_iters_per_epoch
-    seen = look(config)
+    seen = profile_task(config)
     turns = inference.max_turns or seen.turns or 1
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
@@ -183,7 +189,7 @@ def _numbers(file: Path) -> int:
     return sum(math.prod(shape) for shape in shapes)
 
 
-def _time(config: ConfigStore, seen: Situation) -> str:
+def _time(config: ConfigStore, seen: TaskProfile) -> str:
     """Return how long a run may take: only the embedded model's speed is known beforehand."""
     if seen.model != "embedded":
         return "known after the first iteration, which the display then says"
@@ -195,6 +201,6 @@ def _time(config: ConfigStore, seen: Situation) -> str:
     seconds = passes * iterations * iteration_seconds(seen, training.batch_size, evaluated)
     if taught.player != "none":
         turn = seen.episode_words / seen.episode_turns * WORD_S
-        seconds += taught.steps * taught.batch_size * turn / 2
+        seconds += taught.steps * BATCH_SIZE * turn / 2
     minutes = max(1, round(seconds / 60))
     return f"about {minutes} minute{'s' * (minutes > 1)} on one CPU core, or less"

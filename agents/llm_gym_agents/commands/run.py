@@ -102,7 +102,7 @@ def _introduce(
 ) -> None:
     """Say what will be trained, and how."""
     by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
-    for sentence in config.without_effect():
+    for sentence in config.unused_settings():
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
     roles = None if is_embedded(config) else plan_distributed(config)

@@ -21,8 +21,7 @@ from llm_gym_agents.commands.run import run, train
 from llm_gym_agents.commands.target import find_target, shrink, unused_folder
 from llm_gym_agents.config import ConfigStore, parse_args
 from llm_gym_agents.config.defaults import named
-from llm_gym_agents.config.files import read_config
-from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.config.files import read_config, untrusted
 from llm_gym_agents.distributed.place import agree, leads
 from llm_gym_agents.recipes import NAMES
 from llm_gym_agents.run_folder import WARM_START

@@ -1,24 +1,27 @@
-"""The settings of a run: ``ConfigStore`` and its sections. Start reading at ``store``."""
+"""The settings of a run: ``ConfigStore`` and its sections. Start reading at ``schema``."""
 
 from llm_gym_agents.config.cli import parse_args
-from llm_gym_agents.config.ray import RayConfig
-from llm_gym_agents.config.section import Section, UnknownSettingError
-from llm_gym_agents.config.sections import (
+from llm_gym_agents.config.schema import (
     CheckpointConfig,
-    EnvironmentConfig,
+    ConfigStore,
+    EnvConfig,
     InferenceConfig,
     ModelConfig,
+    ParallelConfig,
+    RayConfig,
+    Section,
+    TrainingConfig,
+    UnknownSettingError,
+    WarmStartConfig,
 )
-from llm_gym_agents.config.store import ConfigStore
-from llm_gym_agents.config.training import TrainingConfig
-from llm_gym_agents.config.warm_start import WarmStartConfig
 
 __all__ = [
     "CheckpointConfig",
     "ConfigStore",
-    "EnvironmentConfig",
+    "EnvConfig",
     "InferenceConfig",
     "ModelConfig",
+    "ParallelConfig",
     "RayConfig",
     "Section",
     "TrainingConfig",

@@ -12,8 +12,7 @@ from typing import Any
 
 from llm_gym.cli.common import settings
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.fields import Settings
-from llm_gym_agents.config.store import ConfigStore
+from llm_gym_agents.config.schema import ConfigStore
 
 
 def parse_args(
@@ -75,7 +74,7 @@ def _registry() -> Any:
 
     @registry.primitive_rule
     def rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[dict[str, Any]] | None:
-        if info.type != Settings:
+        if info.type != dict[str, Any]:
             return None
         return PrimitiveConstructorSpec(
             nargs="*",

@@ -1,7 +1,7 @@
-"""Defaults by situation: one table, from what is trained on what to the settings that learn.
+"""Defaults by task: one table from a ``TaskProfile`` to the settings that learn.
 
-``RULES`` is the whole of it. A rule fills in a setting that nobody has chosen, the first that
-applies wins, and what it did is said with its reason. ``docs/defaults.md`` is written from here.
+``RULES`` is all of it. A rule sets what the user did not set. The first rule that applies wins, and
+``train`` prints it with its reason. ``docs/defaults.md`` is written from here.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from llm_gym_agents.config.cost import iteration_seconds
-from llm_gym_agents.config.settings import Settings
-from llm_gym_agents.config.situation import Situation
+from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
+from llm_gym_agents.config.schema import ConfigStore
 
-When = Callable[[Situation], bool]
+When = Callable[[TaskProfile], bool]
 ENV_KWARGS = "environment.env_kwargs"
 MOST_TURNS = 100
 """Turns after which an episode of somebody else's environment is cut."""
@@ -29,13 +28,13 @@ DEFAULT = "by default"
 
 
 class Rule(NamedTuple):
-    """A setting, and what it is in a situation."""
+    """A setting, and its value for some tasks."""
 
     setting: str
     value: Any
-    """The value, or a function of the situation, whose docstring says it in words."""
+    """The value, or a function of the profile, whose docstring says it in words."""
     when: When
-    situation: str
+    task: str
     reason: str
 
     @property
@@ -48,7 +47,7 @@ class Rule(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a setting became, who said so, and why."""
+    """What a setting became, who set it, and why."""
 
     setting: str
     value: Any
@@ -59,76 +58,76 @@ class Choice(NamedTuple):
         return f"{self.setting} = {self.value!r} ({self.by}: {self.reason})"
 
 
-def _always(situation: Situation) -> bool:
+def _always(profile: TaskProfile) -> bool:
     return True
 
 
-def _embedded(situation: Situation) -> bool:
-    return situation.model == "embedded"
+def _embedded(profile: TaskProfile) -> bool:
+    return profile.model == "embedded"
 
 
-def _given(situation: Situation) -> bool:
-    return situation.model != "embedded"
+def _given(profile: TaskProfile) -> bool:
+    return profile.model != "embedded"
 
 
-def _full(situation: Situation) -> bool:
-    return situation.model == "full"
+def _full(profile: TaskProfile) -> bool:
+    return profile.model == "full"
 
 
-def _lora(situation: Situation) -> bool:
-    return situation.model == "lora"
+def _lora(profile: TaskProfile) -> bool:
+    return profile.model == "lora"
 
 
-def _ours(situation: Situation) -> bool:
-    return situation.env != "other"
+def _ours(profile: TaskProfile) -> bool:
+    return profile.env != "other"
 
 
-def _foreign(situation: Situation) -> bool:
-    return _embedded(situation) and situation.env == "as_text"
+def _foreign(profile: TaskProfile) -> bool:
+    return _embedded(profile) and profile.env == "as_text"
 
 
-def _endless(situation: Situation) -> bool:
-    return situation.env == "as_text" and (situation.turns is None or situation.turns > MOST_TURNS)
+def _endless(profile: TaskProfile) -> bool:
+    return profile.env == "as_text" and (profile.turns is None or profile.turns > MOST_TURNS)
 
 
-def _groups(situation: Situation) -> bool:
-    return situation.groups
+def _groups(profile: TaskProfile) -> bool:
+    return profile.groups
 
 
-def _short(situation: Situation) -> int:
+def _short(profile: TaskProfile) -> int:
     """Words of the longest move, and 2."""
-    return situation.move_words + 2
+    return profile.move_words + 2
 
 
-def _roomy(situation: Situation) -> int:
+def _roomy(profile: TaskProfile) -> int:
     """Characters of the longest move, 32 to 512."""
-    return min(512, max(32, situation.move_chars))
+    return min(512, max(32, profile.move_chars))
 
 
-def _penalty(situation: Situation) -> float:
+def _penalty(profile: TaskProfile) -> float:
     """A tenth of the worst reward, at least 0.1."""
-    return round(max(0.1, -situation.worst_reward / 10), 3)
+    return round(max(0.1, -profile.worst_reward / 10), 3)
 
 
-def _batch(situation: Situation) -> int:
+def _batch(profile: TaskProfile) -> int:
     """1,600 turns, 16 to 256 episodes."""
-    wanted = DECISIONS / max(situation.episode_turns, 1.0)
+    wanted = DECISIONS / max(profile.episode_turns, 1.0)
     return next(size for size in (256, 128, 64, 32, 16) if size <= wanted or size == 16)
 
 
-def _mini_batch(situation: Situation) -> int:
+def _mini_batch(profile: TaskProfile) -> int:
     """A quarter of the batch."""
-    return _batch(situation) // 4
+    return _batch(profile) // 4
 
 
-def _discount(situation: Situation) -> float:
+def _discount(profile: TaskProfile) -> float:
     """1 - 2 / turns of an episode, 0.9 to 0.97."""
-    return round(min(0.97, max(0.9, 1.0 - 2.0 / max(situation.episode_turns, 1.0))), 3)
+    return round(min(0.97, max(0.9, 1.0 - 2.0 / max(profile.episode_turns, 1.0))), 3)
 
 
-def _epochs(situation: Situation) -> int:
+def _epochs(profile: TaskProfile) -> int:
     """About 180 CPU seconds, 6 to 72 epochs."""
-    took = iteration_seconds(situation, _batch(situation), EVALUATED / ITERATIONS)
+    took = iteration_seconds(profile, _batch(profile), EVALUATED / ITERATIONS)
     return min(72, max(6, round(SECONDS / (ITERATIONS * took))))
 
 
@@ -138,9 +137,9 @@ def _kwarg(name: str) -> str:
 
 RULES: tuple[Rule, ...] = (
     # --- what is read and written ---------------------------------------------------------
-    Rule("inference.context", "observation", lambda s: s.says_all,
+    Rule("inference.context", "observation", lambda s: s.is_markov,
          "one observation says all", "reading less is several times cheaper"),
-    Rule("inference.context", "history", lambda s: not s.says_all,
+    Rule("inference.context", "history", lambda s: not s.is_markov,
          "what was said before matters", "nothing that was seen is forgotten"),
     Rule(_kwarg("rules"), "system", _ours,
          "our environments and those in words", "rules are told once, not in every observation"),
@@ -235,32 +234,32 @@ RULES: tuple[Rule, ...] = (
 
 
 def apply_defaults(
-    config: Settings, situation: Situation, chosen: Collection[str] = ()
+    config: ConfigStore, profile: TaskProfile, chosen: Collection[str] = ()
 ) -> list[Choice]:
-    """Fill in ``config`` what nobody chose; return what every setting of the table became.
+    """Set in ``config`` what the user did not set; return what every setting of the table became.
 
     Args:
         config: Changed in place.
-        situation: What is trained on what.
-        chosen: Settings that somebody chose, such as ``training.gamma``, or
+        profile: What is trained on what.
+        chosen: Settings that the user set, such as ``training.gamma``, or
             ``environment.env_kwargs.shaping``.
     """
     made: dict[str, Choice] = {}
     for rule in RULES:
-        if rule.setting in made or not rule.when(situation):
+        if rule.setting in made or not rule.when(profile):
             continue
         if rule.setting in chosen:
             made[rule.setting] = Choice(rule.setting, _get(config, rule.setting), CHOSEN, "as told")
             continue
-        value = rule.value(situation) if callable(rule.value) else rule.value
+        value = rule.value(profile) if callable(rule.value) else rule.value
         _set(config, rule.setting, value)
         made[rule.setting] = Choice(rule.setting, value, DEFAULT, rule.reason)
     _fit(config, made, chosen)
     return list(made.values())
 
 
-def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
-    """Let what nobody chose follow what somebody did: sizes and groups, the batch."""
+def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) -> None:
+    """Clamp derived sizes to the user's batch size."""
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
         if name not in chosen and _get(config, name) > batch:
@@ -290,14 +289,14 @@ def named(data: dict[str, dict[str, Any]]) -> set[str]:
     return found
 
 
-def _get(config: Settings, name: str) -> Any:
+def _get(config: ConfigStore, name: str) -> Any:
     if name.startswith(f"{ENV_KWARGS}."):
         return config.environment.env_kwargs.get(name.rpartition(".")[2])
     section, setting = name.split(".")
     return getattr(getattr(config, section), setting)
 
 
-def _set(config: Settings, name: str, value: Any) -> None:
+def _set(config: ConfigStore, name: str, value: Any) -> None:
     if name.startswith(f"{ENV_KWARGS}."):
         kwargs = config.environment.env_kwargs
         config.environment.env_kwargs = {**kwargs, name.rpartition(".")[2]: value}

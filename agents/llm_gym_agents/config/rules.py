@@ -1,7 +1,7 @@
 """Which settings go together: the rules that ``ConfigStore.check`` applies before a run.
 
-Each rule is a generator of the sentences it has to say. Rules may ask the registries of
-``algo`` what an estimator needs, so an estimator of your own is held to its own needs.
+Each rule yields a sentence for each contradiction. The registries of ``algo`` say what an estimator
+or a loss needs, so an estimator of your own is held to its own needs.
 """
 
 from __future__ import annotations
@@ -10,29 +10,19 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.fields import checked
-from llm_gym_agents.config.section import Section, field_types
-from llm_gym_agents.config.settings import Settings
+from llm_gym_agents.config.schema import ConfigStore
 from llm_gym_agents.engines.base import MIN_TEMPERATURE
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
 
 
-def first_problem(config: Settings) -> str | None:
+def first_problem(config: ConfigStore) -> str | None:
     """Return what must change before ``config`` can be trained with, or None."""
-    _check_again(config)
     return next(chain.from_iterable(rule(config) for rule in _RULES), None)
 
 
-def _check_again(config: Settings) -> None:
-    """Check every setting once more: a dictionary may have changed since it was assigned."""
-    for section in Section.all_sections:
-        for name, hint in field_types(section).items():
-            checked(f"{section}.{name}", hint, getattr(getattr(config, section), name))
-
-
-def _batches(config: Settings) -> Iterator[str]:
+def _batches(config: ConfigStore) -> Iterator[str]:
     training = config.training
     if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
         yield (
@@ -56,7 +46,7 @@ def _batches(config: Settings) -> Iterator[str]:
         )
 
 
-def _schedule(config: Settings) -> Iterator[str]:
+def _schedule(config: ConfigStore) -> Iterator[str]:
     training = config.training
     iterations = training.num_epochs * training.num_iters_per_epoch
     for name in ("warmup_iters", "critic_warmup_iters"):
@@ -67,7 +57,7 @@ def _schedule(config: Settings) -> Iterator[str]:
             )
 
 
-def _rates(config: Settings) -> Iterator[str]:
+def _rates(config: ConfigStore) -> Iterator[str]:
     training = config.training
     rates = {
         "training.learning_rate": training.learning_rate,
@@ -79,7 +69,7 @@ def _rates(config: Settings) -> Iterator[str]:
             yield f"{name} must be at most 1, got {rate:g}; from 1e-6 to 3e-3 is usual"
 
 
-def _losses(config: Settings) -> Iterator[str]:
+def _losses(config: ConfigStore) -> Iterator[str]:
     training = config.training
     widest = max(training.clip_ratio or 0.0, training.clip_ratio_high or 0.0)
     if training.policy_loss == "gspo" and widest > _WIDEST_GSPO_CLIP:
@@ -103,7 +93,7 @@ def _losses(config: Settings) -> Iterator[str]:
         )
 
 
-def _play(config: Settings) -> Iterator[str]:
+def _play(config: ConfigStore) -> Iterator[str]:
     temperature = config.inference.temperature
     if temperature < MIN_TEMPERATURE:
         yield (
@@ -123,7 +113,7 @@ def _play(config: Settings) -> Iterator[str]:
         )
 
 
-def _warm_start(config: Settings) -> Iterator[str]:
+def _warm_start(config: ConfigStore) -> Iterator[str]:
     settings = config.warm_start
     if settings.player == "file" and settings.file is None:
         yield (
@@ -132,7 +122,7 @@ def _warm_start(config: Settings) -> Iterator[str]:
         )
 
 
-def _machine(config: Settings) -> Iterator[str]:
+def _machine(config: ConfigStore) -> Iterator[str]:
     model = config.model
     if model.tensor_parallel_size > 1 and config.inference.backend == "transformers":
         yield (
@@ -141,7 +131,7 @@ def _machine(config: Settings) -> Iterator[str]:
         )
 
 
-def _ray(config: Settings) -> Iterator[str]:
+def _ray(config: ConfigStore) -> Iterator[str]:
     ray = config.ray
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
@@ -150,7 +140,7 @@ def _ray(config: Settings) -> Iterator[str]:
         )
 
 
-_RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[ConfigStore], Iterator[str]], ...] = (
     _batches,
     _schedule,
     _rates,

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.distributed.calls import (
     PLAY,
     WEIGHTS,

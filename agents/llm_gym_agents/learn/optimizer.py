@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
-from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.schema import TrainingConfig
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.weights import full_tensor
 

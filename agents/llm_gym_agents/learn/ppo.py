@@ -24,7 +24,7 @@ from llm_gym_agents.algo.tensor_ops import segment_starts
 from llm_gym_agents.batch.pack import Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch, micro_batch
 from llm_gym_agents.batch.rollout_data import RolloutData
-from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.schema import TrainingConfig
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.scoring import (
     BatchScorer,

@@ -17,7 +17,7 @@ from torch import Tensor
 from llm_gym_agents import algo
 from llm_gym_agents.batch.pack import Pack, Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
-from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.schema import TrainingConfig
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores

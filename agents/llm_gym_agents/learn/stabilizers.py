@@ -25,7 +25,7 @@ from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
 from llm_gym_agents.algo.tensor_ops import segment_sum, spread
 from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import RolloutData
-from llm_gym_agents.config.training import TrainingConfig
+from llm_gym_agents.config.schema import TrainingConfig
 from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.model.policy_value import PolicyValueModel
 

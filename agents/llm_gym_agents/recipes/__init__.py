@@ -1,4 +1,4 @@
-"""Runs worth repeating, each a function with its expected result.
+"""Runs worth repeating, each a config with its expected result.
 
 ``llm-gym train text-game-easy`` runs one by name; any of its settings can be changed on the
 command line. They live inside the package, so that an installed trainer has them too.
@@ -6,20 +6,17 @@ command line. They live inside the package, so that an installed trainer has the
 
 from __future__ import annotations
 
-from llm_gym_agents.recipes.recipe import Recipe
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from llm_gym_agents.config import ConfigStore
+
+    Prepare = Callable[[ConfigStore, bool], tuple[PreTrainedModel, PreTrainedTokenizerBase]]
 
 __all__ = ["NAMES", "Recipe", "find_recipe"]
-
-
-def find_recipe(name: str) -> Recipe | None:
-    """Return the recipe called ``name``, or None."""
-    from llm_gym_agents.recipes import smollm2, text_game_easy
-
-    if name == "text-game-easy":
-        return text_game_easy.text_game_easy()
-    game = name.removeprefix(smollm2.PREFIX)
-    return smollm2.smollm2(game) if game != name and game in smollm2.GAMES else None
-
 
 NAMES = (
     "text-game-easy",
@@ -33,3 +30,26 @@ NAMES = (
     "smollm2-search-qa-easy",
     "smollm2-search-qa",
 )
+
+
+class Recipe(NamedTuple):
+    """A published run."""
+
+    name: str
+    about: str
+    config: ConfigStore
+    expected: str = ""
+    """What it reached when it was measured, and where that is written down."""
+    prepare: Prepare | None = None
+    """Makes the initial model, or in a hurry one of its shape; None takes the config's."""
+
+
+def find_recipe(name: str) -> Recipe | None:
+    """Return the recipe called ``name``, or None."""
+    if name not in NAMES:
+        return None
+    from llm_gym_agents.recipes import smollm2, text_game_easy
+
+    if name == "text-game-easy":
+        return text_game_easy.text_game_easy()
+    return smollm2.smollm2(name.removeprefix(smollm2.PREFIX))

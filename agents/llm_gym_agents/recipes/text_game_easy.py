@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
-from llm_gym_agents.recipes.recipe import Recipe
+from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
 ENV_ID = "llm_gym/TextGameEasy-v0"
@@ -48,7 +48,6 @@ def text_game_easy() -> Recipe:
                 "player": "random",
                 "turns": 8_000,
                 "steps": 100,
-                "batch_size": 96,
                 "rate": 3e-3,
             },
             "training": {

@@ -7,7 +7,7 @@ import pytest
 
 from llm_gym import cli
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.config.files import untrusted
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import read_metrics
 

@@ -1,4 +1,4 @@
-"""Defaults by situation: one table, which fills in what nobody chose and says so."""
+"""Defaults by task: one table, which sets what the user did not set and says so."""
 
 import dataclasses
 from pathlib import Path
@@ -6,22 +6,21 @@ from pathlib import Path
 import pytest
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.cost import iteration_seconds
 from llm_gym_agents.config.defaults import CHOSEN, DEFAULT, RULES, apply_defaults
-from llm_gym_agents.config.situation import Situation, look
+from llm_gym_agents.config.profile import TaskProfile, iteration_seconds, profile_task
 
-ECHO = Situation(model="embedded", env="suite", says_all=True, move_words=1, move_chars=6)
+ECHO = TaskProfile(model="embedded", env="suite", is_markov=True, move_words=1, move_chars=6)
 
 
-def situation_of(env_id, model="tiny", lora_rank=0, **settings):
+def profile_of(env_id, model="tiny", lora_rank=0, **settings):
     config = ConfigStore()
     config.environment.env_id, config.environment.env_kwargs = env_id, settings
     config.model.model_name, config.model.lora_rank = model, lora_rank
-    return look(config)
+    return profile_task(config)
 
 
 @pytest.mark.parametrize(
-    ("env_id", "says_all"),
+    ("env_id", "is_markov"),
     [
         ("llm_gym/Echo-v0", True),
         ("llm_gym/FrozenLake-v0", True),
@@ -35,12 +34,12 @@ def situation_of(env_id, model="tiny", lora_rank=0, **settings):
         ("FrozenLake-v1", True),
     ],
 )
-def test_an_environment_says_whether_one_observation_is_enough(env_id, says_all):
-    assert situation_of(env_id).says_all == says_all
+def test_an_environment_says_whether_one_observation_is_enough(env_id, is_markov):
+    assert profile_of(env_id).is_markov == is_markov
 
 
-def test_a_situation_is_what_is_trained_on_what():
-    easy = situation_of("llm_gym/TextGameEasy-v0")
+def test_a_profile_is_what_is_trained_on_what():
+    easy = profile_of("llm_gym/TextGameEasy-v0")
     assert (easy.model, easy.env, easy.has_potential, easy.has_splits) == (
         "embedded",
         "suite",
@@ -48,11 +47,11 @@ def test_a_situation_is_what_is_trained_on_what():
         True,
     )
     assert easy.turns == 16
-    lake = situation_of("FrozenLake-v1", is_slippery=False)
+    lake = profile_of("FrozenLake-v1", is_slippery=False)
     assert (lake.env, lake.move_words, lake.move_chars) == ("as_text", 1, len("right"))
-    assert situation_of("llm_gym/Echo-v0", model="some/where").model == "full"
-    assert situation_of("llm_gym/Echo-v0", model="some/where", lora_rank=4).model == "lora"
-    assert situation_of("llm_gym/Echo-v0", action_format="tag").move_chars > len("<action>")
+    assert profile_of("llm_gym/Echo-v0", model="some/where").model == "full"
+    assert profile_of("llm_gym/Echo-v0", model="some/where", lora_rank=4).model == "lora"
+    assert profile_of("llm_gym/Echo-v0", action_format="tag").move_chars > len("<action>")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
 ):
     config = ConfigStore()
     config.environment.env_id, config.training.adv_estimator = env_id, estimator
-    apply_defaults(config, look(config))
+    apply_defaults(config, profile_task(config))
     assert (config.training.group_size, config.training.group_credit) == (size, credit)
     small = credit == "turn" or estimator == "rloo"  # what it compares, and does not scale up
     assert config.training.entropy_coef == (0.002 if small else 0.01)
@@ -121,21 +120,21 @@ def test_a_smaller_batch_takes_what_depends_on_it_along():
 
 @pytest.mark.parametrize("model", ["embedded", "full", "lora"])
 @pytest.mark.parametrize("env", ["suite", "as_text", "other"])
-def test_every_situation_gives_settings_that_can_be_trained_with(model, env):
+def test_every_profile_gives_settings_that_can_be_trained_with(model, env):
     for flag in (False, True):
         config = ConfigStore()
-        situation = Situation(
-            model=model, env=env, says_all=flag, has_potential=flag, has_splits=flag, move_words=2
+        profile = TaskProfile(
+            model=model, env=env, is_markov=flag, has_potential=flag, has_splits=flag, move_words=2
         )
-        apply_defaults(config, situation)
+        apply_defaults(config, profile)
         config.check()
-        assert config.without_effect() == []
+        assert config.unused_settings() == []
 
 
 def defaults_of(env_id, **settings):
     config = ConfigStore()
     config.environment.env_id, config.environment.env_kwargs = env_id, settings
-    apply_defaults(config, look(config), set(settings))
+    apply_defaults(config, profile_task(config), set(settings))
     config.check()
     return config
 
@@ -178,15 +177,15 @@ def test_the_critic_of_somebody_elses_rewards_learns_in_their_units():
 
 
 def test_who_is_paid_for_every_turn_is_expected_to_play_long():
-    cart, lake = situation_of("CartPole-v1"), situation_of("FrozenLake-v1")
+    cart, lake = profile_of("CartPole-v1"), profile_of("FrozenLake-v1")
     assert cart.episode_turns == 50
     assert lake.episode_turns < 20
     assert defaults_of("CartPole-v1").training.gamma > defaults_of("FrozenLake-v1").training.gamma
 
 
 def test_rules_do_not_count_as_words_that_are_read():
-    there = situation_of("llm_gym/Echo-v0", rules="observation")
-    assert situation_of("llm_gym/Echo-v0").episode_words < there.episode_words
+    there = profile_of("llm_gym/Echo-v0", rules="observation")
+    assert profile_of("llm_gym/Echo-v0").episode_words < there.episode_words
 
 
 def test_adapters_learn_faster_than_a_full_model():
@@ -201,4 +200,4 @@ def test_adapters_learn_faster_than_a_full_model():
 def test_every_rule_is_in_the_docs_with_its_reason():
     page = (Path(__file__).parents[3] / "docs/defaults.md").read_text()
     for rule in RULES:
-        assert f"| `{rule.setting}` | {rule.shown} | {rule.situation} | {rule.reason} |" in page
+        assert f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |" in page

@@ -28,7 +28,7 @@ SHOWN = {
 
 
 def test_every_setting_of_ray_is_shown_to_have_an_effect():
-    known = {name for section, name, _ in SETTINGS if section == "ray"}
+    known = {name for section, name in SETTINGS if section == "ray"}
     assert SHOWN.keys() == known, "give a new setting an entry in SHOWN"
     root = Path(__file__).parents[2]
     for file, test in SHOWN.values():
@@ -49,10 +49,10 @@ def test_actors_play_instead_of_one_sampler(tmp_path):
 @pytest.mark.parametrize(("name", "value"), [("num_actors", 2), ("num_gpus_per_actor", 0.5)])
 def test_settings_of_ray_are_said_to_have_no_effect_without_it(name, value):
     config = ConfigStore.from_dict({"ray": {name: value}})
-    assert config.without_effect() == [f"ray.{name}={value} has no effect with ray.use_ray=False"]
+    assert config.unused_settings() == [f"ray.{name}={value} has no effect with ray.use_ray=False"]
 
 
 def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "llm-gym\[ray\]"'):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[ray\]"):
         echo_trainer(tmp_path, num_actors=2)

@@ -6,7 +6,7 @@ import torch
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
 from llm_gym_agents.build.model import device_of
-from llm_gym_agents.config import ConfigStore, without_effect
+from llm_gym_agents.config import ConfigStore, unused_settings
 
 
 def config_with(**changes):
@@ -108,7 +108,7 @@ def test_settings_that_contradict_each_other_are_refused(changes, sentence):
 def test_settings_that_agree_are_taken(changes):
     config = config_with(**changes)
     config.check()
-    assert config.without_effect() == []
+    assert config.unused_settings() == []
 
 
 @pytest.mark.parametrize("name", ADVANTAGES.names())
@@ -237,10 +237,10 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
 def test_settings_that_were_changed_and_do_nothing_are_named(changes, sentences):
     config = config_with(**changes)
     config.check()
-    assert config.without_effect() == sentences
+    assert config.unused_settings() == sentences
 
 
-def test_whatever_may_be_called_without_effect_is_a_setting():
+def test_whatever_may_be_called_unused_is_a_setting():
     off = {
         "training__adv_estimator": "grpo", "environment__eval_interval": 0,
         "training__ppo_epochs": 1, "checkpoint__record_every": 0,
@@ -251,7 +251,7 @@ def test_whatever_may_be_called_without_effect_is_a_setting():
         f"{section}.{name}" for section, own in ConfigStore().to_dict().items() for name in own
     }
     for config in (ConfigStore(), config_with(**off), config_with(**on)):
-        groups = [*without_effect._algorithm(config), *without_effect._switches(config)]
+        groups = [*unused_settings._algorithm(config), *unused_settings._switches(config)]
         assert {name for group in groups for name in group.names} <= known
 
 

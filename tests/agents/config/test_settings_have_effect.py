@@ -179,6 +179,6 @@ ELSEWHERE = {
 
 
 def test_every_setting_is_shown_to_have_an_effect():
-    known = [f"{section}.{name}" for section, name, _ in SETTINGS if section != "ray"]
+    known = [f"{section}.{name}" for section, name in SETTINGS if section != "ray"]
     shown = [*EFFECTS, *GUARDS, *(name for names in ELSEWHERE.values() for name in names)]
     assert sorted(shown) == sorted(known), "give a new setting an entry in EFFECTS or ELSEWHERE"

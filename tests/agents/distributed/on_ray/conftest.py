@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 @pytest.fixture(scope="session")
 def cluster():
     """One cluster for all tests; groups find it and leave it running."""
-    from llm_gym_agents.config.ray import RayConfig
+    from llm_gym_agents.config.schema import RayConfig
     from llm_gym_agents.distributed.cluster import RayCluster
 
     made = RayCluster(RayConfig(num_actors=1, num_cpus_per_actor=8.0))

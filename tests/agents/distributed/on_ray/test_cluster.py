@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.distributed.calls import ActorLostError
 from llm_gym_agents.distributed.cluster import RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CONNECT = """
-from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.distributed.cluster import RayCluster
 import ray
 made = RayCluster(RayConfig(address={address!r}))
@@ -34,7 +34,7 @@ def test_what_the_cluster_could_never_give_is_refused(cluster):
 
 OWN = """
 import os
-from llm_gym_agents.config.ray import RayConfig
+from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.distributed.cluster import RayCluster
 
 class Told:

@@ -1,7 +1,7 @@
-"""``Situation``: what is to be trained on what, as far as defaults depend on it.
+"""``TaskProfile``: what the defaults depend on: the model, the environment and the estimator.
 
-An environment is asked for what it says of itself, and played a little at random: how long its
-moves are is seen, not guessed.
+An environment is asked about itself and played for a few random episodes, which show how long its
+moves and episodes are.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.game import Game
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
-from llm_gym_agents.config.settings import Settings
+from llm_gym_agents.config.schema import ConfigStore
 
 EMBEDDED = "tiny"
 _EPISODES = 20
-LOOKED_AT = 100
-"""Turns of an episode that are played to be looked at."""
+MAX_TURNS_PLAYED = 100
+"""Turns after which a random episode is cut."""
 _WORD = re.compile(r"[^\s.,:;!?]+|[.,:;!?]+")
-_EVERY = 0.9
+_PAID_EVERY_TURN = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
 _BY_SPREAD = {"norm_by_std", "whiten"}
 """Settings of estimators that divide by a spread."""
@@ -32,15 +32,15 @@ _MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
-    """What the rules of ``defaults`` look at."""
+class TaskProfile:
+    """What the rules of ``defaults`` read."""
 
     model: Literal["embedded", "full", "lora"]
     """The built-in one of random weights, a given one, or adapters on one."""
     env: Literal["suite", "as_text", "other"]
     """An environment of ours, one that is put into words, or one that speaks text by itself."""
-    says_all: bool = False
-    """Whether one observation says all that matters."""
+    is_markov: bool = False
+    """Whether one observation holds all that matters."""
     has_potential: bool = False
     """Whether the game knows how near the goal is."""
     has_splits: bool = False
@@ -65,21 +65,21 @@ class Situation:
     """Whether it asks a critic."""
 
 
-def look(config: Settings) -> Situation:
-    """Return the situation that ``config`` is for."""
+def profile_task(config: ConfigStore) -> TaskProfile:
+    """Return the profile of what ``config`` trains on what."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
     estimator = get_advantage(config.training.adv_estimator)
     return replace(
-        _played(config),
+        _of_task(config),
         groups=estimator.needs_groups,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
         has_critic=estimator.needs_critic,
     )
 
 
-def _played(config: Settings) -> Situation:
-    """Return what model and environment say of it."""
+def _of_task(config: ConfigStore) -> TaskProfile:
+    """Return what model and environment say."""
     model = config.model
     kind: Literal["embedded", "full", "lora"] = "full"
     if model.lora_rank:
@@ -87,7 +87,7 @@ def _played(config: Settings) -> Situation:
     elif model.model_name == EMBEDDED:
         kind = "embedded"
     if config.environment.env_id is None:
-        return Situation(model=kind, env="other")
+        return TaskProfile(model=kind, env="other")
     # Rules in the first observation would count as words that are read.
     env = make_text(
         config.environment.env_id, **{"rules": "system"} | config.environment.env_kwargs
@@ -98,14 +98,14 @@ def _played(config: Settings) -> Situation:
         close_user_env(env)
 
 
-def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Situation:
+def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> TaskProfile:
     bare = env.unwrapped
-    seen: dict[str, Any] = _Seen(env).lengths()
+    seen: dict[str, Any] = _RandomPlay(env).lengths()
     if isinstance(bare, TextEnv):
-        return Situation(
+        return TaskProfile(
             model=kind,
             env="suite",
-            says_all=bare.observation_says_all,
+            is_markov=bare.observation_says_all,
             has_potential=type(bare).potential is not Game.potential,
             has_splits=bare.has_splits,
             turns=bare.max_turns,
@@ -113,16 +113,16 @@ def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Si
         )
     wrapped = env.has_wrapper_attr("book") or isinstance(env, AsText)
     # An environment of Gymnasium's is a Markov decision process: what it shows is its state.
-    return Situation(
+    return TaskProfile(
         model=kind,
         env="as_text" if wrapped else "other",
-        says_all=wrapped,
+        is_markov=wrapped,
         turns=env.get_wrapper_attr("book").step_limit() if wrapped else None,
         **seen,
     )
 
 
-class _Seen:
+class _RandomPlay:
     """What a random player reads and writes in a few episodes."""
 
     def __init__(self, env: gym.Env[str, str]) -> None:
@@ -141,7 +141,7 @@ class _Seen:
         act, legal = env.get_wrapper_attr("random_action"), env.get_wrapper_attr("legal_actions")
         observation, _ = env.reset(seed=seed)
         self.episodes += 1
-        for _ in range(LOOKED_AT):
+        for _ in range(MAX_TURNS_PLAYED):
             move = act()
             self.moves |= {move, *(legal() or ())}
             self.turns += 1
@@ -153,7 +153,7 @@ class _Seen:
                 break
 
     def lengths(self) -> dict[str, Any]:
-        """Return how long moves and episodes are, as ``Situation`` calls them."""
+        """Return how long moves and episodes are, as ``TaskProfile`` calls them."""
         found: dict[str, Any] = {
             "move_words": max((len(_WORD.findall(move)) for move in self.moves), default=0),
             "move_chars": max(map(len, self.moves), default=0),
@@ -161,8 +161,38 @@ class _Seen:
         }
         if self.turns:
             # Who is paid for every turn will learn to make episodes longer than random ones are.
-            longer = self.paid > _EVERY * self.turns
-            turns = LOOKED_AT / 2 if longer else self.turns / self.episodes
+            longer = self.paid > _PAID_EVERY_TURN * self.turns
+            turns = MAX_TURNS_PLAYED / 2 if longer else self.turns / self.episodes
             found["episode_turns"] = turns
             found["episode_words"] = self.words / self.turns * turns
         return found
+
+
+# --- what a run of the embedded model costs on one core -------------------------------------------
+# Fitted to the runs of ``benchmarks/results/train_all.json``, with two passes over a batch.
+
+EPISODE_S, TURN_S, WORD_S = 7e-4, 2.5e-4, 5e-5
+"""CPU seconds of an episode that is played and learned from, of a turn of it, of a word read."""
+PLAYED = 0.4
+"""Share of that for what is only played, as in an evaluation."""
+
+
+def episode_seconds(profile: TaskProfile) -> float:
+    """Return the CPU seconds of an episode.
+
+    A trained player plays longer than a random one: a quarter is added where the game allows it.
+    """
+    turns = profile.episode_turns
+    longer = max(1.0, min(profile.turns or turns, MAX_TURNS_PLAYED, 1.25 * turns) / turns)
+    return EPISODE_S + longer * (turns * TURN_S + profile.episode_words * WORD_S)
+
+
+def iteration_seconds(profile: TaskProfile, batch: int, evaluated: float) -> float:
+    """Return the CPU seconds of an iteration.
+
+    Args:
+        profile: What is trained on what.
+        batch: Episodes of it.
+        evaluated: Held-out episodes, on average, that are played after it.
+    """
+    return episode_seconds(profile) * (batch + PLAYED * evaluated)

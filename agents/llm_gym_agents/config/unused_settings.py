@@ -1,20 +1,19 @@
-"""Settings that were changed and do nothing, because another setting leaves them no part to play.
+"""Settings that were changed and have no effect, because of another setting.
 
-That is no error: a recipe's discount should not stop somebody from trying an estimator that has
-none. But what was asked for and is not being done must be said.
+That is no error: a recipe's discount should not stop anyone from trying an estimator without one.
+But the user must know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import NamedTuple
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.settings import Settings
+from llm_gym_agents.config.schema import ConfigStore, RayConfig
 
 
-class _Without(NamedTuple):
+class _Unused(NamedTuple):
     """Settings without an effect, and the setting that is the cause."""
 
     names: tuple[str, ...]
@@ -42,7 +41,7 @@ _CRITIC_SETTINGS = (
 )
 
 
-def settings_without_effect(config: Settings) -> list[str]:
+def unused_settings(config: ConfigStore) -> list[str]:
     """Return a sentence for each setting that differs from its default and has no effect."""
     changed = {
         f"{section}.{name}": value
@@ -58,7 +57,7 @@ def settings_without_effect(config: Settings) -> list[str]:
     return [*idle, *_not_held_out(config)]
 
 
-def _not_held_out(config: Settings) -> Iterator[str]:
+def _not_held_out(config: ConfigStore) -> Iterator[str]:
     """Say that what is evaluated on is trained on as well, which makes of it another measure."""
     settings = config.environment
     shared = settings.eval_split is not None and settings.train_split in (None, settings.eval_split)
@@ -69,62 +68,62 @@ def _not_held_out(config: Settings) -> Iterator[str]:
         )
 
 
-def _algorithm(config: Settings) -> Iterator[_Without]:
+def _algorithm(config: ConfigStore) -> Iterator[_Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     missing = [ours for ours, its in _ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
-    yield _Without(tuple(f"training.{name}" for name in missing), cause)
+    yield _Unused(tuple(f"training.{name}" for name in missing), cause)
     if "credit" in estimator.settings and training.group_credit == "episode":
-        yield _Without(("training.gamma",), f"{cause} and training.group_credit='episode'")
+        yield _Unused(("training.gamma",), f"{cause} and training.group_credit='episode'")
     if not estimator.needs_critic:
-        yield _Without((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
+        yield _Unused((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
     loss = get_policy_loss(training.policy_loss)
     missing = [ours for ours, its in _LOSS_SETTINGS.items() if its not in loss.settings]
     names = tuple(f"training.{name}" for name in missing)
-    yield _Without(names, f"training.policy_loss={training.policy_loss!r}")
+    yield _Unused(names, f"training.policy_loss={training.policy_loss!r}")
 
 
-def _switches(config: Settings) -> Iterator[_Without]:
+def _switches(config: ConfigStore) -> Iterator[_Unused]:
     yield from _training_switches(config)
     environment = config.environment
     if not config.model.lora_rank:
-        yield _Without(("model.lora_alpha",), "model.lora_rank=0")
+        yield _Unused(("model.lora_alpha",), "model.lora_rank=0")
     if config.inference.max_turns is None:
-        yield _Without(("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
+        yield _Unused(("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
     if environment.env_id is not None:
-        yield _Without(("environment.max_steps",), "an environment that has rules of its own")
+        yield _Unused(("environment.max_steps",), "an environment that has rules of its own")
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in (*every, "stop_after_no_gain"))
-        yield _Without((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
+        yield _Unused((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     yield from _warm_start(config)
     yield from _ray(config)
 
 
-def _training_switches(config: Settings) -> Iterator[_Without]:
+def _training_switches(config: ConfigStore) -> Iterator[_Unused]:
     training = config.training
     if training.kl == "none":
-        yield _Without(("training.kl_coef",), "training.kl='none'")
+        yield _Unused(("training.kl_coef",), "training.kl='none'")
     if training.ppo_epochs == 1:
-        yield _Without(("training.kl_early_stop",), "training.ppo_epochs=1")
+        yield _Unused(("training.kl_early_stop",), "training.ppo_epochs=1")
 
 
-def _warm_start(config: Settings) -> Iterator[_Without]:
+def _warm_start(config: ConfigStore) -> Iterator[_Unused]:
     player = config.warm_start.player
     cause = f"warm_start.player={player!r}"
     if player != "file":
-        yield _Without(("warm_start.file",), cause)
+        yield _Unused(("warm_start.file",), cause)
     if player in ("none", "file"):
-        yield _Without(("warm_start.turns",), cause)
+        yield _Unused(("warm_start.turns",), cause)
     if player not in ("auto", "solver"):
-        yield _Without(("warm_start.critic_iters", "warm_start.rl_rate_factor"), cause)
+        yield _Unused(("warm_start.critic_iters", "warm_start.rl_rate_factor"), cause)
     if player == "none":
         names = ("steps", "rounds", "rate")
-        yield _Without(tuple(f"warm_start.{name}" for name in names), cause)
+        yield _Unused(tuple(f"warm_start.{name}" for name in names), cause)
 
 
-def _ray(config: Settings) -> Iterator[_Without]:
-    names = [each.name for each in fields(config.ray) if each.name != "use_ray"]
+def _ray(config: ConfigStore) -> Iterator[_Unused]:
     if not config.ray.use_ray:
-        yield _Without(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
+        names = [name for name in RayConfig.model_fields if name != "use_ray"]
+        yield _Unused(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")

@@ -1,0 +1,592 @@
+"""``ConfigStore``: every setting of a run, checked at each assignment and as a whole.
+
+>>> config = ConfigStore()
+>>> config.training.learning_rate = 3e-4
+>>> config.diff()
+{'training': {'learning_rate': 0.0003}}
+>>> config.training.gamma = 2
+Traceback (most recent call last):
+    ...
+llm_gym.errors.ConfigError: training.gamma must be less than or equal to 1, got 2
+
+``docs/settings.md`` is written from the types, defaults and docstrings here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from llm_gym.core.text import closest, did_you_mean
+from llm_gym.errors import ConfigError
+
+MAX_SHOWN = 200
+"""Characters of a wrong value that an error repeats."""
+
+# --- types -----------------------------------------------------------------------------------
+
+
+def _need(accepted: bool, what: str) -> None:
+    if not accepted:
+        raise PydanticCustomError("value", f"Input should be {what}")
+
+
+def _text(value: str) -> str:
+    _need(bool(value.strip()), "text that is not blank")
+    return value
+
+
+def _device(value: str) -> str:
+    found = re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value)
+    _need(found is not None, "auto, cpu, mps, cuda or cuda with a number (cuda:1)")
+    return value
+
+
+def _json(value: Any) -> Any:
+    """Return a copy of a mapping, which must be the same after a way through a JSON file."""
+    given = dict(value) if isinstance(value, Mapping) else value
+    try:
+        copied = json.loads(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError):
+        copied = None
+    _need(isinstance(given, dict) and copied == given, "a dictionary of JSON values")
+    return copied
+
+
+def _registered(registry: str, default: str) -> Callable[[str], str]:
+    """Return a check that a name is in a registry of ``llm_gym_agents.algo``.
+
+    The registry needs torch, which takes seconds to import, so ``default`` is taken unseen.
+    """
+
+    def check(value: str) -> str:
+        if value != default:
+            from llm_gym_agents import algo
+
+            names = getattr(algo, registry).names()
+            hint = did_you_mean(value, names)
+            _need(value in names, f"one of {', '.join(names)}{hint}")
+        return value
+
+    return check
+
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Text = Annotated[str, AfterValidator(_text)]
+Device = Annotated[str, AfterValidator(_device)]
+JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
+Split = Literal["train", "dev", "test"]
+# A copy of ``algo.AGGREGATIONS``, which needs torch; a test holds them equal.
+Aggregation = Literal[
+    "token-mean",
+    "token-sum",
+    "seq-mean-token-sum",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum-norm",
+]
+
+
+# --- sections --------------------------------------------------------------------------------
+
+
+class UnknownSettingError(ConfigError, AttributeError):
+    """A setting or a section that does not exist."""
+
+
+class Section(BaseModel):
+    """Settings that belong together.
+
+    Whole numbers, numpy's scalars and paths are taken for what they stand for. True and False are
+    no numbers, and text is not read as one.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        validate_assignment=True,
+        strict=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
+    section: ClassVar[str]
+
+    def __init__(self, **settings: Any) -> None:
+        for name in settings:
+            self._check_name(name)
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise _config_error(self.section, error) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._check_name(name)
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise _config_error(self.section, error) from None
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called for names that do not exist. Copying and pickling ask for such names too.
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]
+        raise _unknown_setting(self.section, name)
+
+    def _check_name(self, name: str) -> None:
+        if name not in type(self).model_fields:
+            raise _unknown_setting(self.section, name)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class ModelConfig(Section):
+    """Which model is trained."""
+
+    section = "model"
+
+    model_name: Text = "tiny"
+    """Hugging Face id or folder; tiny builds a small Llama and its tokenizer on the spot."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the arithmetic and of frozen weights; auto is bfloat16 on a GPU and float32 on a
+    CPU. Weights that are trained are kept in float32."""
+    logprob_kernel: Literal["auto", "chunked", "liger", "cut"] = "auto"
+    """What computes log-probs: plain torch, Liger or cut-cross-entropy; auto measures on a GPU."""
+    device: Device = "auto"
+    """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
+    tensor_parallel_size: PositiveInt = 1
+    """GPUs that an inference engine spreads one model over."""
+    trust_remote_code: bool = False
+    """Run code that comes with the model."""
+    critic: Literal["shared", "detached", "separate"] = "shared"
+    """Value head on the policy's trunk, on the trunk without a gradient into it, or on a copy."""
+    lora_rank: NonNegativeInt = 0
+    """Rank of LoRA adapters, which are then all that is trained; 0 trains every weight."""
+    lora_alpha: PositiveFloat = 16.0
+    """Scale of the adapters, divided by their rank."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: slower, with less memory."""
+    cuda_graphs: bool | None = None
+    """Replay a GPU's passes as CUDA graphs; None does so for models below a billion weights that
+    are trained whole, on one card with room for the engine as well."""
+
+
+class InferenceConfig(Section):
+    """How the model plays."""
+
+    section = "inference"
+
+    backend: Literal["transformers", "vllm", "sglang"] = "transformers"
+    """Inference engine."""
+    engine: JSONDict = {}
+    """Settings of that engine, such as gpu_memory_utilization for vllm."""
+    sync_replies: bool | None = None
+    """Wait for every reply before any environment moves, for runs that are equal to the bit; None
+    does so with transformers only."""
+    num_envs: PositiveInt = 32
+    """Episodes played side by side, by each player."""
+    isolated_batch_size: PositiveInt | None = None
+    """Episodes batched together and apart from all others, so that results are equal to the bit
+    whoever plays them; None for all of them, or an equal share for each of several players."""
+    max_tokens: PositiveInt = 256
+    """Most tokens of a reply."""
+    temperature: NonNegativeFloat = 1.0
+    """Divides the logits. 0 is greedy, which cannot be trained on."""
+    context: Literal["history", "observation"] = "history"
+    """What the model reads: the episode so far, or only the current observation."""
+    system_prompt: str | None = None
+    """System prompt in place of the environment's; "" for none."""
+    max_turns: PositiveInt | None = None
+    """Replies after which an episode is over; None leaves it to the environment."""
+    bootstrap_at_turn_limit: bool = False
+    """Whether max_turns truncates an episode, so that the critic estimates the rest, instead of
+    ending it."""
+
+
+class WarmStartConfig(Section):
+    """What a model imitates before the first iteration, so that rewards differ."""
+
+    section = "warm_start"
+
+    player: Literal["auto", "random", "solver", "file", "none"] = "none"
+    """Whose moves are imitated: random legal ones, a solver's, or those of a file; auto takes
+    random ones for the embedded model, and for a given one that writes too few usable moves."""
+    turns: PositiveInt = 4000
+    """Moves to collect."""
+    steps: PositiveInt = 200
+    """Optimizer steps."""
+    rounds: PositiveInt = 1
+    """Most rounds of collecting and imitating. There is another while over a tenth of the replies
+    are unusable and a round makes a quarter of them usable; with a solver, until nine of ten
+    episodes are won."""
+    rate: PositiveFloat = 3e-3
+    """Learning rate of AdamW."""
+    critic_iters: NonNegativeInt = 0
+    """First iterations after imitating a solver in which only the critic learns, a quarter of the
+    run at most, if that is more than training.critic_warmup_iters."""
+    rl_rate_factor: PositiveFloat = 1.0
+    """Factor on the learning rates of reinforcement learning after imitating a solver."""
+    file: Text | None = None
+    """Conversations to imitate, as llm-gym sft-data writes them."""
+
+
+class TrainingConfig(Section):
+    """How the policy learns."""
+
+    section = "training"
+
+    # --- how long and from how much -------------------------------------------------------
+    num_epochs: PositiveInt = 10
+    """Epochs, each of num_iters_per_epoch iterations."""
+    num_iters_per_epoch: PositiveInt = 10
+    """Iterations of an epoch. Each plays a batch and learns from it."""
+    batch_size: PositiveInt = 32
+    """Episodes of an iteration."""
+    group_size: PositiveInt = 1
+    """Episodes that start from one seed, for estimators that compare them."""
+    ppo_epochs: PositiveInt = 2
+    """Passes over a batch."""
+    mini_batch_size: PositiveInt = 8
+    """Episodes of an optimizer step."""
+    micro_batch_tokens: PositiveInt = 16384
+    """Most tokens read in one forward pass. It bounds memory and changes no gradient."""
+    seed: NonNegativeInt = 0
+    """Decides episodes, sampling and initial weights."""
+
+    # --- advantages -----------------------------------------------------------------------
+    adv_estimator: Annotated[str, AfterValidator(_registered("ADVANTAGES", "gae"))] = "gae"
+    """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ..."""
+    gamma: Fraction = 1.0
+    """Discount of one step."""
+    gae_lambda: Fraction = 0.95
+    """Lambda of generalised advantage estimation, of one step."""
+    discount: Literal["token", "turn"] = "turn"
+    """What a step is. With turn a longer reply is not discounted more."""
+    group_credit: Literal["episode", "turn"] = "episode"
+    """What grpo, dr_grpo and rloo compare: whole episodes, or the reward to come of each turn."""
+    whiten_advantages: bool = True
+    """Scale advantages to mean 0 and variance 1 over the tokens of a batch."""
+    reward_mode: Literal["replace", "add"] = "replace"
+    """Whether a reward function replaces the environment's rewards or adds to them."""
+
+    # --- losses ---------------------------------------------------------------------------
+    policy_loss: Annotated[str, AfterValidator(_registered("POLICY_LOSSES", "ppo"))] = "ppo"
+    """Policy loss: ppo, gspo, cispo or gpg."""
+    clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
+    """How far the ratio of new to old policy may fall below 1 and rise above it; None for the
+    range of the loss's authors, which is 0.2 for ppo."""
+    clip_ratio_high: PositiveFloat | None = None
+    """How far it may rise, if not as far as clip_ratio says."""
+    loss_agg: Aggregation | None = None
+    """How token losses become one number; None for what the policy loss's authors use."""
+    importance_cap: PositiveFloat | None = 2.0
+    """Largest weight of a token that trainer and sampler rate differently; None for no weights."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus; the initial one with entropy_target."""
+    entropy_target: PositiveFloat | None = None
+    """Entropy of a token, in nats, that the weight is adapted to hold; None keeps the weight."""
+    value_coef: NonNegativeFloat = 0.5
+    """Weight of the critic's loss."""
+    normalise_values: bool = False
+    """Let the critic learn returns in units of their running mean and spread."""
+
+    # --- what is left out of the batch ----------------------------------------------------
+    resample_zero_variance_groups: NonNegativeInt = 0
+    """Most further groups played in place of one whose episodes all scored the same."""
+    mask_truncated_replies: bool = False
+    """Leave episodes with a reply that max_tokens truncated out of the loss."""
+    max_sampler_kl: PositiveFloat | None = None
+    """Leave out episodes whose KL between sampler and trainer, a mean over tokens, is above this;
+    None for none."""
+
+    # --- the distance to the model that training began with -------------------------------
+    kl: Literal["none", "reward", "loss"] = "none"
+    """Where the KL to the initial model is a penalty: in the rewards, in the loss, or nowhere."""
+    kl_coef: PositiveFloat = 0.001
+    """Weight of the KL penalty."""
+    kl_early_stop: PositiveFloat | None = None
+    """KL to the sampling policy above which the passes over a batch end; None for all passes."""
+
+    # --- the optimizer --------------------------------------------------------------------
+    optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
+    """AdamW; or on a GPU bitsandbytes', with 8-bit state or with paged 32-bit state."""
+    learning_rate: PositiveFloat = 1e-5
+    """Learning rate of AdamW."""
+    value_learning_rate: PositiveFloat | None = None
+    """Learning rate of the critic; None for learning_rate."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the learning rate falls to 0 over the run, if it does."""
+    warmup_iters: NonNegativeInt = 0
+    """Iterations over which the learning rate rises from 0."""
+    critic_warmup_iters: NonNegativeInt = 0
+    """First iterations, in which only the critic learns."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Weight decay of AdamW."""
+    adam_eps: PositiveFloat = 1e-8
+    """Epsilon of AdamW."""
+    max_grad_norm: PositiveFloat = 1.0
+    """Gradients with a larger norm are scaled down to it, policy and critic each by itself."""
+
+
+class CheckpointConfig(Section):
+    """What is kept of a run."""
+
+    section = "checkpoint"
+
+    output_dir: Text = "./checkpoints"
+    """Folder of the run: config, metrics, curve, episodes, checkpoints."""
+    save_interval: NonNegativeInt = 1
+    """Epochs between two checkpoints; 0 for one at the end."""
+    keep_last_n: PositiveInt = 3
+    """Checkpoints kept besides the best one."""
+    end_with_best: bool = True
+    """End a run with its best weights, its warm start's among them, instead of the last ones."""
+    record_every: NonNegativeInt = 10
+    """Iterations from one record of training episodes to the next; 0 for none."""
+    resume: bool = False
+    """Go on from the newest checkpoint in output_dir."""
+    wandb_project: Text | None = None
+    """Weights & Biases project to log to as well."""
+
+
+class EnvConfig(Section):
+    """What is played, and how it is evaluated."""
+
+    section = "environment"
+
+    env_id: Text | None = None
+    """Registered id, such as llm_gym/TextGameEasy-v0."""
+    env_kwargs: JSONDict = {}
+    """Settings of the environment."""
+    max_steps: PositiveInt = 10
+    """Steps after which an episode of a BaseEnvironment is over."""
+    workers: NonNegativeInt = 0
+    """Processes to spread slow environments over; 0 for none."""
+    timeout: PositiveFloat | None = None
+    """Seconds that a step in a worker may take before its episode is given up."""
+    train_split: Split | None = "train"
+    """Instances to train on; None for all."""
+    eval_split: Split | None = "test"
+    """Instances to evaluate on; None for all."""
+    eval_interval: NonNegativeInt = 10
+    """Iterations between two evaluations; 0 for none."""
+    eval_episodes: PositiveInt = 64
+    """Episodes of an evaluation."""
+    eval_greedy: bool = False
+    """Evaluate with the most likely token each time instead of sampling as in training."""
+    stop_at_success: Fraction | None = None
+    """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
+    for the full length."""
+    stop_after_no_gain: PositiveInt | None = None
+    """End the run after so many evaluations without one above the interval of the last gain; None
+    for the full length."""
+    curriculum: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Success in training above which the difficulty rises; below half of it, it falls. None for no
+    curriculum."""
+
+    def __getattr__(self, name: str) -> Any:
+        # A BaseEnvironment is given this section as its config, and looks in it for parameters
+        # of its own. ``__dict__``, because a copy that is being made has no env_kwargs yet.
+        own = self.__dict__.get("env_kwargs", {})
+        return own[name] if name in own else super().__getattr__(name)
+
+
+class RayConfig(Section):
+    """How playing is spread over processes and machines."""
+
+    section = "ray"
+
+    use_ray: bool = False
+    """Play on actors of their own."""
+    num_actors: PositiveInt = 1
+    """Actors that play, each with an engine and environments."""
+    address: Text | None = None
+    """Of a running Ray cluster: auto, or HOST:PORT; None starts one on this machine."""
+    num_cpus_per_actor: NonNegativeFloat = 1.0
+    """CPU cores of each actor."""
+    num_gpus_per_actor: NonNegativeFloat | None = None
+    """GPUs of each actor; a share such as 0.3 puts three on one. None is 1 where there are any."""
+    staleness: NonNegativeInt = 0
+    """Iterations that playing may run ahead of learning; 0 waits for fresh weights."""
+    timeout: PositiveFloat | None = 1800.0
+    """Seconds that an actor may take for its episodes before it is replaced; None for any."""
+
+
+class ParallelConfig(Section):
+    """How the learner is spread over the processes that torchrun starts, one for each GPU."""
+
+    section = "parallel"
+
+    mode: Literal["none", "ddp", "fsdp"] = "none"
+    """ddp keeps all weights on each GPU and splits the batch; fsdp also shards weights, gradients
+    and optimizer state."""
+
+
+# --- all of them -----------------------------------------------------------------------------
+
+
+class ConfigStore(BaseModel):
+    """The settings of a run. ``check`` it before use: each setting alone is always right."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    inference: InferenceConfig = Field(default_factory=InferenceConfig)
+    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    environment: EnvConfig = Field(default_factory=EnvConfig)
+    ray: RayConfig = Field(default_factory=RayConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        section = SECTIONS.get(name)
+        if section is None:
+            raise _unknown_section(name)
+        if type(value) is not section:
+            raise ConfigError(
+                f"config.{name} must be a {section.__name__}, got {type(value).__name__}; assign "
+                f"its settings one by one, such as config.{name}.{next(iter(section.model_fields))}"
+            )
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]
+        raise _unknown_section(name)
+
+    def check(self) -> None:
+        """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with."""
+        from llm_gym_agents.config.rules import first_problem
+
+        problem = first_problem(self)
+        if problem is not None:
+            raise ConfigError(problem)
+
+    def unused_settings(self) -> list[str]:
+        """Return a sentence for each setting that was changed and has no effect here."""
+        from llm_gym_agents.config.unused_settings import unused_settings
+
+        return unused_settings(self)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return every setting, by section, as JSON values."""
+        return self.model_dump()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Return a config with the settings of ``data``; those it lacks have their defaults."""
+        config = cls()
+        config.update(data)
+        return config
+
+    def update(self, data: Mapping[str, Mapping[str, Any]]) -> None:
+        """Assign the settings of ``data``; the others stay."""
+        _check_mapping("a config", data)
+        for name, settings in data.items():
+            if name not in SECTIONS:
+                raise _unknown_section(str(name))
+            _check_mapping(name, settings)
+            for setting, value in settings.items():
+                setattr(getattr(self, name), str(setting), value)
+
+    def diff(self, other: ConfigStore | None = None) -> dict[str, dict[str, Any]]:
+        """Return the settings that differ from those of ``other``, or from the defaults."""
+        base = (other or type(self)()).to_dict()
+        changed = {
+            name: {key: value for key, value in settings.items() if value != base[name][key]}
+            for name, settings in self.to_dict().items()
+        }
+        return {name: settings for name, settings in changed.items() if settings}
+
+    def save(self, path: str | Path) -> None:
+        """Write every setting to a ``.json``, ``.yaml`` or ``.yml`` file."""
+        from llm_gym_agents.config.files import write_config
+
+        write_config(self.to_dict(), Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the config in a ``.json``, ``.yaml`` or ``.yml`` file."""
+        from llm_gym_agents.config.files import read_config
+
+        data = read_config(Path(path))
+        try:
+            return cls.from_dict(data)
+        except ConfigError as error:
+            raise ConfigError(f"cannot use {path}: {error}") from error
+
+
+SECTIONS: dict[str, type[Section]] = {
+    name: field.annotation  # type: ignore[misc]
+    for name, field in ConfigStore.model_fields.items()
+}
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+def _config_error(section: str, error: ValidationError) -> ConfigError:
+    """Return pydantic's first error as one sentence."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name, given = first["loc"][0], first["input"]
+    must = first["msg"].replace("Input should be", "must be")
+    kind = SECTIONS[section].model_fields[str(name)].annotation
+    choices = [get_args(each) for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
+    meant = did_you_mean(given, choices[0]) if choices and isinstance(given, str) else ""
+    return ConfigError(f"{section}.{name} {must}, got {given!r:.{MAX_SHOWN}}{meant}")
+
+
+def _check_mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be a mapping of names to values, got {value!r}")
+
+
+def _unknown_setting(section: str, name: str) -> UnknownSettingError:
+    own = did_you_mean(name, SECTIONS[section].model_fields)
+    is_elsewhere = any(name in other.model_fields for other in SECTIONS.values())
+    meant = _full_name(name) if is_elsewhere or not own else own
+    return UnknownSettingError(f"{section} has no setting {name!r}{meant}")
+
+
+def _unknown_section(name: str) -> UnknownSettingError:
+    meant = did_you_mean(name, SECTIONS) or _full_name(name)
+    known = ", ".join(SECTIONS)
+    return UnknownSettingError(f"config has no section {name!r}{meant}; it has {known}")
+
+
+def _full_name(name: str) -> str:
+    """Return a question with the full name of the setting ``name``, or nothing.
+
+    It looks in every section: the right name in the wrong section is the commonest mistake.
+    """
+    names = {
+        setting: f"{section}.{setting}"
+        for section, cls in SECTIONS.items()
+        for setting in cls.model_fields
+    }
+    meant = closest(name, names)
+    return f" (did you mean {names[meant]!r}?)" if meant else ""
