@@ -32,7 +32,6 @@ class QuietLog(MetricsLog):
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
-        self._board = self._wandb = None
 
     def log(self, iteration: int, metrics: Mapping[str, Any]) -> None:
         """Keep one row."""

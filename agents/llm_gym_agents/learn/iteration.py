@@ -35,7 +35,7 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks, resample_ze
 from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout, why_unplayed
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.process import SigtermListener
-from llm_gym_agents.run.timing import GpuMonitor
+from llm_gym_agents.run.timing import GpuMonitor, timing
 
 
 @dataclass(kw_only=True)
@@ -92,7 +92,7 @@ class IterationRunner:
             row["env/difficulty"] = self.curriculum.difficulty
             self.curriculum.update(row[metrics.TRAIN_SUCCESS])
         moments, all_s = (start, played, updated, end), elapsed_s + (end - start)
-        return row | metrics.timing(*moments, sampled=data.tokens, read=read, all_s=all_s)
+        return row | timing(*moments, sampled=data.tokens, read=read, all_s=all_s)
 
     def _learn(
         self, iteration: int, data: RolloutData, greedy_E: Tensor | None, *, recorded: bool

@@ -1,8 +1,10 @@
-"""What an iteration took of a GPU: memory, and the share of its peak speed (MFU)."""
+"""What an iteration costs: seconds, tokens per second, GPU memory and MFU."""
 
 from __future__ import annotations
 
 import torch
+
+from llm_gym_agents.run.metrics import ELAPSED, TOKENS_PER_SECOND, Row
 
 PEAK_FLOPS = {
     "H200": 989e12,
@@ -12,11 +14,11 @@ PEAK_FLOPS = {
     "B200": 2250e12,
     "RTX 4090": 165e12,
 }
-"""Dense bfloat16, as the vendor says; what is not here has no MFU."""
+"""Dense bfloat16, from the vendor; other GPUs report no MFU."""
 
 
 class GpuMonitor:
-    """Looks at one device from its making on; says nothing of a CPU."""
+    """Peak memory and MFU of one GPU; no metrics on a CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -46,10 +48,10 @@ class GpuMonitor:
 
 
 def update_flops(model: torch.nn.Module, tokens: int, learned: dict[str, float]) -> float:
-    """Return the arithmetic of an update: 2 per weight and token forward, 4 backward.
+    """Return the FLOPs of an update: 2 per weight and token forward, 4 backward.
 
-    Embeddings are looked up and not multiplied, and the head sees sampled tokens only, so both are
-    left out: what is counted is the trunk. Recomputed activations are no progress and not counted.
+    Only the trunk counts: embeddings are lookups, and the head sees sampled tokens only.
+    Recomputed activations do not count.
     """
     trunk = sum(
         weight.numel()
@@ -59,3 +61,34 @@ def update_flops(model: torch.nn.Module, tokens: int, learned: dict[str, float])
     passes = 6.0 * learned.get("train/epochs", 1.0)
     passes += 2.0 if learned.get("time/score_s", 0.0) > 1e-3 else 0.0
     return passes * trunk * tokens
+
+
+def timing(
+    start: float,
+    played: float,
+    updated: float,
+    end: float,
+    *,
+    sampled: int,
+    read: int,
+    all_s: float,
+) -> Row:
+    """Return the time metrics of an iteration.
+
+    Args:
+        start: When it began.
+        played: When its episodes were done.
+        updated: When the update was done.
+        end: When the weights were published.
+        sampled: Sampled tokens.
+        read: Tokens of the update, prompts included.
+        all_s: Seconds of the whole run so far.
+    """
+    return {
+        "time/collect_s": played - start,
+        "time/update_s": end - played,
+        "time/collect_tokens_per_s": sampled / (played - start),
+        "time/update_tokens_per_s": read / (updated - played),
+        TOKENS_PER_SECOND: sampled / (end - start),
+        ELAPSED: all_s,
+    }

@@ -139,7 +139,7 @@ def outcome(folder):
     state = load_checkpoint(Checkpoints(Path(folder) / "checkpoints").latest())
     files = [state.folder / name for name in ("model/model.safetensors", "trainer.safetensors")]
     files += [state.folder / "trainer.json", Path(folder) / "metrics.jsonl"]
-    return [path.read_bytes() for path in (*files, Path(folder) / "metrics.csv")]
+    return [path.read_bytes() for path in files]
 
 
 def in_fork(function):

@@ -45,7 +45,7 @@ def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys):
     assert "held-out episode, seed" in text
     assert f"run:    {run.relative_to(here)} (curve.png)" in text
     assert "\x1b[" not in text  # a file is no terminal
-    for name in ("config.json", "metrics.csv", "metrics.jsonl", "curve.png"):
+    for name in ("config.json", "metrics.jsonl", "curve.png"):
         assert (run / name).stat().st_size > 0, name
     assert list((run / "tensorboard").iterdir())
     names = {path.name for path in (run / "checkpoints").iterdir()}

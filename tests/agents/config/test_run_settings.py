@@ -90,7 +90,7 @@ def test_after_a_solver_reinforcement_learning_takes_smaller_steps(player, facto
 
 def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
     first = play({}, tmp_path / "run")
-    assert {"config.json", "metrics.csv", "metrics.jsonl"} <= first.files
+    assert {"config.json", "metrics.jsonl"} <= first.files
     longer = {"checkpoint.resume": True, "training.num_iters_per_epoch": 3}
     second = play(longer, tmp_path / "run")
     assert second.metrics[:2] == first.metrics

@@ -7,6 +7,7 @@ import pytest
 
 from llm_gym_agents.engines.weight_check import StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
+from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.config.effect_run import ECHO, play, settings
 from tests.agents.engines.sglang.stand_in import StandIn, TinySampler
 from tests.agents.players import player_at_chance
@@ -94,5 +95,4 @@ def test_adapters_train_through_it(server, tmp_path):
 
 def test_a_run_says_how_long_publishing_took(server, tmp_path):
     play(through(server), tmp_path / "run")
-    columns = (tmp_path / "run" / "metrics.csv").read_text().splitlines()[0].split(",")
-    assert {PUBLISH_SECONDS, PROBE_GAP} <= set(columns)
+    assert {PUBLISH_SECONDS, PROBE_GAP} <= set(read_metrics(tmp_path / "run")[0])
