@@ -1,48 +1,49 @@
-"""Writes requirements.lock: every package that `make` installs, with version and hash.
+"""Writes locks/train.txt and locks/dev.txt: every package that `make` installs, with hashes.
 
-``python .ci/lock.py`` asks pip what it would install here, so the hashes are those of files for
-this Python and this kind of machine. torch is not among them: it comes as builds for the CPU and
-for each CUDA, whose hashes differ; its version is pinned in constraints.txt.
+``make lock`` resolves once for all machines that the locks are for (Linux, x86-64 and aarch64,
+Python 3.11 to 3.14); differences between them are markers. torch is not among them: it comes as
+builds for the CPU and for each CUDA, whose hashes differ. constraints.txt has its version.
 """
 
-import json
-import platform
+import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = "train,lora,dev"
+LOCKS = {"train": ["train"], "dev": ["train", "lora", "dev"]}
 # What builds the package itself, so that no build fetches something of its own.
-BUILD = ("hatchling>=1.25", "editables")
+BUILD = "hatchling>=1.25\neditables\n"
+# torch's own dependencies for CUDA; pip adds them to a build of torch that needs them.
+OF_TORCH = re.compile(r"(torch|triton|nvidia-.*|cuda-.*)")
 
 
-def resolved() -> list[dict]:
-    """Return what pip would install, newest versions that constraints.txt allows."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
-        command += ["--ignore-installed", "--report", str(report)]
-        command += ["--constraint", str(ROOT / "constraints.txt"), f"{ROOT}[{EXTRAS}]", *BUILD]
-        subprocess.run(command, check=True)
-        return json.loads(report.read_text())["install"]
+def lock(extras: list[str]) -> str:
+    """Return the lock of ``extras``."""
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "pyproject.toml", "-"]
+    command += ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate"]
+    command += ["--no-header", "--constraint", "constraints.txt"]
+    for extra in extras:
+        command += ["--extra", extra]
+    done = subprocess.run(command, cwd=ROOT, input=BUILD, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    packages = re.findall(r"^\S.*(?:\n    .*)*", done.stdout, re.M)
+    kept = [each for each in packages if not is_of_torch(each)]
+    return "# Written by: make lock\n" + "\n".join(kept) + "\n"
+
+
+def is_of_torch(package: str) -> bool:
+    """Return whether a package is torch, or comes with its CUDA builds alone."""
+    name = re.match(r"[\w.-]+", package)
+    return bool(name and OF_TORCH.fullmatch(name[0]))
 
 
 def main() -> None:
-    """Write the file."""
-    python = ".".join(map(str, sys.version_info[:2]))
-    lines = [
-        "# Written by: python .ci/lock.py",
-        f"# For: Python {python}, {sys.platform}, {platform.machine()}",
-    ]
-    for one in sorted(resolved(), key=lambda one: one["metadata"]["name"].lower()):
-        name, version = one["metadata"]["name"].lower(), one["metadata"]["version"]
-        if name in ("llm-gym", "torch"):
-            continue
-        digest = one["download_info"]["archive_info"]["hashes"]["sha256"]
-        lines += [f"{name}=={version} \\", f"    --hash=sha256:{digest}"]
-    (ROOT / "requirements.lock").write_text("\n".join(lines) + "\n")
+    """Write the files."""
+    (ROOT / "locks").mkdir(exist_ok=True)
+    for name, extras in LOCKS.items():
+        (ROOT / "locks" / f"{name}.txt").write_text(lock(extras))
 
 
 if __name__ == "__main__":

@@ -128,10 +128,12 @@ def end_with(lifeline: Connection) -> None:
     does the killing, so that it works in the middle of C code that holds the interpreter's lock.
     ``PR_SET_PDEATHSIG`` would do so too, but also when only the thread ends that started us.
     """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
     if sys.platform != "linux":
         return
-    import fcntl
-
     f_setsig = getattr(fcntl, "F_SETSIG", _F_SETSIG)
     fcntl.fcntl(lifeline.fileno(), fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline.fileno(), f_setsig, signal.SIGKILL)

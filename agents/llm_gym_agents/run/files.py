@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 import weakref
 from pathlib import Path
 
 from llm_gym.errors import ConfigError
+
+try:
+    import fcntl
+except ImportError:  # Windows: runs are not locked there
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -68,12 +72,15 @@ class RunLock:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise ConfigError(
                 f"a run must be able to write to its folder, got {self.folder}: {error.strerror}; "
                 f"choose another {_HOW}"
             ) from error
+        if fcntl is None:
+            os.close(handle)
+            return
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

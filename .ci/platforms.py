@@ -1,0 +1,124 @@
+"""Resolves every extra for every platform, and keeps the table in docs/platforms.md.
+
+``python .ci/platforms.py`` fails when an extra can no longer be installed where the table says it
+can; ``--write`` writes the table anew. Nothing is installed: uv resolves for machines and Pythons
+that are not at hand. A cell is ``yes`` (wheels for everything), ``build X`` (X has no wheel there
+and is built from source) or ``no (X)``.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "platforms.md"
+LINUX = {"Linux x86-64": "x86_64-manylinux_2_35", "Linux aarch64": "aarch64-manylinux_2_35"}
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+COLUMNS = {
+    f"{name}, {python}": (target, python) for name, target in LINUX.items() for python in PYTHONS
+} | {"macOS arm64, 3.13": ("aarch64-apple-darwin", "3.13")}
+MAKE = "train,lora,dev"
+# These fix versions of their own, so constraints.txt does not apply to them.
+UNCONSTRAINED = ("vllm", "sglang")
+SECONDS = 120
+
+
+def extras() -> list[str]:
+    """Return what is resolved: the core, every extra, and what `make test` installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return ["", *project["optional-dependencies"], MAKE]
+
+
+def compile_for(extra: str, target: str, python: str, *options: str) -> str:
+    """Return what uv says against installing ``extra`` there; nothing if it can be."""
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "pyproject.toml"]
+    command += ["--python-platform", target, "--python-version", python, *options]
+    for name in filter(None, extra.split(",")):
+        command += ["--extra", name]
+    if extra not in UNCONSTRAINED:
+        command += ["--constraint", "constraints.txt"]
+    # torch's wheels are for macOS 14 and newer.
+    environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer in {SECONDS} seconds"
+    return done.stderr.strip() if done.returncode else ""
+
+
+def cell(extra: str, target: str, python: str) -> str:
+    """Return one cell of the table."""
+    against = compile_for(extra, target, python, "--only-binary", ":all:")
+    if not against:
+        return "yes"
+    culprit = re.search(r"([\w.-]+)\S*(?: \([^)]*\))? has no (?:usable )?wheels", against)
+    name = culprit[1] if culprit else "no resolution"
+    return f"no ({name})" if compile_for(extra, target, python) else f"build {name}"
+
+
+def measure() -> dict[str, list[str]]:
+    """Return the cells of each row, by extra."""
+    with ThreadPoolExecutor(2) as pool:
+        rows = {
+            extra: [pool.submit(cell, extra, *column) for column in COLUMNS.values()]
+            for extra in extras()
+        }
+        return {extra: [one.result() for one in cells] for extra, cells in rows.items()}
+
+
+def label(extra: str) -> str:
+    """Return the name of a row."""
+    return f"`.[{extra}]`" if extra else "`.`"
+
+
+def table(rows: dict[str, list[str]]) -> str:
+    """Return the table; equal columns of one machine are written once."""
+    lines = ["| | " + " | ".join(COLUMNS) + " |", "| --- |" + " --- |" * len(COLUMNS)]
+    lines += [f"| {label(extra)} | " + " | ".join(cells) + " |" for extra, cells in rows.items()]
+    return "\n".join(lines)
+
+
+def published() -> dict[tuple[str, str], str]:
+    """Return the cells of the page, by row and column."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    split = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
+    return {(row[0], c): v for row in split[2:] for c, v in zip(split[0][1:], row[1:], strict=True)}
+
+
+def main() -> int:
+    """Compare with the page, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the table anew")
+    arguments = parser.parse_args()
+    rows = measure()
+    if arguments.write:
+        text = PAGE.read_text()
+        before, _, after = text.partition("<!-- platforms -->")
+        after = after.partition("<!-- /platforms -->")[2]
+        block = f"<!-- platforms -->\n{table(rows)}\n<!-- /platforms -->"
+        PAGE.write_text(before + block + after)
+        return 0
+    known, gaps = published(), []
+    for extra, cells in rows.items():
+        for column, now in zip(COLUMNS, cells, strict=True):
+            before = known.get((label(extra), column), "not in the table")
+            if now != before:
+                print(f"{label(extra)} on {column}: {now}, the table says: {before}")
+                rank = ("yes", "build", "no").index
+                worse = before == "not in the table" or rank(now.split()[0]) > rank(
+                    before.split()[0]
+                )
+                gaps += [(extra, column)] * worse
+    print(f"{len(rows)} sets of extras resolved for {len(COLUMNS)} platforms, {len(gaps)} new gaps")
+    return bool(gaps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

