@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos results-check lock platforms clean
+.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos results-check lock platforms clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -103,6 +103,9 @@ test-exports:  ## Install other trainers into venvs of their own, and have them 
 
 test-packages:  ## Install other environments into a venv of its own, and play them.
 	$(PYTHON) .ci/stage.py packages
+
+test-pythons:  ## Install and play the core with every other Python of this machine.
+	$(PYTHON) .ci/pythons.py
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -1,0 +1,124 @@
+"""Commands work where Unix-only modules do not exist, as on Windows; the sandbox says what it needs.
+
+A child process hides the modules from the import system before anything of ours is imported.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+UNIX_ONLY = ("fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty")
+HIDE = f"""
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name in {UNIX_ONLY!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+for name in {UNIX_ONLY!r}:
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Hidden())
+"""
+COMMAND = HIDE + "from llm_gym.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+
+
+def run(*arguments, cwd, code=COMMAND, stdin=None):
+    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True)
+
+
+@pytest.fixture
+def endpoint():
+    """A server that answers every chat request with the same move."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            choice = {"message": {"content": "50"}, "finish_reason": "stop"}
+            body = json.dumps({"choices": [choice], "usage": {}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_modules_are_really_hidden(tmp_path):
+    done = run(cwd=tmp_path, code=HIDE + "import fcntl")
+    assert "ModuleNotFoundError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("check", "llm_gym/GuessTheNumber-v0"),
+        ("train", "--help"),
+        ("eval", "--help"),
+        ("serve", "--help"),
+        ("view", "--help"),
+    ],
+)
+def test_a_command_works(arguments, tmp_path):
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_play_reads_moves_from_a_pipe(tmp_path):
+    done = run("play", "llm_gym/GuessTheNumber-v0", "--seed", 0, cwd=tmp_path, stdin="50\n25\n")
+    assert "Traceback" not in done.stderr
+    assert "Turns left: 3" in done.stdout
+
+
+def test_a_served_model_is_evaluated(tmp_path, endpoint):
+    pytest.importorskip("httpx")
+    game = ("eval", "llm_gym/GuessTheNumberEasy-v0", "--episodes", 2)
+    done = run(*game, "--endpoint", endpoint, "--model", "m", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_environments_run_in_worker_processes(tmp_path):
+    code = HIDE + (
+        "import llm_gym\n"
+        "if __name__ == '__main__':\n"
+        "    envs = llm_gym.make_vec('llm_gym/Echo-v0', 2, workers=2)\n"
+        "    print(len(envs.reset(seed=0)[0]))\n"
+        "    envs.close()\n"
+    )
+    done = run(cwd=tmp_path, code=code)
+    assert done.stdout.strip() == "2", done.stderr
+
+
+def test_the_sandbox_refuses_in_one_sentence(tmp_path):
+    code = HIDE + (
+        "from llm_gym.sandbox import Sandbox, SandboxError\n"
+        "try:\n"
+        "    Sandbox().run('1')\n"
+        "except SandboxError as error:\n"
+        "    print(error)\n"
+    )
+    done = run(cwd=tmp_path, code=code)
+    assert done.stdout.strip(), done.stderr
+
+
+@pytest.mark.slow
+def test_a_small_model_trains(tmp_path):
+    pytest.importorskip("torch")
+    # Packages of others know what machine they run on: they are imported first.
+    code = "import tensordict, torch, torchrl.collectors, transformers\n" + COMMAND
+    done = run("train", "text-game-easy", "--smoke", cwd=tmp_path, code=code)
+    assert done.returncode == 0, done.stderr
