@@ -1,4 +1,4 @@
-"""Commands work where Unix-only modules do not exist, as on Windows; the sandbox says what it needs.
+"""Commands work where Unix-only modules are missing, as on Windows; the sandbox refuses.
 
 A child process hides the modules from the import system before anything of ours is imported.
 """
