@@ -45,6 +45,15 @@ class Stage:
 
 
 BRIDGES = "textarena reasoning-gym gem pettingzoo verifiers textworld jericho scienceworld openenv"
+TRAINERS = (
+    "datasets==4.8.0 trl==1.16.0 openenv-core==0.3.0 "
+    "ray codetiming hydra-core orjson cachetools pillow"
+)
+PACKAGES = (
+    "highway-env gym-anytrading flappy-bird-gymnasium ale-py mo-gymnasium popgym minigrid "
+    "minihack gymnasium[box2d]"
+)
+EXPORTED = ("openenv", "trl", "others")
 STAGES = {
     "bridges": Stage(
         "train,test,serve",
@@ -63,10 +72,8 @@ STAGES = {
     # Of verl only what runs on a CPU is tried.
     "exports": Stage(
         "train,test,serve",
-        ("datasets==4.8.0", "trl==1.16.0", "openenv-core==0.3.0", "ray", "codetiming")
-        + ("hydra-core", "orjson", "cachetools", "pillow"),
-        ("-W", "ignore", "tests/bridges/export_openenv", "tests/bridges/export_trl")
-        + ("tests/bridges/export_others",),
+        tuple(TRAINERS.split()),
+        ("-W", "ignore", *(f"tests/bridges/export_{name}" for name in EXPORTED)),
         no_deps=("verl==0.9.1",),
     ),
     # verifiers and TRL want different versions of datasets.
@@ -77,8 +84,7 @@ STAGES = {
     ),
     "packages": Stage(
         "test",
-        ("highway-env", "gym-anytrading", "flappy-bird-gymnasium", "ale-py", "mo-gymnasium")
-        + ("popgym", "minigrid", "minihack", "gymnasium[box2d]"),
+        tuple(PACKAGES.split()),
         ("tests/as_text/test_packages.py",),
     ),
 }
