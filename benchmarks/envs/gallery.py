@@ -29,7 +29,6 @@ SHOWN: tuple[Row, ...] = (
     ("highway-env", "highway_env", "highway-fast-v0", {}, {}),
     ("gym-anytrading", "gym_anytrading", "stocks-v0", {}, {}),
     ("flappy-bird-gymnasium", "flappy_bird_gymnasium", "FlappyBird-v0", {"use_lidar": False}, {}),
-    ("mo-gymnasium", "mo_gymnasium", "deep-sea-treasure-v0", {}, {"weights": [1.0, 1.0]}),
     ("popgym", "popgym", "popgym-CountRecallEasy-v0", {}, {}),
     ("ale-py", "ale_py", "ALE/Breakout-v5", {}, {}),
     ("minihack", "minihack", "MiniHack-Room-5x5-v0", {}, {}),

@@ -199,20 +199,16 @@ class AsTextEnv(gym.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode."""
         super().reset(seed=seed)
         return self.text.reset(seed=seed, options=options)
 
     def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
-        """Play the action that the move in ``action`` means."""
         return self.text.step(action)
 
     def render(self) -> Any:
-        """Return what the environment renders."""
         return self.text.render()
 
     def close(self) -> None:
-        """Close the environment."""
         self.text.close()
 
     def __getattr__(self, name: str) -> Any:

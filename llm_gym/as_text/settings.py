@@ -116,6 +116,11 @@ def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, d
     """Return the five values of ``step``."""
     if type(given) is not tuple or len(given) != 5:
         raise _misshapen(env, "step", _STEP, given)
+    if getattr(given[1], "size", 1) > 1:
+        raise ContractError(
+            f"{type(env.unwrapped).__name__} pays a vector of {given[1].size} rewards; wrap it in "
+            "one that pays a single number, such as mo_gymnasium.wrappers.LinearReward"
+        )
     _check_info(env, "step", given[4])
     return given
 

@@ -1,14 +1,12 @@
-"""Whether an episode of somebody else's environment was won, and what a vector reward is worth."""
+"""Whether an episode of somebody else's environment was a success."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.error import ResetNeeded
 
 from llm_gym.core.outcome import StopReason, stop_reason
@@ -33,39 +31,6 @@ def load_success(success: str | Success | None) -> Success | None:
     return success
 
 
-def payer(
-    env: gym.Env[Any, Any], weights: Sequence[float] | None
-) -> Callable[[Any], SupportsFloat] | None:
-    """Return what makes one number of a reward that is a vector; None for a plain reward."""
-    space = getattr(env.unwrapped, "reward_space", None)
-    size = math.prod(getattr(space, "shape", None) or ())
-    if weights is None:
-        if size > 1:
-            raise ConfigError(
-                f"{env} pays a vector of {size} rewards; say what each is worth with weights="
-                f"{[1.0] * size}, or wrap it in one that pays a single number"
-            )
-        return None
-    try:
-        worth = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        worth = np.array(np.nan)
-    if worth.ndim != 1 or not np.isfinite(worth).all():
-        raise ConfigError(f"weights must be a list of numbers, got {weights!r:.200}")
-    if size and size != len(worth):
-        raise ConfigError(f"weights must have {size} numbers for {env}, got {worth.tolist()}")
-
-    def pay(reward: Any) -> float:
-        parts = np.asarray(reward, dtype=np.float64)
-        if parts.shape != worth.shape:
-            raise ConfigError(
-                f"weights has {len(worth)} numbers, and {env} paid {parts.shape or 'one number'}"
-            )
-        return float(parts @ worth)
-
-    return pay
-
-
 class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
     """Say in ``info`` whether an episode was a success, for an environment that does not.
 
@@ -83,7 +48,6 @@ class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
         self._total = 0.0
         return self.env.reset(seed=seed, options=options)
 

@@ -8,18 +8,18 @@ info are the environment's own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
 from llm_gym.as_text.phrasebooks.readers import Unusable
-from llm_gym.as_text.players import TextPlayers
 from llm_gym.as_text.replies import ParsedReply, ReplyReader
 from llm_gym.as_text.settings import check_settings, of_reset, of_step, path_of, write_rules
-from llm_gym.as_text.success import Success, load_success, payer, refusal
+from llm_gym.as_text.success import Success, load_success, refusal
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.formats import get_format
 from llm_gym.core.infos import flag
@@ -31,12 +31,13 @@ from llm_gym.errors import ConfigError, ContractError
 _PLAYING = StopReason.PLAYING
 _NOTHING_READ = ParsedReply(None)
 _MAX_INVALID = 20
+_ESCAPED = r'(?:[^"\\\n]|\\.){1,2000}'
 _VERDICTS = ("success", "is_success")  # of an environment on a game that the fallback ended
 _Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
 _Step = tuple[str, SupportsFloat, bool, bool, dict[str, Any]]
 
 
-class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
+class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     r"""Play any environment in text.
 
     The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of
@@ -66,8 +67,6 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         success: Whether an episode that is over was a success: a function of the sum of rewards,
             of ``terminated``, of the last reward and of ``info``, or its name,
             ``module:function``.
-        weights: Of the parts of a reward that is a vector; the sum is the reward, and the vector
-            is in ``info["reward_vector"]``.
         action_format: How a move is written: plain, tag, boxed, json, react or raw.
         strict: Whether only a move written just as the format asks counts. By default the one
             move that a reply plainly names is that move.
@@ -101,7 +100,8 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     has_splits = False
     _worst = 0.0
     """The lowest reward of a step, in all episodes."""
-    _player_seed = _player_rng = None
+    _player_seed: int | None = None
+    _player_rng: np.random.Generator | None = None
 
     def __init__(
         self,
@@ -112,7 +112,6 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         describe: Callable[[Any, dict[str, Any]], str] | None = None,
         parse: Callable[[str], Any] | None = None,
         success: str | Success | None = None,
-        weights: Sequence[float] | None = None,
         action_format: str = "plain",
         strict: bool = False,
         rules: Literal["observation", "system"] | None = None,
@@ -130,7 +129,6 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
             "describe": describe,
             "parse": parse,
             "success": success,
-            "weights": weights,
             "action_format": action_format,
             "strict": strict,
             "rules": rules,
@@ -155,7 +153,7 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.rules = rules or ("observation" if system_prompt is None else "system")
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
         self._fallback = None if fallback is None else self._checked_fallback(fallback)
-        self._success, self._pay = load_success(success), payer(env, weights)
+        self._success = load_success(success)
         self._set_spaces(max_observation_chars)
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
@@ -170,7 +168,6 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
 
     def _clear(self, stop: StopReason | None) -> None:
-        """Forget the last episode."""
         self._stop = stop
         self._state, self._total = "", 0.0
         self._last_info: dict[str, Any] = {}
@@ -210,21 +207,17 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
     def _play(self, reading: ParsedReply) -> _Played:
         """Let the environment play an action, and say what it shows."""
         played = of_step(self.env, self.env.step(reading.action))
-        observation, given, terminated, truncated, info = played
+        observation, reward, terminated, truncated, info = played
         if self._played is not None:
             self._played(reading.action)
         self._turn += 1
         self._misses = 0
         self._last_info = info
-        # An environment's own reward is passed on as it is, whatever its type.
-        reward = given if self._pay is None else self._pay(given)
         points = float(reward)
         self._worst = min(self._worst, points)
         self._total += points
         self._state = text = self._words(observation, info)
         ours = self._info(reading, {"reward": points})
-        if self._pay is not None:
-            ours["reward_vector"] = given
         if terminated or truncated:
             self._finish(ours, terminated, truncated, points, info)
             if terminated and self._own_describe is None:
@@ -338,6 +331,34 @@ class AsText(TextPlayers, gym.Wrapper[str, str, Any, Any], RecordConstructorArgs
         else:
             ours["success"] = known["success"] = bool(success)
         self._stop = ours["stop_reason"] = stop_reason(terminated, truncated, known)
+
+    # --- players -------------------------------------------------------------------------
+
+    def legal_actions(self) -> list[str] | None:
+        """Return every usable action in this state, or None where there are too many."""
+        moves = self.book.legal_moves(self._last_info)
+        return None if moves is None else [self._format.render(move) for move in moves]
+
+    def action_pattern(self) -> str:
+        """Return a regex that usable actions match in full, for constrained decoding."""
+        moves = self.book.legal_moves(self._last_info)
+        if moves is not None:
+            return self._format.pattern(moves)
+        pattern = self.book.move_pattern() or r"[^\n]{1,200}"
+        if '"' in pattern and self._format.escape('"') != '"':
+            pattern = _ESCAPED  # quotes within quotes: any string that JSON allows
+        return self._format.pattern(pattern)
+
+    def random_action(self) -> str:
+        """Return a random usable action, drawn from a generator that ``reset`` seeds."""
+        if self._player_rng is None:
+            entropy = None if self._player_seed is None else (self._player_seed, 1)
+            self._player_rng = np.random.default_rng(entropy)
+        return self._format.render(self.book.random_move(self._last_info, self._player_rng))
+
+    def oracle_action(self) -> str:
+        """Return the action of a best player who sees everything, where there is one."""
+        return self._format.render(self.book.oracle_move())
 
     # --- text ----------------------------------------------------------------------------
 

@@ -139,6 +139,10 @@ class BridgeEnv(gym.Env[str, str]):
     oracle."""
     has_splits = True
     move_name = "move"
+    examples: Sequence[str] = ("look",)
+    """Typical moves, which ``action_space.sample`` draws from."""
+    instance: object = None
+    """What makes this episode differ from others, set by ``begin``; it decides the split."""
     metadata = {"render_modes": ["ansi"], "render_fps": 4}
     observation_space: AnyText
 
@@ -166,7 +170,7 @@ class BridgeEnv(gym.Env[str, str]):
         self.max_turns, self.max_invalid = max_turns, max_invalid
         self.max_reply_chars, self.render_mode = max_reply_chars, render_mode
         self.observation_space = AnyText(max_observation_chars)
-        examples = [self.format.render(move) for move in self.example_moves()]
+        examples = [self.format.render(move) for move in self.examples]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
         self._rng_guard = GlobalRngGuard()
         self._player_seed: int | None = None
@@ -185,17 +189,14 @@ class BridgeEnv(gym.Env[str, str]):
         """Hand ``text`` to the game. Whatever this raises means that it could not be used."""
         raise NotImplementedError
 
-    def example_moves(self) -> Sequence[str]:
-        """Return a few typical moves, which ``action_space.sample`` draws from."""
-        return ["look"]
-
-    def instance(self) -> object:
-        """Return what makes this episode this one; it decides the split."""
-        raise NotImplementedError(f"{type(self).__name__} does not know its instances")
+    def legal_moves(self) -> Sequence[str] | None:
+        """Return every usable move in this state, or None where they are not known."""
+        return None
 
     def random_move(self, rng: np.random.Generator) -> str:
-        """Return a random move."""
-        moves = self.example_moves()
+        """Return one of the legal moves, or one of the examples."""
+        legal = self.legal_moves()
+        moves = sorted(legal) if legal else self.examples
         return moves[int(rng.integers(len(moves)))]
 
     def oracle_move(self) -> str:
@@ -221,7 +222,7 @@ class BridgeEnv(gym.Env[str, str]):
         split = (options or {}).get("split")
         text = self._draw() if split is None else self._draw_from(split)
         if self.format.how:
-            text = f"{text}\n\n{self.format.tell(self.example_moves()[0], self.move_name)}"
+            text = f"{text}\n\n{self.format.tell(self.examples[0], self.move_name)}"
         self._screen = text = clip(text, self.observation_space.max_length)
         return text, self._info(True, {}, {})
 
@@ -249,7 +250,6 @@ class BridgeEnv(gym.Env[str, str]):
         self._stop = None
 
     def render(self) -> str | None:
-        """Return the last observation."""
         return self._screen if self.render_mode == "ansi" else None
 
     # --- players -------------------------------------------------------------------------
@@ -262,22 +262,24 @@ class BridgeEnv(gym.Env[str, str]):
         return self.format.render(self.random_move(self._player_rng))
 
     def oracle_action(self) -> str:
-        """Return the action of a best player who sees everything."""
         return self.format.render(self.oracle_move())
 
     def legal_actions(self) -> list[str] | None:
         """Return every usable action in this state, or None where they are not known."""
-        return None
+        moves = self.legal_moves()
+        return None if moves is None else [self.format.render(move) for move in moves]
 
     def instance_id(self) -> str:
         """Return 16 hex digits that name this instance."""
-        return splits.digest(f"{type(self).__name__} {stable(self.instance())}")
+        if self.instance is None:
+            raise NotImplementedError(f"{type(self).__name__} does not know its instances")
+        return splits.digest(f"{type(self).__name__} {stable(self.instance)}")
 
     # --- the turn ------------------------------------------------------------------------
 
     def _play(self, move: str | None) -> BridgeStep:
         if move is None:
-            how = self.format.tell(self.example_moves()[0], self.move_name)
+            how = self.format.tell(self.examples[0], self.move_name)
             return BridgeStep(
                 f"I found no {self.move_name} in your reply. {how}".rstrip(), valid=False
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -56,6 +56,8 @@ class GEMEnv(BridgeEnv):
         v0: First release.
     """
 
+    examples = (r"\boxed{1}", r"\boxed{5}", r"\boxed{up}", r"\boxed{A B}")
+
     def __init__(
         self,
         *,
@@ -77,17 +79,14 @@ class GEMEnv(BridgeEnv):
         with self._rng_guard:
             self._made = self._game = _make(suite, env_id, env_kwargs)
         self._sampler = GlobalRngGuard()
-        self._instance = ""
 
     def begin(self, seed: int) -> str:
-        """Begin a game."""
         self._game = fresh_copy(self._made)
         text, info = self._game.reset(seed=seed)
-        self._instance = stable((self.env_id, text, vars(self._game)))
+        self.instance = stable((self.env_id, text, vars(self._game)))
         return _with_suffix(text, info)
 
     def play(self, text: str) -> BridgeStep:
-        """Play a reply."""
         told, paid, terminated, truncated, info = self._game.step(text)
         reward, over = float(paid), terminated or truncated
         told = str(told).replace(self._last_words, "")
@@ -101,10 +100,6 @@ class GEMEnv(BridgeEnv):
             stop = StopReason.MAX_STEPS
         return BridgeStep(told, reward, stop, valid, said)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return replies in the form that most games take."""
-        return [rf"\boxed{{{move}}}" for move in ("1", "5", "up", "A B")]
-
     def random_move(self, rng: np.random.Generator) -> str:
         """Return one of GEM's own random actions, drawn without touching the game's randomness."""
         self._sampler.seed(int(rng.integers(2**31)))
@@ -113,10 +108,6 @@ class GEMEnv(BridgeEnv):
                 return str(self._game.sample_random_action())
             except NotImplementedError:
                 return super().random_move(rng)
-
-    def instance(self) -> object:
-        """Return the state that the game began with, secrets included."""
-        return self._instance
 
 
 def _with_suffix(text: object, info: Mapping[str, Any]) -> str:

@@ -68,21 +68,19 @@ class OpenEnvEnv(BridgeEnv):
         super().__init__(**common)
         self._client = suite.GenericEnvClient(base_url=url).sync()
         self._total = 0.0
-        self._first = ""
 
     def begin(self, seed: int) -> str:
-        """Begin an episode on the server."""
         self._total = 0.0
         with self._rng_guard.outside():
             try:
                 result = self._client.reset(seed=seed)
             except Exception as error:
                 raise WorkerError(f"no episode from {self.url}: {error!s:.200}") from error
-        self._first = self._shown(result.observation)
-        return self._first
+        shown = self._shown(result.observation)
+        self.instance = self.url, shown  # what the server hides is not known
+        return shown
 
     def play(self, text: str) -> BridgeStep:
-        """Send the reply."""
         sent = text.encode("utf-8", "replace").decode()
         with self._rng_guard.outside():
             try:
@@ -99,12 +97,7 @@ class OpenEnvEnv(BridgeEnv):
         said = dict(result.observation)
         return BridgeStep(self._shown(result.observation), reward, stop, True, said)
 
-    def instance(self) -> object:
-        """Return the first observation: what the server hides is not known."""
-        return self.url, self._first
-
     def close(self) -> None:
-        """End the session."""
         super().close()
         self._client.close()
 

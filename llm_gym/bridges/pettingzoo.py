@@ -56,19 +56,16 @@ class OneSeat(gym.Env[Any, Any]):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Play an action, then those of the others."""
         with self._rng_guard:
             self.game.step(action)
             self._others()
             return self._look()
 
     def render(self) -> Any:
-        """Return what the game draws."""
         with self._rng_guard:
             return self.game.render()
 
     def close(self) -> None:
-        """Close the game."""
         with self._rng_guard:
             self.game.close()
 
@@ -182,14 +179,12 @@ class PettingZooEnv(gym.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode."""
         super().reset(seed=seed)
         text, info = self.text.reset(seed=seed, options=options)
         self._closed = False
         return text, _plain(info)
 
     def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
-        """Play the action that the move in ``action`` means."""
         if self._closed:
             raise ResetNeeded("the episode has not begun; call reset() before step()")
         text, reward, terminated, truncated, info = self.text.step(action)
@@ -200,7 +195,6 @@ class PettingZooEnv(gym.Env[str, str]):
         return self.text._state if self.render_mode == "ansi" else None
 
     def close(self) -> None:
-        """Close the game."""
         self._closed = True
         self.text.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -55,6 +55,7 @@ class ReasoningGymEnv(BridgeEnv):
     """
 
     move_name = "answer"
+    examples = ("42", "yes", "ABC")
 
     def __init__(
         self,
@@ -81,7 +82,6 @@ class ReasoningGymEnv(BridgeEnv):
         self._row: dict[str, Any] = {}
 
     def begin(self, seed: int) -> str:
-        """Draw a row."""
         if self._rows is None:
             self._scorer = self._build(seed=seed, size=1)
             self._row = self._scorer[0]
@@ -89,10 +89,10 @@ class ReasoningGymEnv(BridgeEnv):
             self._scorer = self._rows
             self._row = self._rows[seed]
         question = str(self._row["question"])
+        self.instance = self.dataset, question
         return question if self.format.how else f"{question}\n\n{_HOW}"
 
     def play(self, text: str) -> BridgeStep:
-        """Score the answer."""
         answer = text
         if not self.format.how:
             answer = self._extract(text) or text
@@ -108,23 +108,14 @@ class ReasoningGymEnv(BridgeEnv):
         said = {"score": score, "answer": right}
         return BridgeStep(f"Score: {score:g}.{told}", paid, stop, True, said)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return a few answers."""
-        return ["42", "yes", "ABC"]
-
     def random_move(self, rng: np.random.Generator) -> str:
         """Return a small number, which is the answer of no few questions."""
         return self._tagged(str(int(rng.integers(100))))
 
     def oracle_move(self) -> str:
-        """Return the answer in the row."""
         if self._row["answer"] is None:
             raise NotImplementedError(f"a row of {self.dataset} has no answer, only a scorer")
         return self._tagged(str(self._row["answer"]))
-
-    def instance(self) -> object:
-        """Return the question."""
-        return self.dataset, self._row["question"]
 
     def _tagged(self, answer: str) -> str:
         return answer if self.format.how else f"<answer>{answer}</answer>"

@@ -8,8 +8,6 @@ from contextlib import suppress
 from subprocess import TimeoutExpired
 from typing import Any, Unpack
 
-import numpy as np
-
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
 from llm_gym.bridges.text_adventures import clean_command
 from llm_gym.core.outcome import StopReason
@@ -57,6 +55,7 @@ class ScienceWorldEnv(BridgeEnv):
     """
 
     move_name = "command"
+    examples = ("look around", "inventory", "open door to kitchen", "wait1")
 
     def __init__(
         self,
@@ -81,15 +80,14 @@ class ScienceWorldEnv(BridgeEnv):
         self._gold: list[str] | None = None
 
     def begin(self, seed: int) -> str:
-        """Begin the variation that ``seed`` chooses."""
         self._variation = int(self.variations[seed % len(self.variations)])
+        self.instance = self.task, self._variation
         self._world.load(self.task, self._variation, self.simplifications)
         room, info = self._world.reset()
         self._valid, self._played, self._gold = list(info["valid"]), [], None
         return f"{self._world.get_task_description()}\n\n{room}"
 
     def play(self, text: str) -> BridgeStep:
-        """Play a command."""
         command = clean_command(text)
         if not command:
             return BridgeStep("That is no command.", valid=False)
@@ -123,18 +121,8 @@ class ScienceWorldEnv(BridgeEnv):
                 self.variations = range(self._world.get_max_variations(self.task))
         return super().reset(seed=seed, options=options)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return a few commands."""
-        return ["look around", "inventory", "open door to kitchen", "wait1"]
-
-    def legal_actions(self) -> list[str]:
-        """Return the commands that the world takes now."""
-        return [self.format.render(command) for command in self._valid]
-
-    def random_move(self, rng: np.random.Generator) -> str:
-        """Return a command that the world takes now."""
-        commands = sorted(self._valid)
-        return commands[int(rng.integers(len(commands)))] if commands else "look around"
+    def legal_moves(self) -> list[str]:
+        return self._valid
 
     def oracle_move(self) -> str:
         """Return the next command of the gold path, for who has followed it so far."""
@@ -159,12 +147,7 @@ class ScienceWorldEnv(BridgeEnv):
         done = len(self._played)
         return gold[done:] if gold[:done] == self._played else []
 
-    def instance(self) -> object:
-        """Return task and variation."""
-        return self.task, self._variation
-
     def close(self) -> None:
-        """End the Java process."""
         super().close()
         world, self._world = self._world, None
         if world is not None:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
-
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
@@ -68,14 +66,12 @@ class FileGames(BridgeEnv):
         super().__init__(**common)
 
     def begin(self, seed: int) -> str:
-        """Begin the game that ``seed`` chooses."""
-        self.game = self.games[seed % len(self.games)]
+        self.instance = self.game = self.games[seed % len(self.games)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Jericho's: it does not know every game's score
             return self.open(seed)
 
     def play(self, text: str) -> BridgeStep:
-        """Play a command."""
         command = clean_command(text)
         if not command or command.lower() in _ADMIN:
             return BridgeStep("That is no command of the game.", valid=False)
@@ -88,10 +84,6 @@ class FileGames(BridgeEnv):
     def command(self, command: str) -> BridgeStep:
         """Play a command that can do no harm."""
         raise NotImplementedError
-
-    def instance(self) -> object:
-        """Return the file of the game."""
-        return self.game
 
 
 _ASKED = (
@@ -129,7 +121,8 @@ class TextWorldEnv(FileGames):
         v0: First release.
     """
 
-    suffixes: tuple[str, ...] = (".z8", ".ulx", ".tw-pddl")
+    suffixes = (".z8", ".ulx", ".tw-pddl")
+    examples = ("look", "go east", "inventory", "open door")
     made_by = "files that tw-make has compiled"
 
     def __init__(self, *, games: str | list[str] = "", **common: Unpack[BridgeArgs]) -> None:
@@ -140,25 +133,17 @@ class TextWorldEnv(FileGames):
         self._now: Any = {}
         self._score = 0.0
 
-    def asked(self) -> Any:
-        """Return what TextWorld is to say beside the text."""
-        return self._suite.EnvInfos(**dict.fromkeys(_ASKED, True))
-
-    def load(self) -> Any:
-        """Return ``self.game`` as TextWorld runs it."""
-        return self._suite.start(self.game, self.asked())
-
     def open(self, seed: int) -> str:
         """Begin the game; the one that was played last is not loaded again."""
         if self._loaded != self.game:
             self._unload()
-            self._running, self._loaded = self.load(), self.game
+            asked = self._suite.EnvInfos(**dict.fromkeys(_ASKED, True))
+            self._running, self._loaded = self._suite.start(self.game, asked), self.game
         self._now, self._score = self._running.reset(), 0.0
         objective, shown = str(self._now.get("objective") or ""), _tidy(self._now["feedback"])
         return shown if not objective or objective[:40] in shown else f"{objective}\n\n{shown}"
 
     def command(self, command: str) -> BridgeStep:
-        """Play a command."""
         self._now, _, done = self._running.step(command)
         most = float(self._now.get("max_score") or 1) or 1.0
         score = float(self._now.get("score") or 0)
@@ -171,19 +156,8 @@ class TextWorldEnv(FileGames):
         said = {"score": score, "max_score": most, "game": self.game}
         return BridgeStep(_tidy(self._now["feedback"]), reward, stop, True, said)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return a few commands."""
-        return ["look", "go east", "inventory", "open door"]
-
-    def legal_actions(self) -> list[str] | None:
-        """Return the commands that the game admits now, where it says so."""
-        commands = self._now.get("admissible_commands")
-        return [self.format.render(command) for command in commands] if commands else None
-
-    def random_move(self, rng: np.random.Generator) -> str:
-        """Return one of the commands that the game admits now."""
-        commands = sorted(self._now.get("admissible_commands") or self.example_moves())
-        return str(commands[int(rng.integers(len(commands)))])
+    def legal_moves(self) -> Sequence[str] | None:
+        return self._now.get("admissible_commands") or None
 
     def oracle_move(self) -> str:
         """Return the next command of TextWorld's own solution."""
@@ -193,7 +167,6 @@ class TextWorldEnv(FileGames):
         return str(commands[0])
 
     def close(self) -> None:
-        """Close the game."""
         super().close()
         self._unload()
 
@@ -208,9 +181,6 @@ def _tidy(feedback: object) -> str:
     lines = [line.rstrip() for line in str(feedback or "").split("\n")]
     kept = [line for line in lines if "$$" not in line and not line.startswith(">")]
     return "\n".join(kept).strip()
-
-
-_MOVES = ("look", "inventory", "north", "south", "east", "west", "up", "down", "take all", "wait")
 
 
 class JerichoEnv(FileGames):
@@ -245,6 +215,8 @@ class JerichoEnv(FileGames):
 
     suffixes = (".z1", ".z2", ".z3", ".z4", ".z5", ".z6", ".z7", ".z8")
     made_by = "files for the Z-machine"
+    # Commands that every game knows; Jericho's own search for more takes seconds.
+    examples = ("look", "inventory", "north", "south", "east", "west", "up", "take all", "wait")
 
     def __init__(self, *, games: str | list[str] = "", **common: Unpack[BridgeArgs]) -> None:
         self._suite = need_package("jericho")
@@ -253,7 +225,6 @@ class JerichoEnv(FileGames):
         self._walkthrough: list[str] | None = None
 
     def open(self, seed: int) -> str:
-        """Begin the game, with a seed of its own."""
         self._unload()
         self._frotz = self._suite.FrotzEnv(self.game, seed=seed % 2**15)
         known = self._frotz.is_fully_supported
@@ -262,7 +233,6 @@ class JerichoEnv(FileGames):
         return str(shown).strip()
 
     def command(self, command: str) -> BridgeStep:
-        """Play a command."""
         if self._walkthrough is not None:
             on_its_way = self._walkthrough and self._walkthrough[0] == command
             self._walkthrough = self._walkthrough[1:] if on_its_way else None
@@ -276,10 +246,6 @@ class JerichoEnv(FileGames):
         said = {"score": info.get("score"), "moves": info.get("moves"), "game": self.game}
         return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, said)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return commands that every game knows; Jericho's own search for more takes seconds."""
-        return _MOVES
-
     def oracle_move(self) -> str:
         """Return the next command of Jericho's walkthrough, for who has followed it so far."""
         if not self._walkthrough:
@@ -287,7 +253,6 @@ class JerichoEnv(FileGames):
         return str(self._walkthrough[0])
 
     def close(self) -> None:
-        """Close the game."""
         super().close()
         self._unload()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -168,6 +168,8 @@ class TextArenaEnv(BridgeEnv):
         v0: First release.
     """
 
+    examples = ("[0]", "[1]", "[up]", "[pass]")
+
     def __init__(
         self,
         *,
@@ -199,10 +201,8 @@ class TextArenaEnv(BridgeEnv):
             made = made.env
         self._made = self._game = made
         self._shown: dict[int, str] = {}
-        self._instance: object = None
 
     def begin(self, seed: int) -> str:
-        """Begin a game, and let the others play until it is the model's turn."""
         if self.players is None:
             self.players = self._fewest_players(seed)
         self._game = fresh_copy(self._made)
@@ -212,14 +212,13 @@ class TextArenaEnv(BridgeEnv):
         self._shown = dict.fromkeys(range(self.players), "")
         # Against others the same beginning is another game.
         opponents = seed if self.players > 1 else None
-        self._instance = self.env_id, opponents, stable(self._state.game_state)
+        self.instance = self.env_id, opponents, stable(self._state.game_state)
         if callable(reseed := getattr(self.opponent, "seed", None)):
             reseed(seed)
         self._others()
         return self._news()
 
     def play(self, text: str) -> BridgeStep:
-        """Play the model's move, then those of the others."""
         state, seat = self._state, self.seat
         before = len(state.observations[seat])
         self._step(text)
@@ -240,17 +239,8 @@ class TextArenaEnv(BridgeEnv):
             return BridgeStep(news, reward, StopReason.INVALID, False, said)
         return BridgeStep(news, reward, self._verdict(reward), True, said)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return moves in the form that most games take."""
-        return ["[0]", "[1]", "[up]", "[pass]"]
-
     def random_move(self, rng: np.random.Generator) -> str:
-        """Return one of the moves that the game last named."""
         return random_reply(self._shown[self.seat], rng)
-
-    def instance(self) -> object:
-        """Return the state that the game began with, secrets included."""
-        return self._instance
 
     # --- the game ------------------------------------------------------------------------
 

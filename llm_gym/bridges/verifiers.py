@@ -62,6 +62,7 @@ class VerifiersEnv(BridgeEnv):
     """
 
     move_name = "reply"
+    examples = ("yes", "no", "42", "I do not know.")
 
     def __init__(
         self,
@@ -84,18 +85,17 @@ class VerifiersEnv(BridgeEnv):
         self._rollout: asyncio.Task[Any] | None = None
         self._question: asyncio.Future[Any] | None = None
         self._reply: asyncio.Future[str] | None = None
-        self._row: dict[str, Any] = {}
         self._testing = False
         self.system_prompt = ""
 
     # --- the game ------------------------------------------------------------------------
 
     def begin(self, seed: int) -> str:
-        """Begin the rollout of a row."""
         self._drop_rollout()
         rows = self._test_rows if self._testing else self._rows
-        self._row = dict(rows[seed % len(rows)])
-        rollout = self._game._run_rollout_state(dict(self._row), self._client, "llm", {})
+        row = dict(rows[seed % len(rows)])
+        self.instance = self.env_id, row.get("prompt"), row.get("answer")
+        rollout = self._game._run_rollout_state(row, self._client, "llm", {})
         self._rollout = _loop().create_task(rollout)
         # An environment that is thrown away takes its rollout with it, without a complaint.
         self._rollout._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -106,7 +106,6 @@ class VerifiersEnv(BridgeEnv):
         return _texts(messages, ("user", "assistant", "tool"))
 
     def play(self, text: str) -> BridgeStep:
-        """Answer the question, and see what comes of it."""
         assert self._reply is not None, "begun"
         self._reply.set_result(text)
         messages = self._next_question()
@@ -125,14 +124,6 @@ class VerifiersEnv(BridgeEnv):
         last = _texts(_after_reply(state.get("completion") or []), ("user", "tool"))
         return BridgeStep(last or f"Reward: {reward:g}.", reward, stop, True, said)
 
-    def example_moves(self) -> Sequence[str]:
-        """Return a few replies."""
-        return ["yes", "no", "42", "I do not know."]
-
-    def instance(self) -> object:
-        """Return the question and its answer."""
-        return self.env_id, self._row.get("prompt"), self._row.get("answer")
-
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
@@ -147,7 +138,6 @@ class VerifiersEnv(BridgeEnv):
         return text, info
 
     def close(self) -> None:
-        """End the rollout."""
         super().close()
         with self._rng_guard:
             self._drop_rollout()

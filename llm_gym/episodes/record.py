@@ -163,7 +163,6 @@ class Trajectory:
 
     @property
     def num_turns(self) -> int:
-        """Actions taken."""
         return len(self.actions)
 
     @property

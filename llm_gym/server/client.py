@@ -81,7 +81,6 @@ class Connection:
         return answers
 
     def close(self) -> None:
-        """Hang up."""
         self._http.close()
 
     def _ask_about(self) -> About:

@@ -46,7 +46,6 @@ class ServerMetrics:
         self._seconds, self._answers = 0.0, 0
 
     def add(self, name: str, label: str = "", by: int = 1) -> None:
-        """Count."""
         self.counts[name, label] += by
 
     def took(self, seconds: float) -> None:
@@ -59,7 +58,6 @@ class ServerMetrics:
                 break
 
     def text(self, sessions: int) -> str:
-        """Return all of it."""
         lines = []
         for name, about in _METRICS.items():
             full = f"llm_gym_{name}"

@@ -100,7 +100,6 @@ class RemoteEnv(gym.Env[str, str]):
         return None
 
     def close(self) -> None:
-        """End the session there."""
         if self._connection is not None and self._session.number:
             with suppress(RemoteError):  # an idle session ends by itself
                 self._ask(protocol.CLOSE, None)
@@ -116,7 +115,6 @@ class RemoteEnv(gym.Env[str, str]):
         return self._prompt
 
     def instance_id(self) -> str:
-        """Return the name of this instance."""
         if self._instance is None:
             raise NotImplementedError("the environment there does not name its instances")
         return self._instance
@@ -268,7 +266,6 @@ class RemoteRows:
         return answers, failures
 
     def close(self) -> None:
-        """End the sessions there."""
         begun = [(session, protocol.CLOSE, None) for session in self._sessions if session.number]
         with suppress(RemoteError):  # an idle session ends by itself
             play(self._connection, begun)

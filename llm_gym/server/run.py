@@ -80,7 +80,6 @@ class EnvServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http{'s' * (self._tls is not None)}://{host}:{self.port}"
 

@@ -183,7 +183,6 @@ class Sessions:
                 self.end(name, "idle")
 
     def end_all(self) -> None:
-        """End all of them."""
         for name in list(self._table):
             self.end(name, "shutdown")
 

@@ -245,7 +245,6 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         )
 
     def render(self) -> tuple[Any, ...]:
-        """Return what each environment renders."""
         return self.call("render")
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -323,7 +322,6 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         return tuple(self._run([(row, "call", (name, args, kwargs)) for row in rows]))
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return ``env.name`` of each row."""
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
@@ -336,7 +334,6 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The generator of each row."""
         return self.get_attr("np_random")
 
     @property

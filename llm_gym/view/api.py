@@ -146,7 +146,6 @@ class Api:
         }
 
     def ask(self, name: str, query: Query) -> Any:
-        """Return the answer to the question ``name``."""
         with self._lock:
             return self.answers[name](query)
 
@@ -170,7 +169,6 @@ class Api:
             return play_on(episode, turn, moves or [])
 
     def about(self, query: Query) -> dict[str, Any]:
-        """Return what there is to see."""
         for source in self.sources:
             source.warm_start.refresh()
         return {

@@ -56,7 +56,6 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
         return f"http://127.0.0.1:{self.server_port}/{self.secret}/"
 
 

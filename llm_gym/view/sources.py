@@ -220,7 +220,6 @@ class MetricsFile:
         self._next = 0
 
     def refresh(self) -> None:
-        """Read what is new."""
         try:
             stat = self.path.stat()
         except OSError:

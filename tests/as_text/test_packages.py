@@ -12,7 +12,7 @@ import pytest
 
 from llm_gym.as_text import make_text
 from llm_gym.as_text.phrasebooks import Phrasebook
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ContractError
 from llm_gym.wrappers import AsText
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -91,11 +91,14 @@ def dive(text):
     return "right" if int(at[1]) < int(best[1][1]) else "down"
 
 
-def test_a_vector_of_rewards_is_refused_or_weighed():
+def test_a_vector_of_rewards_is_refused_or_summed():
     env = made("mo_gymnasium", "deep-sea-treasure-v0")
-    with pytest.raises(ConfigError, match="pays a vector of 2 rewards"):
-        AsText(env)
-    text = AsText(env, weights=[1.0, 1.0], phrasebook=SeaWords)
+    text = AsText(env)
+    text.reset(seed=0)
+    with pytest.raises(ContractError, match="vector of 2 rewards"):
+        text.step("down")
+    summed = gym.wrappers.TransformReward(env, sum)
+    text = AsText(summed, phrasebook=SeaWords)
     assert returns(text, dive, 3)[0] == pytest.approx(7.1, abs=0.01)
     assert returns(text, lambda _: text.random_action(), 20)[0] < 0.0
 

@@ -7,7 +7,7 @@ import pytest
 from llm_gym.as_text import ensure_text
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, ContractError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor
 
@@ -76,22 +76,17 @@ def test_a_success_that_is_no_function_is_refused(success):
 
 
 class TwoGoals(Corridor):
-    reward_space = gym.spaces.Box(0, 1, (2,))
-
     def step(self, action):
         room, reward, *rest = super().step(action)
         return room, np.array([reward, -0.5]), *rest
 
 
-def test_a_vector_of_rewards_needs_weights():
-    with pytest.raises(ConfigError, match=r"pays a vector of 2 rewards; .* weights=\[1.0, 1.0\]"):
-        AsText(TwoGoals())
-    with pytest.raises(ConfigError, match="weights must have 2 numbers"):
-        AsText(TwoGoals(), weights=[1.0])
-    env = started(TwoGoals(), weights=[10.0, 1.0])
+def test_a_vector_of_rewards_is_refused_until_a_wrapper_makes_one_number_of_it():
+    with pytest.raises(ContractError, match="vector of 2 rewards"):
+        started(TwoGoals()).step("2")
+    env = started(gym.wrappers.TransformReward(TwoGoals(), lambda pair: pair @ [10.0, 1.0]))
     *_, last = [env.step("2") for _ in range(4)]
     assert last[1] == 9.5
-    assert last[4]["reward_vector"].tolist() == [1.0, -0.5]
 
 
 def test_the_threshold_of_the_spec_tells_success():
