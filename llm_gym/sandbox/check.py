@@ -1,4 +1,8 @@
-"""Does the sandbox hold? ``try_escapes`` tries every way out and reports what it found."""
+"""Does the sandbox hold on this machine? ``check_isolation`` tries a few ways out.
+
+Each probe is first run without isolation. If it does not succeed there, its failure under
+isolation proves nothing, and it is not counted.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,48 @@ import secrets
 import signal
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from llm_gym.sandbox.attempts import REACH, READ, WRITE
-from llm_gym.sandbox.attempts_kernel import HOLD, NUMBERS, RIGHTS
-from llm_gym.sandbox.attempts_power import EXHAUST, GAIN
 from llm_gym.sandbox.sandbox import Sandbox
 
-ATTEMPTS = {**READ, **WRITE, **REACH, **GAIN, **EXHAUST, **HOLD, **RIGHTS, **NUMBERS}
-"""Code that tries to get out, by what it tries."""
-_LATE_S = 30.0  # generous: what does not end at all is what is looked for, not a busy machine
+PROBES = {
+    "read a file outside": "print('ESCAPED', open('$SECRET').read())",
+    "list a folder outside": "import os\nprint('ESCAPED', os.listdir(os.path.dirname('$SECRET')))",
+    "write to a file outside": "open('$SECRET', 'a').write('x'); print('ESCAPED')",
+    "read /proc of the program outside": "print('ESCAPED', open('/proc/$PID/cmdline').read())",
+    "connect over TCP": """
+import socket
+print('ESCAPED', socket.create_connection(('127.0.0.1', $PORT), 1))""",
+    "send a datagram": """
+import socket
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', $PORT))
+print('ESCAPED')""",
+    "signal the program outside": "import os, signal\nos.kill($PID, signal.SIGUSR1)",
+    "start a process": "import os\nif os.fork() == 0: os._exit(0)\nprint('ESCAPED')",
+    "run a program": """
+import subprocess, sys
+print('ESCAPED', subprocess.run([sys.executable, '-c', ''], check=True))""",
+    "share memory": """
+import ctypes
+if ctypes.CDLL(None).memfd_create(b'x', 0) >= 0: print('ESCAPED')""",
+}
+"""Code that tries to get out, by what it tries; harmless where it succeeds."""
+LATE_S = 30.0
+"""Generous: a call that never ends is looked for, not a busy machine."""
 
 
 class Finding(NamedTuple):
-    """What came of one attempt."""
+    """What came of one probe."""
 
     name: str
     contained: bool
     detail: str = ""
+    counted: bool = True
+    """Whether it was shown to succeed without isolation."""
 
 
 class Outside:
@@ -82,7 +106,7 @@ class Outside:
 
 @contextmanager
 def outside() -> Iterator[Outside]:
-    """Put something valuable outside, in a file, in the environment and in a descriptor."""
+    """Put something valuable outside: in a file, in the environment and in a descriptor."""
     with tempfile.TemporaryDirectory() as folder:
         place = Outside(Path(folder))
         before = signal.signal(signal.SIGUSR1, lambda number, _: place.signals.append(number))
@@ -98,9 +122,11 @@ def outside() -> Iterator[Outside]:
             place.close()
 
 
-def attempt(sandbox: Sandbox, name: str, place: Outside, timeout: float = 0.5) -> Finding:
+def attempt(
+    sandbox: Sandbox, name: str, code: str, place: Outside, timeout: float = 0.5
+) -> Finding:
     """Try one way out of ``sandbox``."""
-    code = Template(ATTEMPTS[name]).substitute(SECRET=place.file, PORT=place.port, PID=os.getpid())
+    code = Template(code).substitute(SECRET=place.file, PORT=place.port, PID=os.getpid())
     took = []
     for _ in range(2):  # the second finds what the first has left behind
         result = sandbox.run(code, timeout=timeout)
@@ -108,7 +134,7 @@ def attempt(sandbox: Sandbox, name: str, place: Outside, timeout: float = 0.5) -
         if "ESCAPED" in result.stdout or place.secret in said:
             return Finding(name, False, said[:200])
         took.append(result.seconds)
-    if min(took) > timeout + _LATE_S:
+    if min(took) > timeout + LATE_S:
         return Finding(name, False, f"ended after {min(took):.2f} s instead of {timeout}")
     if damage := place.damage():
         return Finding(name, False, damage)
@@ -117,10 +143,20 @@ def attempt(sandbox: Sandbox, name: str, place: Outside, timeout: float = 0.5) -
     return Finding(name, True, result.error or "nothing happened")
 
 
-def try_escapes(sandbox: Sandbox, names: Iterable[str] = ATTEMPTS) -> list[Finding]:
-    """Try every way out of ``sandbox``, which must not have been used before.
+def succeeds_without_isolation(name: str, code: str) -> bool:
+    """Return whether an attempt gets through where nothing holds it."""
+    with outside() as place, Sandbox(isolation="none") as open_sandbox:
+        return not attempt(open_sandbox, name, code, place, timeout=20.0).contained
+
+
+def check_isolation(sandbox: Sandbox) -> list[Finding]:
+    """Try every probe on ``sandbox``, which must not have been used before.
 
     Call it from the main thread: it listens for signals.
     """
     with outside() as place:
-        return [attempt(sandbox, name, place) for name in names]
+        held = [attempt(sandbox, name, code, place) for name, code in PROBES.items()]
+    return [
+        finding._replace(counted=succeeds_without_isolation(finding.name, PROBES[finding.name]))
+        for finding in held
+    ]

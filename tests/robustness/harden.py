@@ -37,14 +37,15 @@ SIZES = {
 _ESCAPES = """
 import json, sys, time
 from llm_gym.sandbox import Sandbox, SandboxError
-from llm_gym.sandbox.check import ATTEMPTS, attempt, outside
+from llm_gym.sandbox.check import attempt, outside
+from tests.sandbox.attempts import ENDINGS, ESCAPES
 isolation, most = sys.argv[1], int(sys.argv[2])
 found = []
 try:
     with outside() as place, Sandbox(isolation=isolation) as sandbox:
-        for name in list(ATTEMPTS)[:most]:
+        for name, code in list({**ESCAPES, **ENDINGS}.items())[:most]:
             start = time.perf_counter()
-            finding = attempt(sandbox, name, place)
+            finding = attempt(sandbox, name, code, place)
             found.append([name, finding.contained, finding.detail, time.perf_counter() - start])
     print(json.dumps({"attempts": found}))
 except SandboxError as error:

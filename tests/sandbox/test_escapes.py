@@ -2,12 +2,30 @@
 
 import os
 import threading
+from functools import cache
 
 import pytest
 
 from llm_gym.sandbox import Sandbox, check
-from llm_gym.sandbox.check import ATTEMPTS, attempt, outside
+from llm_gym.sandbox.check import attempt, outside
+from llm_gym.sandbox.inside.syscalls import MACHINES
+from tests.sandbox.attempts import BY_NUMBER, ENDINGS, ESCAPES, HARMFUL, MACHINE
 from tests.sandbox.sandboxes import ISOLATED, need
+
+# Only where this machine gives a right, a device or a network to lose.
+CONDITIONAL = {
+    "resolve a name", "read the parent's environment", "use descriptors left open", "open devices",
+    "fill the table of files", "open a raw, netlink or packet socket", "become root",
+    "break out of a chroot", "make a device", "raise its own limits",
+    "make calls of the second table of x86-64", "make calls of another architecture",
+    "hold memory in datagrams", "hold descriptors in flight",
+    "map more than the kernel has areas for",
+    "queue signals and timers without end", "be root outside",
+    "be root again by a new user namespace", "reach ports of the machine",
+    "keep keys in the kernel", "open files by their handles", "take descriptors of others",
+    "mount by the new calls", "make asynchronous requests", "undo its own walls",
+    "move pages and pipes about", "limit or quota others", "become another user by number",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=ISOLATED)
@@ -17,35 +35,47 @@ def prison(request):
         yield sandbox, place
 
 
-@pytest.mark.parametrize("name", ATTEMPTS)
-def test_is_contained(prison, name, monkeypatch):
-    monkeypatch.setattr(check, "_LATE_S", 120.0)  # the machine may be busy
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    monkeypatch.setattr(check, "LATE_S", 120.0)  # the machine may be busy
+
+
+@cache
+def counted(name):
+    """Whether the attempt succeeds without isolation here, so that its failure means something."""
+    return name not in HARMFUL and check.succeeds_without_isolation(name, ESCAPES[name])
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_is_contained(prison, name):
     sandbox, place = prison
-    finding = attempt(sandbox, name, place)
+    finding = attempt(sandbox, name, ESCAPES[name], place)
+    assert finding.contained, finding.detail
+    if not counted(name):
+        pytest.skip("contained, and not counted: not shown to succeed without isolation here")
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_the_sandbox_goes_on_after(prison, name):
+    sandbox, place = prison
+    finding = attempt(sandbox, name, ENDINGS[name], place)
     assert finding.contained, finding.detail
 
 
-def test_there_are_many_attempts():
-    assert len(ATTEMPTS) >= 100
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "read /etc/passwd", "read a file outside", "read it through a symbolic link",
-        "read /proc", "list the folder it lies in", "connect over TCP", "listen",
-        "write to a file outside", "run a program", "fork",
-        "have the kernel signal a process outside", "make calls by their numbers",
-        "leave a message in shared memory", "hold memory in sockets", "lock a file of the host",
-        "hold memory in pipes", "hold locks without end", "open by every kind of flag",
-        "read what machines keep their secrets in",
-        "share memory with strangers", "use sockets by number", "handle page faults of its own",
-    ],
-)  # fmt: skip
+@pytest.mark.skipif(MACHINE not in MACHINES, reason="the sandbox knows no other machine")
+@pytest.mark.parametrize("name", [name for name in ESCAPES if name not in HARMFUL | CONDITIONAL])
 def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
     need("none")
-    with outside() as place, Sandbox(isolation="none") as sandbox:
-        assert not attempt(sandbox, name, place, timeout=20.0).contained
+    assert counted(name)
+
+
+def test_most_attempts_can_fail_and_every_exception_is_one_of_them():
+    assert ESCAPES.keys() >= HARMFUL | CONDITIONAL
+    assert not HARMFUL & CONDITIONAL
+    assert len(ESCAPES) - len(HARMFUL | CONDITIONAL) >= 30
+    assert BY_NUMBER.keys() - HARMFUL - CONDITIONAL >= {
+        "share memory with strangers", "use sockets by number", "handle page faults of its own",
+    }  # fmt: skip
 
 
 def descendants(pid):

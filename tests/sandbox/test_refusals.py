@@ -6,8 +6,8 @@ import pytest
 
 from llm_gym.cli import check_sandbox, main
 from llm_gym.errors import ConfigError
-from llm_gym.sandbox import Sandbox, SandboxError, shared
-from llm_gym.sandbox.check import Finding, try_escapes
+from llm_gym.sandbox import Sandbox, SandboxError, check, shared
+from llm_gym.sandbox.check import PROBES, Finding
 from llm_gym.sandbox.process import describe_exit
 from tests.sandbox.sandboxes import ISOLATED, refusal
 
@@ -68,13 +68,14 @@ def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatc
         assert main(["check-sandbox"]) == 2
         assert "cannot be isolated" in capsys.readouterr().err
         return
-    quick = ["read /etc/passwd", "connect over TCP", "fork"]
-    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: try_escapes(sandbox, quick))
+    probes = {name: PROBES[name] for name in ("read a file outside", "start a process")}
+    monkeypatch.setattr(check, "PROBES", {**probes, "do nothing": "1"})
     assert main(["check-sandbox", "--verbose"]) == 0
     out = capsys.readouterr().out
     assert "isolated by " in out
-    assert "held     read /etc/passwd" in out
-    assert "3 of 3 attempts to get out were contained" in out
+    assert "held     read a file outside" in out
+    assert "held     do nothing" in out
+    assert "2 of 2 ways" in out  # what fails without isolation too is not counted
     assert main(["check-sandbox", "--isolation", "none"]) == 2
     assert "--isolation must be one of" in capsys.readouterr().err
 
@@ -83,6 +84,6 @@ def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
     if refusal("auto"):
         pytest.skip(refusal("auto"))
     found = [Finding("a way out", False, "it is out"), Finding("another", True)]
-    monkeypatch.setattr(check_sandbox, "try_escapes", lambda sandbox: found)
+    monkeypatch.setattr(check_sandbox, "check_isolation", lambda sandbox: found)
     assert main(["check-sandbox"]) == 1
     assert "ESCAPED  a way out: it is out" in capsys.readouterr().out
