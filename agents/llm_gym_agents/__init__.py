@@ -40,7 +40,7 @@ _MODULES = {
         "VLLMInferenceEngine",
         "create_inference_engine",
     ),
-    "learn.model": ("PolicyValueModel",),
+    "model.policy_value": ("PolicyValueModel",),
     "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),

@@ -1,7 +1,8 @@
-"""``RunFolder``: what a run keeps on disk, and whose folder it is.
+"""``RunFolder``: what a run keeps on disk.
 
-``config.json``, ``metrics.*``, ``episodes/``, ``checkpoints/``, ``warm-start/`` and ``final/``. One
-process at a time writes there, and none goes on in the folder of a run that it is not.
+``config.json``, ``metrics.jsonl``, ``tensorboard/``, ``episodes/``, ``checkpoints/``,
+``warm-start/`` and ``final/``. One process at a time writes there, and the folder of another run
+is refused.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class RunFolder:
     """The folder of one run. Nothing is written before ``lock``.
 
     Args:
-        config: Of the run, read when something is written: ``fit`` may still complete it.
-        place: Where this process stands; only the leading one writes.
-        tokenizer: Its tokens are recorded as text.
+        config: Of the run. It is read when something is written: ``fit`` may still complete it.
+        place: The rank of this process; only the main one writes.
+        tokenizer: Turns recorded tokens into text.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class RunFolder:
         self._place.take(self._lock)
 
     def release(self) -> None:
-        """Let others in. Safe to call twice."""
+        """Release the lock. Safe to call twice."""
         self._lock.release()
 
-    def goes_on_from(self, checkpoint: str | Path) -> None:
-        """Note what the run was loaded from: only a checkpoint in here makes the folder its own."""
+    def resumed_from(self, checkpoint: str | Path) -> None:
+        """Note the loaded checkpoint: the folder is the run's own only if it lies in here."""
         self._is_own = Path(checkpoint).resolve().is_relative_to(self.path.resolve())
 
     @contextmanager
@@ -76,20 +77,21 @@ class RunFolder:
         )
         self._is_own = True
         with log, closing(self.recorder):
-            # Only now is it sure that no other run lives in this folder.
+            # ``MetricsLog`` has refused the folder of another run by now.
             if self._place.leads:
                 self._config.save(self.path / "config.json")
             self.checkpoints.drop_after(iteration)
             yield log
 
-    def holds_no_better(self, now: HeldOutSuccess | None) -> bool:
-        """Whether weights of this success are to be saved because none here did as well."""
+    def is_best(self, now: HeldOutSuccess | None) -> bool:
+        """Whether this held-out success beats every checkpoint here."""
         return bool(now and self.checkpoints.is_best(now.success, now.low))
 
     def export_best_model(self, start: HeldOutSuccess | None) -> Path | None:
-        """Make ``final`` the model that the run ends with; return its checkpoint, if any.
+        """Copy the model of the best checkpoint to ``final``; return that checkpoint, if any.
 
-        ``start`` is the success that the warm start had: a run that lost it goes back there.
+        ``start`` is the success after the warm start: if no checkpoint reaches it, the warm start
+        is the best.
         """
         wanted = self._config.checkpoint.end_with_best
         best = (self.checkpoints.best() if wanted else None) or self.checkpoints.latest()

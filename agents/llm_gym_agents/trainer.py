@@ -1,9 +1,9 @@
 """``PPOTrainer``: a config, an environment, and ``fit``.
 
-An iteration (``learn.iteration``) plays episodes with the current weights, learns from them and
-hands the new weights to the engine. This file is the run around it: what it is made of, when it
-is evaluated, saved and over. Everything that decides what comes next is either in the checkpoint or
-a function of the iteration, so a run that was killed goes on to the same numbers.
+Read ``fit`` first. An iteration (``learn.iteration``) plays episodes with the current weights,
+learns from them and publishes the new weights to the engine; ``fit`` repeats it, evaluates, logs
+and saves. The future of a run depends on its checkpoint and the iteration number alone, so a
+killed run resumes to the same numbers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class PPOTrainer:
     ) -> None:
         check_arguments(config, model, tokenizer)
         config.check()
-        # A copy, which ``fit`` completes: what is written to the folder says how the run went.
+        # A copy that ``fit`` completes; the run's folder gets this one.
         self.config = config = copy.deepcopy(config)
         self.reward_fn, self.callbacks = reward_fn, list_callbacks(callbacks)
         self.environment = training_env(config, environment, dataset, collate_fn)
@@ -95,10 +95,10 @@ class PPOTrainer:
         self.unsaved_args = unsaved_args(
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
-        """What the program that trains has handed over: ``llm-gym resume`` cannot make it."""
+        """Arguments that no checkpoint holds: ``llm-gym resume`` cannot make them."""
         self.place = Place.of(config)
-        # Every global generator: an environment of somebody's may draw from any of them.
-        set_seed(config.training.seed % 2**32)  # NumPy's own takes no larger one
+        # Every global generator: a user's environment may draw from any of them.
+        set_seed(config.training.seed % 2**32)  # the largest seed that NumPy takes
         self._embedded = model is None and is_embedded(config)
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm, self.place.ranks)
@@ -112,7 +112,7 @@ class PPOTrainer:
         )
         self.curriculum = Curriculum(config.environment.curriculum)
         play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
-        self._begin()
+        self._reset_progress()
         self.files = RunFolder(config, self.place, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
         collector = BatchCollector(
@@ -129,115 +129,127 @@ class PPOTrainer:
             folder=self.folder,
         )
 
-    def _begin(self) -> None:
-        """Stand before the first iteration."""
+    def _reset_progress(self) -> None:
         self.iteration = 0
-        """Iterations that are done."""
+        """Iterations done."""
         self.elapsed_s = 0.0
-        """Seconds of training so far, over every process that had a part in it."""
+        """Seconds of training so far, summed over every resume."""
         self.early_stop = EarlyStop(self.config)
-        """Held-out success of the present weights, and whether it is enough."""
+        """Held-out success of the current weights, and whether it is enough."""
         self.warm_start: dict[str, float] | None = None
-        """What the warm start brought, empty if there was none to do; None before it."""
+        """Metrics of the warm start, empty if there was none to do; None before it."""
         self.metrics_history: list[dict[str, float]] = []
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
         self._stop = self.place.stop()
         self.diagnostics = RunDiagnostics(len(self.tokenizer))
         self.on_warning: Callable[[str], None] = _log.warning
-        """Called with a sentence when the run shows a sign that it cannot learn."""
+        """Called with a sentence when the metrics show that the run does not learn."""
         self.ended_with_best = False
-        """Whether the weights are not those of the last iteration, but the best."""
+        """Whether ``fit`` loaded the best weights in place of the last."""
 
     # --- training ------------------------------------------------------------------------
 
     def fit(
         self, num_epochs: int | None = None, num_iters_per_epoch: int | None = None
     ) -> list[dict[str, float]]:
-        """Train until the run has so many epochs in all; return the metrics of every iteration.
+        """Train until the run has ``num_epochs`` in all; return the metrics of every iteration.
 
-        A later call with more epochs goes on, and so does one after ``load_checkpoint``.
+        A later call with more epochs continues, and so does one after ``load_checkpoint``.
         """
+        self._set_length(num_epochs, num_iters_per_epoch)
+        self.lock_folder()
+        self._resume()
+        self.warm_up()
+        with self.files.open(self.iteration) as log, self.place.stop() as self._stop:
+            self.metrics_history = [self._named(row) for row in log.rows]
+            self.diagnostics.catch_up(log.rows)
+            while not self._is_done():
+                rng_before = rng_state()
+                try:
+                    row = self._train_iteration()
+                except StopRequested:  # SIGTERM while episodes were played: nothing was learned
+                    self._save(rng_before)
+                    break
+                # Evaluated before it is saved: a checkpoint holds the success of its own weights.
+                row |= self._evaluate_if_due()
+                # Logged before it is saved: a run killed in between repeats the iteration, and
+                # the same row replaces this one.
+                self._log_iteration(log, row)
+                if self._stop.requested or self.early_stop.is_enough or self._is_save_due():
+                    self._save()
+                if self._stop.requested:
+                    break
+            self.stopped = self._stop.requested
+        if not self.stopped:
+            self._end_with_best()
+        return self.metrics_history
+
+    def _set_length(self, num_epochs: int | None, num_iters_per_epoch: int | None) -> None:
         settings = self.config.training
         if num_epochs is not None:
             settings.num_epochs = num_epochs
         if num_iters_per_epoch is not None:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
-        self.lock_folder()
-        goes_on = self.config.checkpoint.resume or self.ended_with_best
-        if goes_on and (latest := self.checkpoints.latest()):
-            self.load_checkpoint(latest)
-        self.warm_up()
-        with self.files.open(self.iteration) as log, self.place.stop() as self._stop:
-            self.metrics_history = [self._named(row) for row in log.rows]
-            self.diagnostics.catch_up(log.rows)
-            while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
-                before = rng_state()
-                try:
-                    with self.place.watching():
-                        row = self._runner.train_iteration(
-                            self.iteration, self.elapsed_s, self._stop
-                        )
-                except StopRequested:
-                    self._save(before)
-                    break
-                self.elapsed_s = row[metrics.ELAPSED]
-                # Evaluated before it is saved: a checkpoint knows how good its own weights are.
-                row |= self._evaluate_now()
-                self._tell(log, row)
-                if self._stop.requested or self.early_stop.is_enough or self._is_due():
-                    self._save()
-                if self._stop.requested:
-                    break
-            self.stopped = self._stop.requested
-        if not self.stopped:
-            self._end()
-        return self.metrics_history
 
-    def _end(self) -> None:
-        """Put the model of the run apart, and go back to its weights if they are not the last."""
+    def _resume(self) -> None:
+        """Load the newest checkpoint if the config asks for it, or if ``fit`` loaded the best."""
+        wanted = self.config.checkpoint.resume or self.ended_with_best
+        if wanted and (latest := self.checkpoints.latest()):
+            self.load_checkpoint(latest)
+
+    def _is_done(self) -> bool:
+        return self.iteration >= self.schedule.iterations or self.early_stop.is_enough
+
+    def _train_iteration(self) -> dict[str, float]:
+        """Collect a batch, update the model, publish its weights; return metrics."""
+        with self.place.watching():
+            row = self._runner.train_iteration(self.iteration, self.elapsed_s, self._stop)
+        self.elapsed_s = row[metrics.ELAPSED]
+        return row
+
+    def _log_iteration(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
+        """Count the iteration as done, log its metrics, and call callbacks and warnings."""
+        if self.iteration == 0:
+            row |= self.warm_start or {}
+        warnings = self.diagnostics.update(row)
+        row |= self.diagnostics.metrics
+        self.iteration += 1
+        log.log(self.iteration, row)
+        self.metrics_history.append(self._named(log.rows[-1]))
+        for callback in self.callbacks:
+            callback(self, row)
+        for sentence in warnings.values():
+            self.on_warning(sentence)
+
+    def _end_with_best(self) -> None:
+        """Export the best model, and load it unless it is the last one anyway."""
         best = self.files.export_best_model(warm_start_success(self.warm_start))
         if best is not None and (best.name == WARM_START or number(best) != self.iteration):
             self.load_checkpoint(best)
             self.ended_with_best = True
 
-    def _tell(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
-        """Write and show what an iteration came to; it is done then."""
-        if self.iteration == 0:
-            row |= self.warm_start or {}
-        advice = self.diagnostics.look(row)
-        row |= self.diagnostics.metrics
-        self.iteration += 1
-        # Logged before it is saved: a run that is killed in between does the iteration again, and
-        # the row of the same numbers takes the place of this one.
-        log.log(self.iteration, row)
-        self.metrics_history.append(self._named(log.rows[-1]))
-        for callback in self.callbacks:
-            callback(self, row)
-        for each in advice:
-            self.on_warning(each.sentence)
-
     def _named(self, row: dict[str, float]) -> dict[str, float]:
         return metrics.named(row, self.config.training.num_iters_per_epoch)
 
     def _save(self, rng: Part | None = None) -> None:
-        """Write a checkpoint, with the generators as they were before an iteration broken off."""
+        """Write a checkpoint; ``rng`` is the generators' state before an interrupted iteration."""
         state = self._state()
         state.parts["rng"] = rng or state.parts["rng"]
         self.checkpoints.save(state, lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def warm_up(self, say: Callable[[str], None] = _log.info) -> None:
-        """Imitate before the first iteration, as ``config.warm_start`` says; once in a run.
+        """Imitate before the first iteration, as ``config.warm_start`` says; once per run.
 
-        ``fit`` calls it. The weights it leaves are in ``warm-start``, a checkpoint of its own.
+        ``fit`` calls it. Its weights are saved as the checkpoint ``warm-start``.
         """
-        place, resumes = self.folder / WARM_START, self.config.checkpoint.resume
+        path, resume = self.folder / WARM_START, self.config.checkpoint.resume
         done = self.warm_start is not None or self.iteration > 0
-        if done or (resumes and self.checkpoints.latest() is not None):
-            return  # ``fit`` goes on from what came after it
-        if resumes and place.exists():
-            return self.load_checkpoint(place)
+        if done or (resume and self.checkpoints.latest() is not None):
+            return  # ``fit`` resumes from a later checkpoint
+        if resume and path.exists():
+            return self.load_checkpoint(path)
         start = time.perf_counter()
         self.warm_start = WarmStart(
             config=self.config,
@@ -251,7 +263,7 @@ class PPOTrainer:
         ).run()
         self.elapsed_s += time.perf_counter() - start
         if self.warm_start:
-            self.save_checkpoint(place)
+            self.save_checkpoint(path)
 
     # --- evaluation ----------------------------------------------------------------------
 
@@ -266,12 +278,12 @@ class PPOTrainer:
             greedy=self.config.environment.eval_greedy,
             held_out=True,
         )
-        # What the engine still knows of these prompts could change the last bits of the next
-        # log-probs, and a run that was killed and resumed does not know it.
+        # A warm prefix cache could change the last bits of the next log-probs, and a resumed run
+        # starts with a cold one.
         self.publisher.empty_cache()
         return result
 
-    def _evaluate_now(self) -> dict[str, float]:
+    def _evaluate_if_due(self) -> dict[str, float]:
         done = self.iteration + 1
         if not self.schedule.evaluates_after(done):
             return self.early_stop.look(None)
@@ -281,11 +293,11 @@ class PPOTrainer:
     # --- the run's folder ----------------------------------------------------------------
 
     def save_checkpoint(self, path: str | Path) -> Path:
-        """Write everything that the run needs to go on to the folder ``path``."""
+        """Write everything that the run needs to resume to the folder ``path``."""
         return self.place.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
-        """Go on from the checkpoint in the folder ``path``."""
+        """Resume from the checkpoint in the folder ``path``."""
         state = self.place.load(path, self.learner)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)
@@ -297,10 +309,10 @@ class PPOTrainer:
         self.iteration, self.ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)
-        self.files.goes_on_from(path)
+        self.files.resumed_from(path)
 
     def _state(self) -> TrainerState:
-        """Return everything that decides how the run goes on, besides its language model."""
+        """Return everything that decides how the run continues, besides its language model."""
         run = {
             "difficulty": self.curriculum.difficulty,
             "elapsed_s": self.elapsed_s,
@@ -317,8 +329,8 @@ class PPOTrainer:
             success_low=now and now.low,
         )
 
-    def _is_due(self) -> bool:
-        is_best = self.files.holds_no_better(self.early_stop.now)
+    def _is_save_due(self) -> bool:
+        is_best = self.files.is_best(self.early_stop.now)
         return is_best or self.schedule.saves_after(self.iteration)
 
     def lock_folder(self) -> None:
@@ -326,7 +338,7 @@ class PPOTrainer:
         self.files.lock()
 
     def cleanup(self) -> None:
-        """End environments and engine and free their memory. Safe to call twice."""
+        """Close environments and engine. Safe to call twice."""
         try:
             self.sampler.close()
         finally:

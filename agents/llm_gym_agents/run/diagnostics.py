@@ -1,7 +1,7 @@
-"""Says when a run does not learn, with the number that shows it and what to change.
+"""Why a run does not learn, and what to change.
 
-It looks at rows of metrics and nothing else. A sign has to hold for ``PATIENCE`` iterations, or it
-is noise; each is said once, and again only after it had gone.
+``RunDiagnostics`` reads the metrics during a run; ``final_diagnosis`` reads the evaluations before
+and after it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,9 @@ from llm_gym_agents.run.metrics import (
 )
 
 PATIENCE = 3
-"""Iterations that a sign has to hold."""
+"""Iterations that a symptom has to hold; anything shorter is noise."""
 ADVICE = "advice/"
-"""In front of the name of a sign that holds, in the metrics."""
-UNUSABLE, CUT, FLAT_GROUPS, FAILED = 0.9, 0.95, 0.95, 0.5
-STILL_KL, WILD_KL = 1e-7, 1.0
-NO_ENTROPY = 1e-3
-WILD_ENTROPY = 0.98
-WILD_VALUE = 5.0
+"""Prefix of the metric of a symptom that holds."""
 
 Row = Mapping[str, float]
 Rows = Sequence[Row]
@@ -41,146 +36,163 @@ class Symptom(NamedTuple):
     """Something that keeps a run from learning."""
 
     name: str
-    shows: Callable[[Rows], float | None]
-    """From the last rows to the number that shows it, or None where all is well."""
-    says: str
-    """The sentence; ``{}`` is the number."""
-
-
-class Diagnosis(NamedTuple):
-    """A sentence about a run."""
-
-    name: str
+    find: Callable[[Rows], float | None]
+    """Returns the number that shows the symptom in the last rows, or None."""
     sentence: str
+    """``{}`` is the number."""
 
 
-def _holds(
-    name: str,
+def _all_rows(
+    metric: str,
     is_bad: Callable[[float], bool],
     *,
     unless: Callable[[Row], bool] = lambda row: False,
     shown: str | None = None,
 ) -> Callable[[Rows], float | None]:
-    """Return a look at rows that shows a number where a metric is bad in all of them.
+    """Return a ``find`` that gives the last ``shown`` where ``metric`` is bad in all rows."""
 
-    Args:
-        name: The metric.
-        is_bad: What a value must be in every row.
-        unless: A row in which it is no fault.
-        shown: The metric whose last value is shown, if not ``name``.
-    """
+    def find(rows: Rows) -> float | None:
+        bad = [row for row in rows if metric in row and is_bad(row[metric]) and not unless(row)]
+        return rows[-1][shown or metric] if len(bad) == len(rows) else None
 
-    def shows(rows: Rows) -> float | None:
-        bad = [row for row in rows if name in row and is_bad(row[name]) and not unless(row)]
-        return rows[-1][shown or name] if len(bad) == len(rows) else None
-
-    return shows
+    return find
 
 
-def _above(name: str, limit: float) -> Callable[[Rows], float | None]:
-    return _holds(name, lambda value: value > limit)
+def _above(metric: str, limit: float) -> Callable[[Rows], float | None]:
+    return _all_rows(metric, lambda value: value > limit)
 
 
-_no_spread = _holds(
+_zero_variance = _all_rows(
     "reward/std",
     lambda spread: spread <= 1e-9,
-    # A batch that always wins has nothing to learn either.
-    unless=lambda row: row.get("episode/success") == 1.0,
+    unless=lambda row: row.get(TRAIN_SUCCESS) == 1.0,  # a batch that always wins is no fault
     shown="reward/mean",
 )
-_still = _holds(
+_no_update = _all_rows(
     KL,
-    lambda value: abs(value) < STILL_KL,
-    # The only step of an iteration is measured before it is taken: its KL is 0 in any run. And who
-    # waits for the critic is not to move.
+    lambda value: abs(value) < 1e-7,
+    # KL is measured before a step, so with one step it is always 0; and the policy is frozen
+    # while the critic warms up.
     unless=lambda row: row.get("train/steps", 2) <= 1 or row.get(CRITIC_ONLY, 0.0) > 0,
 )
-_certain = _holds(
+_entropy_collapse = _all_rows(
     ENTROPY,
-    lambda value: value < NO_ENTROPY,
-    unless=lambda row: row.get("episode/success", 0.0) >= 0.9,
+    lambda value: value < 1e-3,
+    unless=lambda row: row.get(TRAIN_SUCCESS, 0.0) >= 0.9,
 )
 
 
-def _wild_values(rows: Rows) -> float | None:
-    """The mean value where it is far from what it is trained to be."""
-    off = []
+def _value_divergence(rows: Rows) -> float | None:
+    """Return the mean value where it is more than five times the scale of the rewards."""
     for row in rows:
         if not {"value/mean", "value/target_mean", "reward/mean"} <= row.keys():
             return None
         scale = max(1.0, abs(row["reward/mean"]), row.get("reward/std", 0.0))
-        off.append(abs(row["value/mean"]) / scale)
-    return rows[-1]["value/mean"] if min(off) > WILD_VALUE else None
+        if abs(row["value/mean"]) <= 5 * scale:
+            return None
+    return rows[-1]["value/mean"]
 
 
 def symptoms(vocabulary: int | None = None) -> tuple[Symptom, ...]:
-    """Return every sign; ``vocabulary`` bounds the entropy."""
-    most = math.log(vocabulary) * WILD_ENTROPY if vocabulary else math.inf
+    """Return every symptom; the size of the ``vocabulary`` bounds the entropy."""
+    max_entropy = math.log(vocabulary) if vocabulary else math.inf
     return (
-        Symptom("no_spread", _no_spread,
-             "every episode of the last batches had the reward {:.3g}, so there is nothing to "
-             "choose from: let it imitate moves that win (--warm-start.player solver, or file), "
-             "take an easier environment, or shape the reward (--environment.env-kwargs "
-             "shaping=true)"),
-        Symptom("unusable", _above("episode/invalid", UNUSABLE),
-             "{:.0%} of the replies cannot be used: let it imitate legal moves "
-             "(--warm-start.player random), or for longer (--warm-start.rounds), or tell it the "
-             "format (--environment.env-kwargs action_format=tag)"),
-        Symptom("cut", _above("episode/cut_replies", CUT),
-             "{:.0%} of the replies were cut at inference.max_tokens: raise it"),
-        Symptom("certain", _certain,
-             "the entropy is {:.2g}, so the model always says the same: raise "
-             "training.entropy_coef or lower training.learning_rate, and begin anew"),
-        Symptom("random", _above(ENTROPY, most),
-             "the entropy is {:.2g}, as high as it can be, so the model says anything: lower "
-             "training.entropy_coef, or warm-start the model"),
-        Symptom("still", _still,
-             "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
-             "rewards do not differ"),
-        Symptom("wild", _above(KL, WILD_KL),
-             "the policy jumps (KL {:.2g} in one update): lower training.learning_rate, or set "
-             "training.kl_early_stop"),
-        Symptom("values", _wild_values,
-             "the values have run away to {:.3g}: lower training.value_learning_rate or "
-             "training.gamma"),
-        Symptom("groups", _above("group/no_spread", FLAT_GROUPS),
-             "{:.0%} of the groups score all the same, and teach nothing: raise "
-             "training.group_size, or choose starts of middling difficulty"),
-        Symptom("failing", _above("episode/failed", FAILED),
-             "{:.0%} of the episodes failed in their environment: play one by hand "
-             "(llm-gym play), check it (llm-gym check), or give it environment.workers"),
-    )  # fmt: skip
+        Symptom(
+            "zero_variance",
+            _zero_variance,
+            "every episode of the last batches had the reward {:.3g}, so there is nothing to "
+            "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
+            "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
+        ),
+        Symptom(
+            "invalid_replies",
+            _above("episode/invalid", 0.9),
+            "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
+            "random), or for longer (--warm-start.rounds), or tell it the format "
+            "(--environment.env-kwargs action_format=tag)",
+        ),
+        Symptom(
+            "truncated_replies",
+            _above("episode/cut_replies", 0.95),
+            "{:.0%} of the replies were cut at inference.max_tokens: raise it",
+        ),
+        Symptom(
+            "entropy_collapse",
+            _entropy_collapse,
+            "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
+            "or lower training.learning_rate, and begin anew",
+        ),
+        Symptom(
+            "max_entropy",
+            _above(ENTROPY, 0.98 * max_entropy),
+            "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
+            "training.entropy_coef, or warm-start the model",
+        ),
+        Symptom(
+            "no_update",
+            _no_update,
+            "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
+            "rewards do not differ",
+        ),
+        Symptom(
+            "kl_spike",
+            _above(KL, 1.0),
+            "the policy jumps (KL {:.2g} in one update): lower training.learning_rate, or set "
+            "training.kl_early_stop",
+        ),
+        Symptom(
+            "value_divergence",
+            _value_divergence,
+            "the values have diverged to {:.3g}: lower training.value_learning_rate or "
+            "training.gamma",
+        ),
+        Symptom(
+            "zero_variance_groups",
+            _above("group/no_spread", 0.95),
+            "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
+            "or choose starts of middling difficulty",
+        ),
+        Symptom(
+            "env_failures",
+            _above("episode/failed", 0.5),
+            "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
+            "check it (llm-gym check), or give it environment.workers",
+        ),
+    )
 
 
 class RunDiagnostics:
-    """Looks at every row of a run.
+    """Finds symptoms in the rows of a run. Each is reported once, and again after it was gone.
 
     Args:
-        vocabulary: Tokens of the model, which bound its entropy; None where they are not known.
-        patience: Iterations that a sign has to hold.
+        vocabulary: Tokens of the model, which bound its entropy; None if unknown.
     """
 
-    def __init__(self, vocabulary: int | None = None, patience: int = PATIENCE) -> None:
-        self._signs, self._patience = symptoms(vocabulary), patience
+    def __init__(self, vocabulary: int | None = None) -> None:
+        self._symptoms = symptoms(vocabulary)
         self._rows: list[Row] = []
         self._holding: set[str] = set()
 
-    def look(self, row: Row) -> list[Diagnosis]:
-        """Return what is to be said after ``row`` that was not said before."""
-        self._rows = [*self._rows, dict(row)][-self._patience :]
-        if len(self._rows) < self._patience:
-            return []
-        found = {sign.name: (sign, sign.shows(self._rows)) for sign in self._signs}
-        shown = {name: (sign, at) for name, (sign, at) in found.items() if at is not None}
-        new = [name for name in shown if name not in self._holding]
-        self._holding = set(shown)
-        return [Diagnosis(name, shown[name][0].says.format(shown[name][1])) for name in new]
+    def update(self, row: Row) -> dict[str, str]:
+        """Return the symptoms that are new after ``row``: name and sentence."""
+        self._rows = [*self._rows, dict(row)][-PATIENCE:]
+        if len(self._rows) < PATIENCE:
+            return {}
+        found = {each: each.find(self._rows) for each in self._symptoms}
+        sentences = {
+            each.name: each.sentence.format(value)
+            for each, value in found.items()
+            if value is not None
+        }
+        new = {name: text for name, text in sentences.items() if name not in self._holding}
+        self._holding = set(sentences)
+        return new
 
     def catch_up(self, rows: Rows) -> None:
-        """Look at the rows of a run that goes on, and say nothing."""
+        """Read the rows of a resumed run without reporting anything."""
         self._rows, self._holding = [], set()
         for row in rows:
-            self.look(row)
+            self.update(row)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -188,17 +200,19 @@ class RunDiagnostics:
         return {f"{ADVICE}{name}": 1.0 for name in sorted(self._holding)}
 
 
+# --- after the run ---------------------------------------------------------------------------
+
+
 GAINED, GOOD = 0.2, 0.9
-"""A gain in success, and a success, about which there is nothing to be said."""
+"""A gain in success, and a final success, that need no diagnosis."""
 NEAR = 0.05
-"""How near a solver's success is as good as it."""
+"""Within this of a solver's success counts as solved."""
 EASIER = 0.01
-"""How much more a random player wins at a level that is easier."""
+"""How much more a random player wins at an easier level."""
 APART, FEW = 0.1, 5
-"""How far success in training is above held-out success where it is learned by heart, and over how
-many iterations it is looked at."""
+"""Overfitting: training success is this far above held-out success, over this many iterations."""
 RISING = 0.03
-"""How much higher the last third of a curve is than the one before, where it still rises."""
+"""A curve still rises if its last third is this much above the second."""
 
 
 def final_diagnosis(
@@ -208,11 +222,11 @@ def final_diagnosis(
     *,
     embedded: bool = False,
 ) -> str | None:
-    """Return a sentence about a run that gained little; None where it gained enough.
+    """Return a sentence about a run that gained little; None if it gained enough.
 
     Args:
         before: Held-out episodes before the first iteration.
-        after: The same ones after the last.
+        after: The same episodes after the last iteration.
         rows: The metrics of every iteration.
         embedded: Whether the model is the built-in one.
     """
@@ -237,20 +251,20 @@ def final_diagnosis(
     if not any(episode.success for each in (before, after) for episode in each.episodes):
         found = f"none of {len(after.episodes)} held-out episodes is won, before or after"
     best = "" if solver is None else f" (a solver wins {solver.success:.0%})"
-    if (trained := _by_heart(after, rows)) is not None:
-        best += f", but {trained:.0%} of what it trains on is won, so it learns that by heart"
-    return f"{found}{best}: {', or '.join(_ways(after.env_id, known, rows, embedded))}"
+    if (trained := _overfitted_success(after, rows)) is not None:
+        best += f", but {trained:.0%} of what it trains on is won, so it overfits"
+    return f"{found}{best}: {', or '.join(_remedies(after.env_id, known, rows, embedded))}"
 
 
-def _by_heart(after: Evaluation, rows: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the success in training where it is far above that on held-out episodes."""
+def _overfitted_success(after: Evaluation, rows: Sequence[Mapping[str, float]]) -> float | None:
+    """Return the training success if it is far above held-out success, else None."""
     last = [row[TRAIN_SUCCESS] for row in rows[-FEW:] if TRAIN_SUCCESS in row]
     trained = fmean(last) if last else 0.0
     return trained if trained - after.success >= APART else None
 
 
 def _earns_more(before: Evaluation, after: Evaluation) -> bool:
-    """Whether an environment that nobody wins pays clearly more than it did."""
+    """Whether the return of an environment without wins has clearly grown."""
     if before.success or after.success:
         return False
     first, last = ([e.total_reward for e in each.episodes] for each in (before, after))
@@ -261,25 +275,25 @@ def _earns_more(before: Evaluation, after: Evaluation) -> bool:
     return more > 4 * noise and more > abs(fmean(first)) / 2
 
 
-def _ways(
+def _remedies(
     env_id: str | None,
     known: Mapping[str, Score],
     rows: Sequence[Mapping[str, float]],
     embedded: bool,
 ) -> list[str]:
-    """Return what may help, what is likeliest first."""
-    ways = []
+    """Return what may help, likeliest first."""
+    remedies = []
     if _rises([row[EVAL_SUCCESS] for row in rows if EVAL_SUCCESS in row]):
-        ways.append("it was still rising, so train longer (--training.num-epochs)")
+        remedies.append("it was still rising, so train longer (--training.num-epochs)")
     if easier := _easier(env_id, known):
-        ways.append(f"begin with an easier level ({easier})")
+        remedies.append(f"begin with an easier level ({easier})")
     if any(row.get(FROM_SOLVER) for row in rows):
-        ways.append("imitate the solver for longer (--warm-start.steps)")
+        remedies.append("imitate the solver for longer (--warm-start.steps)")
     elif "solver" in known:
-        ways.append("imitate the solver first (--warm-start.player solver)")
+        remedies.append("imitate the solver first (--warm-start.player solver)")
     if embedded:
-        ways.append("take a model that knows words and numbers (--model.model-name)")
-    return ways or ["raise training.batch_size, or shape the reward"]
+        remedies.append("take a model that knows words and numbers (--model.model-name)")
+    return remedies or ["raise training.batch_size, or shape the reward"]
 
 
 def _rises(curve: Sequence[float]) -> bool:
@@ -288,7 +302,7 @@ def _rises(curve: Sequence[float]) -> bool:
 
 
 def _easier(env_id: str | None, known: Mapping[str, Score]) -> str | None:
-    """Return the level of the same game that a random player wins most, if it is not this one."""
+    """Return the easiest level of the same game, unless it is this one."""
     game = {row.id: row.entry_point for row in ENVS}
     wins = {
         each: published()[each]["random"].success

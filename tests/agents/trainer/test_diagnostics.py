@@ -23,10 +23,10 @@ def test_a_model_of_random_weights_is_said_to_write_no_moves(tmp_path):
     trainer.on_warning = said.append
     trainer.fit()
     trainer.cleanup()
-    assert any("cannot be used: let it imitate legal moves" in sentence for sentence in said)
+    assert any("--warm-start.player" in sentence for sentence in said)
     rows = read_metrics(tmp_path)
-    assert "advice/unusable" not in rows[1]
-    assert rows[2]["advice/unusable"] == 1.0
+    assert "advice/invalid_replies" not in rows[1]
+    assert rows[2]["advice/invalid_replies"] == 1.0
 
 
 @pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 2)])
