@@ -1,5 +1,7 @@
 """Graders: what each pays, what it refuses, and that no text costs more than linear time."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,14 +13,20 @@ from llm_gym.datasets.graders import (
     NumberGrader,
     get_grader,
 )
-from llm_gym.errors import ConfigError
+from llm_gym.errors import ConfigError, MissingExtraError
 from llm_gym.evaluate.checker import HOSTILE
 from tests.work import ends_at_all, steps_of
 
 
+def grader_of(name):
+    if name == "regex":
+        pytest.importorskip("re2")
+    return get_grader(name)
+
+
 def grade(name, reply, answer, choices=()):
     """Return 1.0, 0.0, or None for a reply that cannot be used."""
-    grader = get_grader(name)
+    grader = grader_of(name)
     value = grader.value(reply, choices)
     return None if value is None else grader.score(value, grader.key(answer, choices))
 
@@ -144,6 +152,40 @@ def test_a_pattern_must_fit_the_whole_reply():
     assert grade("regex", "the cat", "(?i)(The )?CAT") == 1.0
 
 
+@pytest.mark.parametrize("bomb", ["(a+)+b", "(a|a)*b", "(a?){100}a{100}b", "((a*)*)*b"])
+def test_a_pattern_that_kills_a_backtracking_matcher_is_answered(bomb):
+    assert grade("regex", "a" * 10_000, bomb) == 0.0
+
+
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)", "(?<!a)b", "(", "a{9999}"])
+def test_a_pattern_without_linear_time_is_refused(pattern):
+    grader = grader_of("regex")
+    with pytest.raises(ValueError, match="pattern"):
+        grader.key(pattern, ())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?i)colou?r", r"\d{2,3} (?:cats|dogs)", "[^a]+b", "x|y", r"\s\S\w\W\D", "a.b",
+     "[]a]c*", "[^x7]", r"[\w-]+@[a-z]+\.org", "^yes$", "é?"],
+)  # fmt: skip
+def test_the_example_of_a_pattern_fits_it(pattern):
+    grader = grader_of("regex")
+    text = grader.say(pattern, grader.key(pattern, ()))
+    assert text
+    assert grade("regex", text, pattern) == 1.0
+
+
+def test_half_a_character_is_no_match_and_no_exception():
+    assert grade("regex", "\ud800", "[a-z]+") == 0.0
+
+
+def test_without_re2_one_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(MissingExtraError, match="regex"):
+        GRADERS["regex"].key("never compiled before", ())
+
+
 # --- all of them -------------------------------------------------------------------------------
 
 
@@ -158,7 +200,8 @@ def test_a_pattern_must_fit_the_whole_reply():
     ],
 )
 def test_what_a_perfect_player_says_is_paid(name, answer, said):
-    assert GRADERS[name].say(answer, GRADERS[name].key(answer, ())) == said
+    grader = grader_of(name)
+    assert grader.say(answer, grader.key(answer, ())) == said
     assert grade(name, said, answer) == 1.0
 
 
@@ -195,8 +238,9 @@ def test_long_replies_take_linear_time(name, bomb):
      ("contains", " "), ("exact", None), ("exact", float("nan")), ("exact", ["x"])],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_graded_says_why(name, answer):
+    grader = grader_of(name)
     with pytest.raises(ValueError, match=r"answer|pattern"):
-        GRADERS[name].key(answer, ())
+        grader.key(answer, ())
 
 
 # --- functions ---------------------------------------------------------------------------------

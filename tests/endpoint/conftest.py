@@ -7,6 +7,7 @@ from tests.endpoint.stand_in import StandIn, solver
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch):
+    pytest.importorskip("httpx")
     for name in ("LLM_GYM_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
