@@ -42,7 +42,7 @@ from llm_gym_agents.distributed.players import build_players, play_ahead
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule
-from llm_gym_agents.learn.warm_start import WarmStart, warm_start_success
+from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_success
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
@@ -101,7 +101,7 @@ class PPOTrainer:
         set_seed(config.training.seed % 2**32)  # the largest seed that NumPy takes
         self._embedded = model is None and is_embedded(config)
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        self.learner = Learner(config, lm, self.place.ranks)
+        self.learner = Learner.from_config(config, lm, self.place.ranks)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
@@ -116,10 +116,9 @@ class PPOTrainer:
         self.files = RunFolder(config, self.place, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
         collector = BatchCollector(
-            config, self.sampler, reward_fn, self.environment, self.place.score
+            config.training, self.sampler, reward_fn, self.environment, self.place.score
         )
         self._runner = IterationRunner(
-            config=config,
             schedule=self.schedule,
             curriculum=self.curriculum,
             collector=collector,
@@ -252,7 +251,11 @@ class PPOTrainer:
             return self.load_checkpoint(path)
         start = time.perf_counter()
         self.warm_start = WarmStart(
-            config=self.config,
+            settings=self.config.warm_start,
+            training=self.config.training,
+            train_split=self.config.environment.train_split,
+            measured=min(MEASURED, self.config.environment.eval_episodes),
+            folder=self.folder,
             sampler=self.sampler,
             learner=self.learner,
             make_env=lambda: build_one_env(self.config, self.environment),
@@ -286,9 +289,9 @@ class PPOTrainer:
     def _evaluate_if_due(self) -> dict[str, float]:
         done = self.iteration + 1
         if not self.schedule.evaluates_after(done):
-            return self.early_stop.look(None)
+            return self.early_stop.update(None)
         result = self.evaluate(records=str(self.folder / f"episodes/eval-{done:06d}.jsonl"))
-        return evaluation_metrics(result) | self.early_stop.look(result)
+        return evaluation_metrics(result) | self.early_stop.update(result)
 
     # --- the run's folder ----------------------------------------------------------------
 

@@ -160,10 +160,10 @@ def by_hand(name: str, episodes: int, repeats: int) -> dict[str, float]:
 def ours(name: str, episodes: int, micro: int, repeats: int) -> dict[str, Any]:
     lm = load(name)
     config = settings(episodes, micro)
-    learner = Learner(config, prepare_lm(config, lm))
+    learner = Learner.from_config(config, prepare_lm(config, lm))
     data = batch(lm.config.vocab_size, episodes, TURNS, PROMPT, REPLY)
-    found = measured(lambda: learner.update(data), repeats)
-    last = learner.update(data)
+    found = measured(lambda: learner.ppo.update(data), repeats)
+    last = learner.ppo.update(data)
     parts = {key: last[f"time/{key}_s"] for key in ("score", "advantage", "train")}
     return found | {"micro_batch_tokens": micro, "phases_s": parts}
 
@@ -239,9 +239,9 @@ def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict[str, Any]:
     dtype = torch.float32
     lm = prepare_lm(config, load(name, dtype))
-    learner = Learner(config, lm)
+    learner = Learner.from_config(config, lm)
     data = batch(lm.config.vocab_size, args.episodes, TURNS, PROMPT, REPLY)
-    found = measured(lambda: learner.update(data), args.repeats)
+    found = measured(lambda: learner.ppo.update(data), args.repeats)
     return {"fits": True, "read_tokens": args.episodes * LENGTH} | found
 
 

@@ -79,13 +79,13 @@ def measured(learner: Learner, data: RolloutData, updates: int) -> dict[str, Any
     """Return seconds and memory of an update, and what it came to."""
     device = learner.device
     on_gpu = device.type == "cuda"
-    learner.update(data)
+    learner.ppo.update(data)
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
         torch.cuda.synchronize(device)
     start = perf_counter()
     for _ in range(updates):
-        found = learner.update(data)
+        found = learner.ppo.update(data)
     if on_gpu:
         torch.cuda.synchronize(device)
     peak = torch.cuda.max_memory_allocated(device) / 2**30 if on_gpu else 0.0
@@ -118,7 +118,7 @@ def main() -> None:
         ranks = SINGLE_PROCESS if mode == "none" else join(mode)  # type: ignore[arg-type]
         where = "cuda" if torch.cuda.is_available() else "cpu"
         where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if where == "cuda" else where
-        learner = Learner(config, copy.deepcopy(lm).to(where), ranks)  # type: ignore[arg-type]
+        learner = Learner.from_config(config, copy.deepcopy(lm).to(where), ranks)  # type: ignore[arg-type]
         result[mode] = {"world": ranks.world, **measured(learner, data, 3)}
         weights[mode] = {
             name: full_tensor(each).detach().cpu().clone()

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.env import TextEnv
-from llm_gym_agents.learn.imitation import examples, imitate
+from llm_gym_agents.learn.imitation import DialogueEncoder, imitate, play_demonstrations
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.text.chat import ChatFormat
@@ -34,7 +34,8 @@ def player_at_chance(
         for name, weight in lm.named_parameters():
             if "norm" not in name:
                 torch.nn.init.normal_(weight, std=0.2)
-    turns = examples(env, ChatFormat.from_tokenizer(tokenizer), 512, system_prompt="")
+    encoder = DialogueEncoder(ChatFormat.from_tokenizer(tokenizer), "observation", "")
+    turns = play_demonstrations(env, "random", encoder, 512, split="train")
     model = PolicyValueModel(lm.train(), critic="none")
     imitate(model, turns, steps=steps, batch_size=64, learning_rate=5e-3)
     return lm, tokenizer

@@ -1,8 +1,11 @@
-"""Imitation: a model learns to write what a player wrote.
+"""Behaviour cloning: a model learns to write what a player wrote.
 
-Fed with *random legal* moves, unfiltered, a model learns to write moves and still plays at
-chance; reinforcement learning then has something to choose from. Fed with a solver's episodes it
-becomes plain behaviour cloning.
+From *random legal* moves, unfiltered, a model learns to write moves and still plays at chance; RL
+then has something to choose from. From a solver's moves it learns to play.
+
+``imitate`` trains. ``play_demonstrations`` and ``load_demonstrations`` make the data: turns of a
+random player, of a solver or of a file, tokenized with the model's own chat format and the run's
+own context, so that the model reads in training what it will read in play.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from llm_gym.core.env import TextEnv
 from llm_gym.episodes import play_episode
 from llm_gym.episodes.play import system_prompt_of
 from llm_gym.errors import ConfigError
@@ -34,42 +36,12 @@ class Example(NamedTuple):
     """One turn to imitate."""
 
     prompt_ids: list[int]
-    """What the model reads before it; in a conversation, what it reads after the last reply."""
+    """The prompt; in a dialogue, what comes after the last reply."""
     reply_ids: list[int]
 
 
 Dialogue = tuple[Example, ...]
-"""Turns that are read one after another, each after all before it."""
-
-
-def examples(
-    env: TextEnv,
-    chat: ChatFormat,
-    turns: int,
-    *,
-    player: Callable[[TextEnv], str] = TextEnv.random_action,
-    seed: int = 0,
-    split: str | None = "train",
-    system_prompt: str | None = None,
-) -> list[Example]:
-    """Return ``turns`` turns of ``player``, each after the observation alone.
-
-    ``system_prompt`` is told instead of what the environment says, as in ``LLMPolicy``.
-    """
-    options = {"split": split} if split and env.has_splits else None
-    found: list[Example] = []
-    while len(found) < turns:
-        observation, info = env.reset(seed=seed, options=options)
-        seed += 1
-        done = False
-        while not done and len(found) < turns:
-            move = player(env)
-            rules = info.get("system_prompt", "") if system_prompt is None else system_prompt
-            prompt_ids = chat.opening(rules, observation)
-            found.append(Example(prompt_ids, chat.reply(move)))
-            observation, _, terminated, truncated, _ = env.step(move)
-            done = terminated or truncated
-    return found
+"""Turns of one conversation."""
 
 
 def imitate(
@@ -80,7 +52,7 @@ def imitate(
     batch_size: int = 128,
     learning_rate: float = 3e-3,
     ramp: int = 10,
-    fall: tuple[float, float] = (1.0, 1.0),
+    decay: tuple[float, float] = (1.0, 1.0),
     seed: int = 0,
     micro_batch_tokens: int | None = None,
     on_step: Callable[[int, float], None] | None = None,
@@ -88,16 +60,15 @@ def imitate(
     """Train ``model`` to write the replies of ``data``; return the loss of each step.
 
     Args:
-        model: Trained in place, where it is and in its own precision.
-        data: Turns, or conversations whose replies are all learned.
+        model: Trained in place.
+        data: Turns, or dialogues whose replies are all learned.
         steps: Optimizer steps.
         batch_size: Turns of a step.
         learning_rate: Reached after ``ramp`` steps.
         ramp: Steps over which the rate rises.
-        fall: Factor on the rate at the beginning, and where it falls to by the end, by a line.
-        seed: Decides which examples come when.
-        micro_batch_tokens: Most ids read at once; None reads a batch at once. Bounds memory and
-            changes no gradient.
+        decay: Factors on the rate at the start and at the end; linear in between.
+        seed: Of the order of examples.
+        micro_batch_tokens: Most ids read at once, to bound memory; None reads a batch at once.
         on_step: Called with the number of steps done and the loss.
     """
     talks = [(each,) if isinstance(each, Example) else each for each in data]
@@ -108,7 +79,7 @@ def imitate(
     order = np.random.default_rng(seed)
     losses = []
     for step in range(steps):
-        factor = min(1.0, (step + 1) / ramp) * _between(*fall, step / steps)
+        factor = min(1.0, (step + 1) / ramp) * _interpolate(*decay, step / steps)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * factor
         batch = [talks[at] for at in order.integers(len(talks), size=drawn)]
@@ -122,17 +93,17 @@ def imitate(
     return losses
 
 
-def _between(start: float, end: float, share: float) -> float:
-    """Return where one is after ``share`` of the way.
+def _interpolate(start: float, end: float, share: float) -> float:
+    """Interpolate linearly.
 
-    >>> _between(1.0, 0.5, 0.5)
+    >>> _interpolate(1.0, 0.5, 0.5)
     0.75
     """
     return start + share * (end - start)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:
-    """Leave the losses of ``imitate`` in the folder of a run, for who looks at it."""
+    """Write the losses of ``imitate`` to ``warm_start.jsonl`` in the folder of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = (json.dumps({"step": at, "loss": loss}) for at, loss in enumerate(losses, 1))
     (folder / "warm_start.jsonl").write_text("".join(f"{row}\n" for row in rows))
@@ -141,7 +112,7 @@ def write_losses(folder: Path, losses: Sequence[float]) -> None:
 def _backward(
     model: PolicyValueModel, batch: Sequence[Dialogue], micro_batch_tokens: int | None
 ) -> float:
-    """Add up the gradient of the mean log-prob of ``batch``; return the loss."""
+    """Accumulate the gradient of the mean log-prob of ``batch``; return the loss."""
     learned = sum(len(turn.reply_ids) for talk in batch for turn in talk)
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
@@ -153,7 +124,7 @@ def _backward(
 
 
 def _parts(batch: Sequence[Dialogue], most: int | None) -> Iterator[list[Dialogue]]:
-    """Cut ``batch`` into parts of at most ``most`` ids, or of one conversation."""
+    """Cut ``batch`` into parts of at most ``most`` ids, or of one dialogue."""
     part: list[Dialogue] = []
     size = 0
     for talk in batch:
@@ -179,24 +150,24 @@ def _inputs(batch: Sequence[Dialogue]) -> PackedInputs:
 
 _ACTIONS = {"random": ("random_action",), "solver": ("solver_action", "oracle_action")}
 CALLS = 0.5
-"""Share of a random player's replies that call a tool, where there are tools around a game."""
+"""Share of a random player's replies that call a tool, if there are tools."""
 _MOST = 20
 _WORDS = ("1", "2", "the", "word")
 
 
 class DialogueEncoder(NamedTuple):
-    """How a conversation becomes what the model reads."""
+    """Tokenizes conversations as the model reads them in play."""
 
     chat: ChatFormat
     context: str
     """``history`` or ``observation``."""
     system_prompt: str | None = None
-    """Told instead of what the environment says; None leaves that."""
+    """Replaces the system prompt of the environment; None keeps it."""
     context_length: int | None = None
-    """Most ids of a conversation; what comes after is left out."""
+    """Most ids of a dialogue; later turns are dropped."""
 
     def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
-        """Yield what is read and replied in a conversation of (observation, reply) pairs."""
+        """Yield the dialogues of a conversation of (observation, reply) pairs."""
         rules = system if self.system_prompt is None else self.system_prompt
         if self.context == "observation":
             for observation, reply in said:
@@ -213,7 +184,7 @@ class DialogueEncoder(NamedTuple):
         yield from self._fits(tuple(talk))
 
     def _fits(self, talk: Dialogue) -> Iterator[Dialogue]:
-        """Yield as much of ``talk`` as the context holds, if that is anything."""
+        """Yield the turns of ``talk`` that fit the context, if any."""
         length, kept = 0, 0
         for turn in talk:
             length += len(turn.prompt_ids) + len(turn.reply_ids)
@@ -227,15 +198,15 @@ class DialogueEncoder(NamedTuple):
 def play_demonstrations(
     env: gym.Env[str, str],
     player: str,
-    scene: DialogueEncoder,
+    encoder: DialogueEncoder,
     turns: int,
     *,
     seed: int = 0,
     split: str | None = None,
 ) -> list[Dialogue]:
-    """Return ``turns`` turns of ``player``, from episodes of the seeds from ``seed`` on."""
+    """Return ``turns`` turns of ``player``, from episodes with seeds from ``seed`` on."""
     options = split_options(env, split)
-    env = EpisodeLimits(env, max_turns=turns)  # not every environment knows an end
+    env = EpisodeLimits(env, max_turns=turns)  # not every environment ends
     found: list[Dialogue] = []
     count = 0
     while count < turns:
@@ -244,23 +215,23 @@ def play_demonstrations(
         seed += 1
         said = list(zip(episode.states, episode.actions, strict=False))[: turns - count]
         count += len(said)
-        found += scene.turns(system_prompt_of(episode), said)
+        found += encoder.turns(system_prompt_of(episode), said)
     if not found:
         raise ConfigError(
-            f"no turn of the {player} player fits a context of {scene.context_length} tokens; "
+            f"no turn of the {player} player fits a context of {encoder.context_length} tokens; "
             "take a model that reads more, or tell it less"
         )
     return found
 
 
 def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[[str], str]:
-    """Return the player called ``player`` that ``env`` brings along, from observation to reply.
+    """Return the ``random`` or ``solver`` player of ``env``: a function from observation to reply.
 
-    The random player of a game that cannot list its moves says its example moves.
+    Without ``random_action`` the random player says example moves of the action space.
     """
     known = [name for name in _ACTIONS[player] if env.has_wrapper_attr(name)]
     examples = player == "random" and bool(getattr(env.action_space, "examples", ()))
-    if examples:  # seeded as the game is, the space would draw what the game drew
+    if examples:  # a seed of its own: with the game's it would draw what the game drew
         env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
     if not known and not examples:
         name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
@@ -289,8 +260,8 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
     return _calling(act, *tools, share, np.random.default_rng((seed, 2)))
 
 
-def load_demonstrations(path: str | Path, scene: DialogueEncoder) -> list[Dialogue]:
-    """Return the conversations of a file with one ``{"messages": [...]}`` a line."""
+def load_demonstrations(path: str | Path, encoder: DialogueEncoder) -> list[Dialogue]:
+    """Return the dialogues of a file with one ``{"messages": [...]}`` per line."""
     found: list[Dialogue] = []
     try:
         lines = Path(path).read_text("utf-8").splitlines()
@@ -300,20 +271,20 @@ def load_demonstrations(path: str | Path, scene: DialogueEncoder) -> list[Dialog
         if not line.strip():
             continue
         try:
-            system, said = _said(json.loads(line)["messages"])
+            system, said = _pairs(json.loads(line)["messages"])
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(
                 f'line {number} of {path} must be {{"messages": [...]}} with roles and contents, '
                 f"got {line[:100]!r}"
             ) from error
-        found += scene.turns(system, said)
+        found += encoder.turns(system, said)
     if not found:
         raise ConfigError(f"{path} holds no reply to imitate")
     return found
 
 
-def _said(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the system prompt, and what the assistant replied to what."""
+def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the system prompt and the (observation, reply) pairs."""
     system, heard, said = "", "", []
     for message in messages:
         role, content = str(message["role"]), message["content"]
@@ -330,13 +301,13 @@ def _said(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]
 
 
 def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
-    """Return what ``reset`` is told for instances of ``split``; None where there are no splits."""
+    """Return the ``reset`` options of ``split``; None for an environment without splits."""
     knows = env.has_wrapper_attr("has_splits") and bool(env.get_wrapper_attr("has_splits"))
     return {"split": split} if split and knows else None
 
 
 def _tools(env: gym.Env[str, str]) -> tuple[ToolRegistry, ActionParser] | None:
-    """Return the tools around ``env`` and what reads their calls; None where there are none."""
+    """Return the tools of ``env`` and their parser, or None."""
     if not (env.has_wrapper_attr("registry") and env.has_wrapper_attr("parser")):
         return None
     registry, parser = env.get_wrapper_attr("registry"), env.get_wrapper_attr("parser")
@@ -351,13 +322,13 @@ def _calling(
     share: float,
     rng: np.random.Generator,
 ) -> Callable[[str], str]:
-    """Return a player that writes as ``parser`` reads, and calls a random tool now and then."""
+    """Return a player that writes in the parser's format and sometimes calls a random tool."""
 
     def answer(observation: str) -> str:
         move = act(observation)
         try:
             return parser.render_answer(move)
-        except ConfigError:  # this format has no form for it; as it is, it is still a move
+        except ConfigError:  # this format cannot write it; unformatted it is still a move
             return move
 
     def reply(observation: str) -> str:
@@ -373,14 +344,14 @@ def _calling(
         }
         try:
             return parser.render([ToolCall(chosen.name, arguments)])
-        except ConfigError:  # a word that this format cannot say
+        except ConfigError:  # this format cannot write an argument
             return answer(observation)
 
     return reply
 
 
 def _value(schema: dict[str, Any], words: Sequence[str], rng: np.random.Generator) -> Any:
-    """Return a value that ``schema`` allows; text is a word of what was just read."""
+    """Return a value that ``schema`` allows; a string is a word of the observation."""
     if "enum" in schema:
         return schema["enum"][int(rng.integers(len(schema["enum"])))]
     kind = schema.get("type", "string")

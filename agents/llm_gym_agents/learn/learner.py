@@ -1,9 +1,7 @@
-"""``Learner``: model, optimizer and PPO behind one call.
+"""``Learner``: model, optimizer and PPO of a run.
 
-``update(data)`` trains on a batch and returns metrics; ``weights()`` is what an engine is to be
-given after it; ``state()`` is what a checkpoint keeps beside the language model. Arguments and
-results are plain data, and nothing here knows a trainer: a learner may as well live in another
-process.
+``ppo.update(data)`` trains on a batch and returns metrics; ``weights()`` is what an engine gets
+after it; ``state()`` is what a checkpoint keeps beside the language model.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import algo
-from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.checkpoint import (
     CheckpointError,
     Part,
@@ -27,8 +24,8 @@ from llm_gym_agents.checkpoint import (
     set_module_state,
     set_optimizer_state,
 )
-from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.ppo import PPO, Metrics
+from llm_gym_agents.config import ConfigStore, ModelConfig, TrainingConfig
+from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.scoring import Reference
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.model.cuda_graphs import can_capture, is_launch_bound
@@ -48,70 +45,74 @@ class Learner:
     """Trains a language model on batches of episodes.
 
     Args:
-        config: Every setting of the run.
         lm: Trained in place.
-        ranks: The processes that learn together. Each has a learner of its own, made of the same
-            model, and all of them are called alike.
+        training: The ``training`` section of a config.
+        model: The ``model`` section.
+        temperature: Of the sampler.
+        max_tokens: Most tokens of an episode, for the aggregation that divides by it.
+        ranks: The processes that train together. Each has its own learner of the same model, and
+            all learners get the same calls.
     """
 
     def __init__(
-        self, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
+        self,
+        lm: PreTrainedModel,
+        training: TrainingConfig,
+        model: ModelConfig,
+        *,
+        temperature: float = 1.0,
+        max_tokens: float | None = None,
+        ranks: SingleProcess = SINGLE_PROCESS,
     ) -> None:
         self.lm, self.ranks = lm, ranks
-        self.estimator = algo.get_advantage(config.training.adv_estimator)
-        critic = config.model.critic if self.estimator.needs_critic else "none"
-        temperature = config.inference.temperature
+        self.estimator = algo.get_advantage(training.adv_estimator)
         keep_trained_in_float32(lm)
         allow_tf32(lm.device)
         self.model = PolicyValueModel(
             lm,
-            critic=critic,
+            critic=model.critic if self.estimator.needs_critic else "none",
             temperature=temperature,
-            compute_dtype=compute_dtype(config.model.dtype, lm.device),
-            kernel=config.model.logprob_kernel,
+            compute_dtype=compute_dtype(model.dtype, lm.device),
+            kernel=model.logprob_kernel,
         )
         without_dropout(self.model)
         check_packed_reading(lm, self.model.compute_dtype)
-        self.reference = _frozen_copy(config, self.model)
-        """A copy of the policy that training began with; None with LoRA, whose base is that."""
+        has_reference = training.kl != "none"
+        self.reference: PolicyValueModel | None = None
+        """A frozen copy of the first policy; None with LoRA, where adapters are switched off."""
+        if has_reference and not model.lora_rank:
+            self.reference = _frozen_copy(self.model)
         for each in (self.model, self.reference):
             if each is not None:
                 ranks.shard(each, self.model.compute_dtype)
-        self.ppo = PPO(
-            self.model,
+        reference: Reference | None = self.reference
+        if has_reference and reference is None:
+            reference = functools.partial(_without_adapters, self.model)
+        self.ppo = PPO(self.model, training, reference, norm_length=max_tokens, ranks=ranks)
+
+    @classmethod
+    def from_config(
+        cls, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
+    ) -> Learner:
+        """Return the learner of a run."""
+        return cls(
+            lm,
             config.training,
-            self._reference(config),
-            norm_length=max_episode_tokens(config),
+            config.model,
+            temperature=config.inference.temperature,
+            max_tokens=max_episode_tokens(config),
             ranks=ranks,
         )
 
     @property
     def device(self) -> torch.device:
-        """Where it learns."""
+        """The device of the policy."""
         return self.model.device
 
-    def update(
-        self,
-        data: RolloutData,
-        *,
-        rate: float = 1.0,
-        critic_only: bool = False,
-        greedy_scores_E: Tensor | None = None,
-        recorded: bool = False,
-    ) -> Metrics:
-        """Train on ``data`` and return metrics; see ``PPO.update``."""
-        return self.ppo.update(
-            data,
-            rate=rate,
-            critic_only=critic_only,
-            greedy_scores_E=greedy_scores_E,
-            recorded=recorded,
-        )
-
     def use_cuda_graphs(self, wanted: bool | None, *, engine_sleeps: bool = False) -> None:
-        """Record passes on a GPU if that is ``wanted``, or with None where it pays and fits."""
+        """Use CUDA graphs if ``wanted``; with None, where they pay and fit."""
         can = can_capture(self.model, self.model.compute_dtype)
-        if wanted is None:  # an engine that has to sleep wants the memory that graph_caches keep
+        if wanted is None:  # an engine that sleeps needs the memory that graphs keep
             wanted = can and is_launch_bound(self.lm) and not engine_sleeps
         if wanted and not can:
             raise ConfigError(
@@ -121,24 +122,12 @@ class Learner:
         if wanted:
             self.model.use_cuda_graphs()
 
-    def trained(self) -> dict[str, Tensor]:
-        """Return what the last update made of each sampled token, for a record of it."""
-        return self.ppo.trained
-
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the present weights under the names that a serving engine knows."""
+        """Yield the weights under the names that a serving engine knows."""
         return served_weights(self.lm)
 
-    def _reference(self, config: ConfigStore) -> Reference | None:
-        """Return what gives the log-probs that a KL penalty compares with, if there is one."""
-        if not _has_reference(config):
-            return None
-        if self.reference is None:
-            return functools.partial(_without_adapters, self.model)
-        return self.reference
-
     def state(self) -> dict[str, Part]:
-        """Return what decides the next update, besides the language model and the generators."""
+        """Return what a checkpoint keeps besides the language model and the RNGs."""
         parts = {
             "critic": module_state(self.model, skip=("lm.",)),
             "optimizer": optimizer_state(self.ppo.optimizer, self.model),
@@ -149,7 +138,7 @@ class Learner:
         return parts
 
     def like(self, name: str) -> Tensor | None:
-        """Return the tensor that one of a checkpoint's, by its full name, goes into."""
+        """Return the tensor that a checkpoint's tensor of this full name is loaded into."""
         part, _, key = name.partition("/")
         if part == "optimizer":
             return dict(self.model.named_parameters()).get(key.rpartition(".")[0])
@@ -158,7 +147,7 @@ class Learner:
         return None if home is None else home.state_dict().get(key)
 
     def check_state(self, parts: Mapping[str, Part]) -> None:
-        """Refuse a state that this learner could not go on from, before anything is changed."""
+        """Raise if this learner cannot go on from ``parts``, before anything is changed."""
         if self.reference is not None and "reference" not in parts:
             raise CheckpointError(
                 "a KL to the reference needs a checkpoint that has one, got one of a run without; "
@@ -166,7 +155,7 @@ class Learner:
             )
 
     def load_state(self, parts: Mapping[str, Part]) -> None:
-        """Go on from ``parts``. What the config says now wins over what it said."""
+        """Go on from ``parts``. Optimizer settings are those of the present config."""
         self.check_state(parts)
         set_module_state(self.model, parts["critic"], skip=("lm.",))
         groups = self.ppo.optimizer.param_groups
@@ -180,23 +169,17 @@ class Learner:
 
 
 def max_episode_tokens(config: ConfigStore) -> float | None:
-    """Return the most tokens that an episode may have, where the aggregation divides by that."""
+    """Return the most tokens of an episode, if the aggregation divides by it."""
     loss = algo.get_policy_loss(config.training.policy_loss)
     if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
         return None
     return float(config.inference.max_tokens * (config.inference.max_turns or 1))
 
 
-def _has_reference(config: ConfigStore) -> bool:
-    return config.training.kl != "none"
-
-
-def _frozen_copy(config: ConfigStore, model: PolicyValueModel) -> PolicyValueModel | None:
-    """Return the policy that training began with, if a KL penalty pulls towards it."""
-    if not _has_reference(config) or config.model.lora_rank:
-        return None
+def _frozen_copy(model: PolicyValueModel) -> PolicyValueModel:
+    """Return a frozen copy of the policy; on a GPU it is kept in the compute dtype."""
     frozen = copy.deepcopy(model.lm).requires_grad_(False)
-    if model.device.type == "cuda":  # it computes in that type, and need not be kept in a wider one
+    if model.device.type == "cuda":
         frozen.to(dtype=model.compute_dtype)  # type: ignore[call-arg]
     return PolicyValueModel(
         frozen,
@@ -208,7 +191,7 @@ def _frozen_copy(config: ConfigStore, model: PolicyValueModel) -> PolicyValueMod
 
 
 def _without_adapters(model: PolicyValueModel, *packed: Tensor, entropy: Entropy) -> TokenScores:
-    """Score as the base does: adapters off is where training began."""
+    """Score with the adapters off, which is the policy that training began with."""
     layers = adapted_layers(model.lm).values()
     for layer in layers:
         layer.enable_adapters(False)

@@ -1,4 +1,4 @@
-"""Optimizers: AdamW, or a library's that needs less of a GPU's memory."""
+"""AdamW, or bitsandbytes' variants that need less GPU memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
-from llm_gym_agents.config.schema import TrainingConfig
+from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.weights import full_tensor
 
@@ -18,9 +18,9 @@ _BYTES_OF_STATE = {"adamw": 8.0, "adamw_8bit": 2.1, "adamw_paged": 0.0}
 
 
 def bytes_of_state(optimizer: str, *, lora_rank: int = 0) -> float:
-    """Return what an optimizer keeps on a GPU for every number that is trained.
+    """Return the bytes of optimizer state on a GPU per trained parameter.
 
-    bitsandbytes pages the state of weights of 100,000 numbers or more: that of adapters stays.
+    bitsandbytes pages only weights of 100,000 numbers or more, so adapters are not paged.
 
     >>> bytes_of_state("adamw_paged"), bytes_of_state("adamw_paged", lora_rank=16)
     (0.0, 8.0)
@@ -29,10 +29,7 @@ def bytes_of_state(optimizer: str, *, lora_rank: int = 0) -> float:
 
 
 def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Return the optimizer; policy and critic are groups of their own.
-
-    The critic may have a learning rate of its own, and its gradients are clipped by themselves.
-    """
+    """Return the optimizer, with policy and critic as separate parameter groups."""
     policy, critic = trained(model.lm), list(critic_parameters(model))
     value_rate = config.value_learning_rate or config.learning_rate
     groups: list[dict[str, Any]] = [
@@ -49,34 +46,34 @@ def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.opt
             groups, **settings
         )
         return made
-    # One kernel for all weights instead of a dozen for each; a CPU computes as it always has.
+    # One kernel for all weights instead of a dozen for each.
     if model.device.type == "cuda":
         settings["fused"] = True
     return torch.optim.AdamW(groups, **settings)
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of ``module`` that have gradients."""
+    """Return the trainable parameters of ``module``."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def critic_parameters(model: PolicyValueModel) -> Iterator[nn.Parameter]:
-    """Yield what is trained of the critic and is not the policy's."""
+    """Yield the trainable parameters of the critic that are not the policy's."""
     own = {id(parameter) for parameter in model.lm.parameters()}
     return (parameter for parameter in trained(model) if id(parameter) not in own)
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Tensor]:
-    """Scale each group's gradients down to a norm of ``largest``; return the norms before that.
+    """Clip the gradient norm of each group to ``largest``; return the norms before.
 
-    Each by itself: a critic that is far off must not take the policy's step away.
+    Separately, because a critic that is far off must not shrink the policy's step.
     """
     norms = (nn.utils.clip_grad_norm_(group["params"], largest) for group in optimizer.param_groups)
     return [full_tensor(norm) for norm in norms]
 
 
 def _bitsandbytes(name: str, device: torch.device) -> Any:
-    """Return an optimizer of bitsandbytes; this is the one door to it."""
+    """Return an optimizer class of bitsandbytes; the one door to it."""
     if importlib.util.find_spec("bitsandbytes") is None:
         raise MissingExtraError(
             f"training.optimizer='{name}' needs bitsandbytes. Install it with: "

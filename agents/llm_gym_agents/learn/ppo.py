@@ -1,14 +1,14 @@
 """One PPO update, from a batch of episodes to new weights.
 
-Read ``PPO.update`` first: score the batch with the weights that are about to change, turn
-rewards into advantages, then take a few clipped steps. It holds no paths, loggers or engines; a
-test can call it with three episodes.
+Read ``PPO.update`` first: it scores the batch with the old weights, turns rewards into advantages,
+and takes a few clipped steps. It knows no paths, loggers or engines.
 
 Shapes: T sampled tokens of all episodes, E episodes, M episodes of a step.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,11 +24,10 @@ from llm_gym_agents.algo.tensor_ops import segment_starts
 from llm_gym_agents.batch.pack import Packer, runs
 from llm_gym_agents.batch.ppo_batch import PPOBatch, micro_batch
 from llm_gym_agents.batch.rollout_data import RolloutData
-from llm_gym_agents.config.schema import TrainingConfig
+from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.scoring import (
     BatchScorer,
-    Clock,
     Reference,
     Scores,
     critic_metrics,
@@ -56,10 +55,10 @@ class PPO:
 
     Args:
         model: Trained in place.
-        config: What the update does; see ``TrainingConfig``.
-        reference: The policy that a KL penalty pulls towards; None where none is used.
+        config: The ``training`` section.
+        reference: The reference policy of a KL penalty; None without one.
         norm_length: Most tokens of an episode, for the aggregation that divides by it.
-        ranks: The processes that learn together; each calls ``update`` with the whole batch.
+        ranks: The processes that train together; each calls ``update`` with the whole batch.
     """
 
     def __init__(
@@ -92,11 +91,13 @@ class PPO:
             importance_cap=config.importance_cap,
         ).to(model.device)
         whole = self.objective.spec.needs_whole_episodes
-        self.scorer = BatchScorer(model, config, reference, ranks=ranks, whole=whole)
+        self.scorer = BatchScorer(
+            model, config.micro_batch_tokens, reference, ranks=ranks, whole=whole
+        )
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = make_optimizer(model, config)
         self.trained: dict[str, Tensor] = {}
-        """What the last update made of each sampled token, as records name it."""
+        """Ratio, advantage, value and entropy of each token of the last update, for records."""
 
     def update(
         self,
@@ -112,19 +113,18 @@ class PPO:
         Args:
             data: Complete episodes.
             rate: Factor on the learning rate, from a schedule.
-            critic_only: Leave the policy alone, while a fresh critic warms up; if there is one.
+            critic_only: Do not change the policy, while a fresh critic warms up.
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
-            recorded: Whether somebody will record it: then each token's entropy is found out
-                where tokens are scored before the update.
+            recorded: Whether the batch is recorded; then the entropy of each token is scored.
         """
         packer = Packer(data.to("cpu"))
-        data, clock = packer.data, Clock()
+        data, clock = packer.data, _Clock()
         critic_only = critic_only and self.model.value_head is not None
         algo.check_numbers(data.sampler_log_prob_T)
-        on_policy = self._reads_once(len(data.lengths_E)) and not critic_only
+        on_policy = self._is_one_pass(len(data.lengths_E)) and not critic_only
         scores = Scores(None, None, None, None)
         if not on_policy or self.reference is not None:
-            scores = self.score(packer, policy=not on_policy, entropy=recorded)
+            scores = self.scorer.score(packer, policy=not on_policy, entropy=recorded)
         scores = self.stabilizers.unscale(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
@@ -138,11 +138,11 @@ class PPO:
         self.objective.set_entropy_coef(self.stabilizers.entropy.entropy_coef)
         metrics = self._epochs(packer, batch, critic_only)
         metrics |= self.stabilizers.after_update(metrics["policy/entropy"])
-        # While others play, a GPU has better use for the memory.
+        # The engine needs the memory while it generates.
         self.optimizer.zero_grad(set_to_none=True)
         if scores.log_prob_T is None:
             scores = scores._replace(log_prob_T=self.ranks.all_sum(self._seen_T).cpu())
-        metrics |= self._mismatch(scores.log_prob_T, data)
+        metrics |= self._mismatch_metrics(scores.log_prob_T, data)
         self.trained = trained_tokens(data, scores, advantages)
         clock.note("train")
         if self.config.kl == "loss":
@@ -154,22 +154,18 @@ class PPO:
             metrics[CRITIC_ONLY] = 1.0
         return metrics | kl_metrics | critic_metrics(scores, advantages) | clock.seconds
 
-    def _reads_once(self, episodes: int) -> bool:
-        """Whether one pass over the batch, as one step, is all: it then is the old policy's own.
+    def _is_one_pass(self, episodes: int) -> bool:
+        """Whether one pass and one step are all; the pass then gives the old log-probs too.
 
-        A critic, a KL in the rewards, or what is left out must be known before the step.
+        A critic, a KL in the reward and a mask by sampler KL need a pass before the step.
         """
         config = self.config
         once = config.ppo_epochs == 1 and config.mini_batch_size >= episodes
         once = once and self.model.value_head is None and config.kl != "reward"
         return once and config.max_sampler_kl is None
 
-    def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
-        """Read the whole batch once with the current weights: see ``BatchScorer.score``."""
-        return self.scorer.score(packer, policy=policy, entropy=entropy)
-
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
-        """Return rewards per token, less the KL penalty where that is part of the reward."""
+        """Return rewards per token, less the KL penalty with ``kl='reward'``."""
         if self.config.kl != "reward" or scores.ref_log_prob_T is None:
             return data.reward_T, {}
         assert scores.log_prob_T is not None
@@ -183,7 +179,7 @@ class PPO:
         return reward_T, {"kl/reference": float(kl), "kl/coef": self.config.kl_coef}
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
-        """Return what the update reads of every token of the batch."""
+        """Return the fields of every token of the batch that the loss reads."""
         fields = {"advantage": advantages.advantages_T.unsqueeze(-1)}
         sampler_T, cap = data.sampler_log_prob_T, self.config.importance_cap
         if scores.log_prob_T is None:
@@ -202,8 +198,8 @@ class PPO:
         self._seen_T = torch.zeros_like(sampler_T, device=self.model.device)
         return TensorDict(fields, [data.tokens])
 
-    def _mismatch(self, old_T: Tensor | None, data: RolloutData) -> Metrics:
-        """Return how far the sampler was from the policy before the update."""
+    def _mismatch_metrics(self, old_T: Tensor | None, data: RolloutData) -> Metrics:
+        """Return how far the sampler was from the trainer before the update."""
         assert old_T is not None
         found = algo.mismatch_metrics(
             old_T, data.sampler_log_prob_T, cap=self.config.importance_cap
@@ -240,10 +236,7 @@ class PPO:
     def _step(
         self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool
     ) -> Metrics:
-        """Take one optimizer step on ``episodes``.
-
-        What there is to know is read once, before the step: nothing else waits for a GPU.
-        """
+        """Take one optimizer step on ``episodes``; the GPU is synchronised only once."""
         self.optimizer.zero_grad(set_to_none=True)
         micros, losses, sums = self._backward(packer, batch, episodes)
         if critic_only:
@@ -251,7 +244,7 @@ class PPO:
                 parameter.grad = None
         norms = clip_gradients(self.optimizer, self.config.max_grad_norm)
         named = dict(zip(_NORMS, norms, strict=False))
-        numbers, totals = self._read(losses, sums, named)
+        numbers, totals = self._to_floats(losses, sums, named)
         try:
             check_finite(numbers, micros, "loss")
             check_others(totals.pop(_BROKEN))
@@ -267,7 +260,7 @@ class PPO:
     ) -> tuple[list[PPOBatch], list[Tensor], dict[str, Tensor]]:
         """Add up the gradients of ``episodes``, micro-batch by micro-batch.
 
-        Return the micro-batches, the loss of each, and the sums of what is told about them.
+        Return the micro-batches, the loss of each, and the sums of their metrics.
         """
         weights_T = self._token_weights(packer.data, episodes)
         tokens = int(packer.data.lengths_E[episodes].sum())
@@ -288,10 +281,10 @@ class PPO:
                 sums[name] = sums.get(name, 0.0) + (value if counts else torch.zeros_like(value))
         return micros, losses, sums
 
-    def _read(
+    def _to_floats(
         self, losses: Sequence[Tensor], sums: dict[str, Tensor], norms: dict[str, Tensor]
     ) -> tuple[list[float], Metrics]:
-        """Return the losses of this process, and what is known of the step over all of them."""
+        """Return the losses of this process, and the metrics of the step over all processes."""
 
         def stacked(each: Iterable[Tensor]) -> Tensor:
             return torch.stack([value.float().to(self.model.device) for value in each])
@@ -303,7 +296,7 @@ class PPO:
         return numbers[: len(losses)], known
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
-        """Return the share in the loss of each token of the batch that is in this step."""
+        """Return the loss weight of each token of the batch; 0 outside this step."""
         lengths_M = data.lengths_E[episodes]
         kept_M = None if self.stabilizers.kept_E is None else self.stabilizers.kept_E[episodes]
         weights = masked_token_weights(lengths_M, kept_M, self._aggregation, self._norm_length)
@@ -312,11 +305,22 @@ class PPO:
         return weights_T
 
 
-# --- settings of loss and estimator ---------------------------------------------------
+class _Clock:
+    """Seconds of each part of an update."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def note(self, part: str) -> None:
+        """End a part."""
+        now = time.perf_counter()
+        self.seconds[f"time/{part}_s"] = now - self._last
+        self._last = now
 
 
 def policy_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings of the policy loss: each end of the clip that was set, else its own."""
+    """Return the settings of the policy loss; ends of the clip that are unset are its own."""
     takes = algo.get_policy_loss(config.policy_loss).settings
     settings: dict[str, Any] = {}
     if "clip_ratio" in takes:
@@ -330,7 +334,7 @@ def policy_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings that the estimator has."""
+    """Return those settings that the estimator takes."""
     known = {
         "gamma": config.gamma,
         "lam": config.gae_lambda,
@@ -341,11 +345,8 @@ def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict
     return {name: value for name, value in known.items() if name in spec.settings}
 
 
-# --- the model as TensorDict modules --------------------------------------------------
-
-
 def trunk(model: nn.Module, entropy: Entropy, *, has_critic: bool) -> TensorDictModule:
-    """Return the model as the objective reads it: one call, whose value is there for the critic."""
+    """Return the model as the objective's trunk: log-probs, entropies and, if any, values."""
 
     def read(*inputs: Tensor) -> tuple[Tensor, ...]:
         scores = model(*inputs, entropy=entropy)
@@ -361,7 +362,7 @@ def trunk(model: nn.Module, entropy: Entropy, *, has_critic: bool) -> TensorDict
 
 
 def critic(model: PolicyValueModel) -> TensorDictModule | None:
-    """Return the critic as the objective reads it: what ``trunk`` has written, if anything."""
+    """Return the objective's critic, which passes on the value that ``trunk`` wrote."""
     if model.value_head is None:
         return None
     return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
@@ -370,7 +371,7 @@ def critic(model: PolicyValueModel) -> TensorDictModule | None:
 def token_stream(
     data: RolloutData, reward_T: Tensor, scores: Scores, greedy_scores_E: Tensor | None
 ) -> algo.TokenStream:
-    """Return what the estimator of advantages reads."""
+    """Return the input of the advantage estimator."""
     has_critic = scores.value_T is not None
     return algo.TokenStream(
         reward_T=reward_T,

@@ -1,4 +1,4 @@
-"""Handing new weights to the engine: push, forget what was cached, read back, probe."""
+"""Publish new weights to the engine: push, clear caches, verify checksums, probe."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ from llm_gym_agents.model.weights import is_sharded, served_weights
 
 PROBE_GAP = "engine/probe_gap"
 CHECKED = "engine/weights_checked"
-"""Weights whose read-back sums were compared with those that were pushed."""
+"""Metric: weights whose checksums in the engine were compared with those pushed."""
 PUBLISH_SECONDS = "time/publish_s"
 PROBED_FIRST, PROBED_EVERY = 4, 8
-"""Pushes that are probed: the first ones, which show whether the engine computes with what it is
-given, and later one in so many, unless the weights could not be proven otherwise."""
+"""The first pushes are probed, then one in so many; all of them where checksums cannot be read."""
 
 
 class WeightPublisher(Protocol):
-    """Keeps whoever plays on the weights that are trained: one engine, or many actors."""
+    """Keeps an engine, or many actors, on the trained weights."""
 
     @property
     def version(self) -> int:
-        """Of the weights that they have."""
+        """Version of the weights that they have."""
 
     def publish_if_outdated(self) -> None:
-        """Publish what an update that was broken off, or failed, has left."""
+        """Publish if an interrupted or failed update left the weights changed."""
 
     def sleep_until_published(self) -> None:
-        """Be told that the weights will change."""
+        """Called before the weights change."""
 
     def publish(self, version: int) -> dict[str, float]:
-        """Give out the present weights; return what is to be known about it."""
+        """Publish the current weights; return metrics."""
 
 
 class Publisher:
-    """Keeps an engine on the weights that are trained."""
+    """Keeps one engine on the trained weights."""
 
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
         self.engine, self.lm = engine, lm
         spread = is_sharded(lm)
         self._shares = engine.shares_model and not spread
-        # A model that is spread over processes is read through its learner alone.
+        # A sharded model can be read only through its learner.
         self._probe = None if engine.shares_model or spread else Probe(lm)
         self._check = WeightCheck(engine)
         self._outdated = False
         self._pushes = 0
         self.version = engine.version
-        """Of the weights that the engine has; it lags behind while ``sleep_until_published``."""
+        """Version of the weights that the engine has."""
 
     def sleep_until_published(self) -> None:
         """Let the engine sleep while the weights change."""
@@ -58,12 +57,12 @@ class Publisher:
         self.engine.sleep()
 
     def publish_if_outdated(self) -> None:
-        """Publish what an update that was broken off, or failed, has left."""
+        """Publish if an interrupted or failed update left the weights changed."""
         if self._outdated:
             self.publish(self.version)
 
     def publish(self, version: int) -> dict[str, float]:
-        """Give the engine the present weights; return what it took, and how well they agree."""
+        """Push the current weights to the engine; return metrics."""
         start = time.perf_counter()
         self.engine.wake()
         found: dict[str, float] = {}
@@ -82,14 +81,14 @@ class Publisher:
         return found
 
     def empty_cache(self) -> None:
-        """Empty what the engine has cached, so that a resumed run computes the same bits.
+        """Empty the engine's caches, so that a resumed run computes the same bits.
 
-        Only an engine in the trainer's own precision is held to that.
+        Only an engine that shares the trainer's model is held to that.
         """
         if self.engine.shares_model:
             self.publish(self.version)
 
 
 def probe_is_due(pushes: int, proven: bool) -> bool:
-    """Whether the last of so many pushes gets a second look, which takes longer than the push."""
+    """Whether push number ``pushes`` is probed, which takes longer than the push."""
     return pushes <= PROBED_FIRST or pushes % PROBED_EVERY == 0 or not proven

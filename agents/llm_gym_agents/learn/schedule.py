@@ -1,7 +1,6 @@
-"""What changes over a run: episodes, learning rate and difficulty, and when it is looked at.
+"""What changes over a run: episodes, learning rate, difficulty; when it is evaluated and stopped.
 
-All of it is a function of the iteration and a few numbers, so that a resumed run goes on where it
-was.
+All of it depends on the iteration and a few numbers only, so a resumed run goes on where it was.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> 
 
 @dataclass(slots=True)
 class Curriculum:
-    """Raises the difficulty when a batch is mostly won, and lowers it when it is mostly lost.
+    """Raises the difficulty when a batch is mostly won and lowers it when it is mostly lost.
 
     Args:
-        target: Success that is neither too easy nor too hard; None leaves the difficulty alone.
-        step: How far one batch can move the difficulty.
-        difficulty: Where to begin.
+        target: Success to hold; None leaves the difficulty alone.
+        step: Largest change per batch.
+        difficulty: The first.
     """
 
     target: float | None = None
@@ -75,12 +74,12 @@ class Curriculum:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a config says of each iteration.
+    """What each iteration does, by the config.
 
     Args:
         config: Read at every call: a later ``fit`` may have more epochs.
-        has_splits: Whether the environments know training instances from held-out ones.
-        from_solver: Whether the model has imitated a solver before the first iteration.
+        has_splits: Whether the environments have training and held-out instances.
+        from_solver: Whether the warm start imitated a solver.
     """
 
     config: ConfigStore
@@ -94,14 +93,14 @@ class Schedule:
 
     @property
     def turn_limit(self) -> int | None:
-        """After how many turns our own settings end an episode, if they do."""
+        """Turns after which an episode counts as terminated; None if the limit is bootstrapped."""
         settings = self.config.inference
         if settings.bootstrap_at_turn_limit:
             return None
         return settings.max_turns
 
     def tasks(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
-        """Return the episodes that ``iteration`` plays."""
+        """Return the episodes of ``iteration``."""
         settings = self.config.training
         return training_tasks(
             settings.seed,
@@ -112,7 +111,7 @@ class Schedule:
         )
 
     def tasks_ahead(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
-        """Return the episodes of an iteration that is still to come; none after the last."""
+        """Return the episodes of a later iteration; none after the last."""
         return self.tasks(iteration, difficulty) if iteration < self.iterations else []
 
     def held_out_tasks(self, which: EpisodeSelection = None) -> list[EpisodeTask]:
@@ -124,10 +123,9 @@ class Schedule:
 
     @property
     def reported(self) -> range:
-        """The held-out episodes that a run is reported on.
+        """The held-out episodes of the final report.
 
-        Evaluations choose the weights that it ends with, and the best of many looks better on what
-        it was chosen by than it is: these come after all that evaluations play.
+        They are not those of the evaluations, which choose the best weights and so are biased.
         """
         seen = self.config.environment.eval_episodes
         return range(seen, 2 * seen)
@@ -141,7 +139,7 @@ class Schedule:
         return options or None
 
     def update_settings(self, iteration: int) -> dict[str, Any]:
-        """Return what the update of ``iteration`` is told."""
+        """Return the arguments of the update of ``iteration``."""
         settings = self.config.training
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         slower = self.config.warm_start.rl_rate_factor if self.from_solver() else 1.0
@@ -152,18 +150,18 @@ class Schedule:
 
     @property
     def critic_first(self) -> int:
-        """First iterations, in which only the critic learns; after a solver, a quarter at most."""
+        """Number of first iterations that train only the critic."""
         most = self.iterations // 4 if self.from_solver() else 0
         own = min(self.config.warm_start.critic_iters, most)
         return max(self.config.training.critic_warmup_iters, own)
 
     def evaluates_after(self, done: int) -> bool:
-        """Return whether the weights are evaluated when so many iterations are done."""
+        """Whether to evaluate after ``done`` iterations."""
         every = self.config.environment.eval_interval
         return bool(every) and (done % every == 0 or done == self.iterations)
 
     def saves_after(self, done: int) -> bool:
-        """Return whether a checkpoint is due when so many iterations are done."""
+        """Whether to save after ``done`` iterations."""
         every = self.config.checkpoint.save_interval * self.config.training.num_iters_per_epoch
         return (bool(every) and done % every == 0) or done == self.iterations
 
@@ -172,7 +170,7 @@ class Schedule:
 
 
 class HeldOutSuccess(NamedTuple):
-    """Held-out success of some weights, and its 95 % interval."""
+    """Held-out success and its 95 % interval."""
 
     success: float
     low: float
@@ -180,12 +178,15 @@ class HeldOutSuccess(NamedTuple):
 
     @classmethod
     def of(cls, result: Evaluation) -> HeldOutSuccess:
-        """Return what an evaluation says."""
+        """Return the success of an evaluation."""
         return cls(result.success, *result.interval)
 
 
 class EarlyStop:
-    """Looks at every evaluation of a run.
+    """Decides when a run may end: it reached the target, or has not improved for long.
+
+    Success is an estimate from a few hundred episodes. So the lower end of the interval must reach
+    the target, and a gain must be above the interval of the last gain.
 
     Args:
         config: Read at every call: a later ``fit`` may ask for more.
@@ -194,21 +195,21 @@ class EarlyStop:
     def __init__(self, config: ConfigStore) -> None:
         self._config = config
         self.now: HeldOutSuccess | None = None
-        """Of the present weights; None if they were not evaluated."""
+        """Of the current weights; None if they were not evaluated."""
         self._mark: float | None = None
         """Upper end of the interval at the last gain."""
         self.without_gain = 0
         """Evaluations since then."""
         self.ended: str | None = None
-        """Why the run may end, as of the last evaluation, whatever weights were loaded since."""
+        """Why the run may end, as of the last evaluation, whichever weights were loaded since."""
 
-    def look(self, result: Evaluation | None) -> dict[str, float]:
-        """Take in the evaluation of the present weights, or that there was none."""
+    def update(self, result: Evaluation | None) -> dict[str, float]:
+        """Note the evaluation of the current weights, or that there was none; return metrics."""
         if result is None:
             self.now = None
             return {}
         self.now = HeldOutSuccess.of(result)
-        # Compared with the last gain and not with the last evaluation: small gains add up to one.
+        # Compared with the last gain, not the last evaluation, so that small gains add up.
         if self._mark is None or self.now.success > self._mark:
             self._mark, self.without_gain = self.now.high, 0
         else:
@@ -227,7 +228,7 @@ class EarlyStop:
 
     @property
     def why(self) -> str | None:
-        """Why the run may end here; None where it goes on."""
+        """Why the run may end here; None if it goes on."""
         settings = self._config.environment
         if self.now is None:
             return None

@@ -1,13 +1,12 @@
-"""``BatchScorer``: what the present weights say of a batch, read in packs that fit into memory.
+"""Score a batch with the current weights, in packs that fit into memory.
 
-Where several processes learn together each reads its own packs, and all of them equally many.
+With several processes each reads its own packs, and all of them read equally many.
 
-Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack, B of them cut.
+Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack, B truncated ones of M.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,46 +16,55 @@ from torch import Tensor
 from llm_gym_agents import algo
 from llm_gym_agents.batch.pack import Pack, Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
-from llm_gym_agents.config.schema import TrainingConfig
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
-from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores
 
 Reference = Callable[..., TokenScores]
-"""Scores a packed batch as the policy does that a KL penalty pulls towards: a model, or nearly."""
+"""Scores a packed batch as the reference policy of a KL penalty does."""
+
+
+class Scores(NamedTuple):
+    """What the weights before the update say of a batch."""
+
+    log_prob_T: Tensor | None
+    """None where the only pass of the update gives them."""
+    value_T: Tensor | None
+    bootstrap_E: Tensor | None
+    ref_log_prob_T: Tensor | None
+    entropy_T: Tensor | None = None
 
 
 class BatchScorer:
-    """Scores the tokens of a batch of episodes with a model.
+    """Scores the tokens of a batch of episodes.
 
     Args:
-        model: Read with as it is.
-        config: Says how many tokens are read at once.
-        reference: Read with as well, where there is one.
+        model: The policy and its critic.
+        budget: Most ids of a pack (``training.micro_batch_tokens``).
+        reference: Scores the tokens as well, if given.
         ranks: The processes that read together.
-        whole: Whether an episode has to be in one pack.
+        whole: Whether an episode must be in one pack.
     """
 
     def __init__(
         self,
         model: PolicyValueModel,
-        config: TrainingConfig,
+        budget: int,
         reference: Reference | None = None,
         *,
         ranks: SingleProcess = SINGLE_PROCESS,
         whole: bool = False,
     ) -> None:
-        self.model, self.config, self.reference = model, config, reference
+        self.model, self.budget, self.reference = model, budget, reference
         self.ranks, self.whole = ranks, whole
 
     @torch.no_grad()
     def score(self, packer: Packer, *, policy: bool = True, entropy: bool = False) -> Scores:
-        """Read the whole batch once with the current weights; results are on the CPU.
+        """Return the scores of the whole batch, on the CPU.
 
         Args:
             packer: Of the batch.
-            policy: False leaves the policy out, where only the reference has to be asked.
-            entropy: Whether to ask for the policy's entropy at each token.
+            policy: False asks only the reference.
+            entropy: Whether to return the policy's entropy at each token.
         """
         data, has_critic = packer.data, self.model.value_head is not None
         wanted = {
@@ -73,18 +81,19 @@ class BatchScorer:
             read = self._read(pack, policy=policy, entropy=entropy)
             if counts:
                 _write(found, pack, read)
-        # What others have read is 0 here.
+        # Tokens that other processes read are 0 here.
         totals = {
             name: self.ranks.all_sum(found[name]).cpu() for name in Scores._fields if name in found
         }
         return Scores(**{name: totals.get(name) for name in Scores._fields})
 
     def _read(self, pack: Pack, *, policy: bool, entropy: bool) -> dict[str, Tensor | None]:
-        """Return what the models say of a pack, by the names of ``Scores``."""
+        """Return the scores of a pack by the names of ``Scores``."""
         read: dict[str, Tensor | None] = {}
         if policy:
-            asked: Entropy = "each" if entropy else "none"
-            own = self.model(*pack[:4], _cut_positions(pack), entropy=asked)
+            own = self.model(
+                *pack[:4], _truncated_positions(pack), entropy="each" if entropy else "none"
+            )
             read = {
                 "log_prob_T": own.log_prob_T,
                 "value_T": own.value_T,
@@ -96,16 +105,16 @@ class BatchScorer:
         return read
 
     def packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[tuple[Pack, bool]]:
-        """Yield what this process reads of ``episodes``, and whether it counts.
+        """Yield the packs that this process reads, and whether each counts.
 
-        All processes call the model equally often, because each call is one of all of them. Who
-        has fewer packs than others reads the shortest episode again, for nothing.
+        Every call of the model is a collective of all processes. A process with fewer packs than
+        others reads the shortest episode again, without counting it.
         """
-        budget, whole = self.config.micro_batch_tokens, self.whole
+        budget, whole = self.budget, self.whole
         costs = packer.ids_E[list(episodes)].tolist()
         own = [episodes[at] for at in self.ranks.assign(costs)]
         packs = packer.within(own, budget, whole=whole)
-        # Asked before any is read: who has none would ask while others wait for it to read.
+        # Asked before any pack is read: a process without packs would ask while others read.
         fillers = self.ranks.all_max(len(packs)) - len(packs)
         for pack in packs:
             yield pack.to(self.model.device), True
@@ -114,14 +123,14 @@ class BatchScorer:
             yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
 
 
-def _cut_positions(pack: Pack) -> Tensor:
-    """Return where the critic says what a cut episode would still have brought."""
+def _truncated_positions(pack: Pack) -> Tensor:
+    """Return the positions at which truncated episodes are bootstrapped."""
     positions_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]
     return positions_B.to(pack.ids_S.device, non_blocking=True)
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
-    """Put what was read of a pack to its places in the batch."""
+    """Scatter the scores of a pack into those of the batch."""
     device = pack.ids_S.device
     index_T = pack.index_T.to(device, non_blocking=True)
     for name, table in found.items():
@@ -133,41 +142,12 @@ def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None])
             table[index_T] = values
 
 
-# --- scores ---------------------------------------------------------------------------
-
-
-class Scores(NamedTuple):
-    """What the weights before the update say of a batch."""
-
-    log_prob_T: Tensor | None
-    """None where the one pass of the update gives them."""
-    value_T: Tensor | None
-    bootstrap_E: Tensor | None
-    ref_log_prob_T: Tensor | None
-    entropy_T: Tensor | None = None
-    """None where nobody has asked for it, as for the log-probs."""
-
-
-class Clock:
-    """Seconds of each part of an update."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def note(self, part: str) -> None:
-        """End a part, whose results are on the CPU by now."""
-        now = time.perf_counter()
-        self.seconds[f"time/{part}_s"] = now - self._last
-        self._last = now
-
-
 def trained_tokens(
     data: RolloutData, scores: Scores, advantages: algo.Advantages
 ) -> dict[str, Tensor]:
-    """Return what a record shows of each sampled token.
+    """Return what a rollout record shows of each sampled token.
 
-    The ratio is that of the weights that are trained, before their update, to those that sampled.
+    The ratio is that of the weights before the update to the sampler's.
     """
     assert scores.log_prob_T is not None
     found = {
@@ -179,12 +159,12 @@ def trained_tokens(
 
 
 def critic_metrics(scores: Scores, advantages: algo.Advantages) -> dict[str, float]:
-    """Return how well the critic knew what the batch was worth; nothing without one."""
+    """Return how well the critic predicted the returns; empty without a critic."""
     if scores.value_T is None:
         return {}
     target_T, error_T = advantages.returns_T, advantages.returns_T - scores.value_T
-    spread = float(target_T.var()) if len(target_T) > 1 else 0.0
-    explained = 1.0 - float(error_T.var()) / spread if spread > 0 else 0.0
+    variance = float(target_T.var()) if len(target_T) > 1 else 0.0
+    explained = 1.0 - float(error_T.var()) / variance if variance > 0 else 0.0
     return {
         "value/explained_variance": explained,
         "value/mean": float(scores.value_T.mean()),

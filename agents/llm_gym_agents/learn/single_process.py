@@ -1,8 +1,7 @@
-"""``SingleProcess``: one process that learns by itself, and what several would have to agree on.
+"""``SingleProcess``: what an update asks of the processes that train together.
 
-An update asks this little of whatever it runs on, so it is written once: ``distributed.ranks`` has
-the same answers for a group of processes, every one of which holds the whole batch and reads a
-part of its episodes.
+An update is written once, against this interface. ``distributed`` implements it for a process
+group, in which every process holds the whole batch and reads a part of its episodes.
 """
 
 from __future__ import annotations
@@ -16,33 +15,31 @@ from torch import Tensor, nn
 
 
 class SingleProcess:
-    """The one process of an ordinary run."""
+    """The only process of an ordinary run."""
 
     rank = 0
-    """Which of the processes this is."""
     world = 1
-    """Processes that learn together."""
     loss_scale = 1.0
-    """On each loss, where gradients are averaged over processes and have to be added up."""
+    """Factor on each loss. A group averages gradients that should be added up."""
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes files and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def shard(self, model: nn.Module, compute_dtype: torch.dtype) -> None:
-        """Spread the weights of ``model`` over the processes, in place."""
+        """Shard the weights of ``model`` over the processes, in place."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Return what an update calls, whose gradients are those of all processes."""
+        """Return the module that an update calls; its gradients are those of all processes."""
         return model
 
     def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
-        """Within this block gradients are brought together if ``last``; else they may wait."""
+        """Synchronise gradients within this block if it holds the ``last`` backward of a step."""
         return nullcontext()
 
     def assign(self, costs: Sequence[int]) -> list[int]:
-        """Return which of some episodes this process reads; each is read by one process.
+        """Return the indices of the episodes that this process reads.
 
         >>> SingleProcess().assign([7, 5])
         [0, 1]
@@ -58,7 +55,7 @@ class SingleProcess:
         return number
 
     def broadcast(self, value: Any) -> Any:
-        """Return the ``value`` that the leading process has."""
+        """Return the ``value`` of the main process."""
         return value
 
 

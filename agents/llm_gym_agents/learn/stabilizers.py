@@ -1,9 +1,9 @@
-"""``Stabilizers``: what keeps a long run from going wrong, as far as an update has a part in it.
+"""What keeps a long run stable: entropy target, value scale, episode mask, NaN check.
 
-Entropy that is held at a target, a critic in units of the returns, episodes that are left out. All
-of them are off unless the config turns them on, and then change no number.
+Entropy target, value scale and episode mask are off unless the config turns them on; off, they
+change no number. The NaN check is always on.
 
-Shapes: T sampled tokens, E episodes.
+Shapes: T sampled tokens, E episodes of the batch, M episodes of an optimizer step.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -25,17 +25,21 @@ from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
 from llm_gym_agents.algo.tensor_ops import segment_sum, spread
 from llm_gym_agents.batch.ppo_batch import PPOBatch
 from llm_gym_agents.batch.rollout_data import RolloutData
-from llm_gym_agents.config.schema import TrainingConfig
+from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.model.policy_value import PolicyValueModel
 
+VALUE_DECAY = 0.9
+"""Weight of the old statistics when a batch is added, after the first few batches."""
+MIN_STD = 1e-4
+
 
 class Stabilizers:
-    """The guards of an update, and what of them a checkpoint keeps.
+    """The stabilizers of an update, and the part of them that a checkpoint keeps.
 
     Args:
         config: Says which are on.
-        model: Whose value head they scale.
+        model: Its value head is rescaled.
     """
 
     def __init__(self, config: TrainingConfig, model: PolicyValueModel) -> None:
@@ -45,24 +49,29 @@ class Stabilizers:
         if config.normalise_values and model.value_head is not None:
             self.value_scale = ValueScale(model.value_head)
         self.kept_E: Tensor | None = None
-        """Which episodes of the batch are learned from; None for all."""
+        """The episode mask of the batch; None keeps all."""
 
     def unscale(self, scores: Scores) -> Scores:
-        """Return ``scores`` with values of true returns, as advantages need them."""
-        return scores if self.value_scale is None else self.value_scale.true(scores)
-
-    def before_update(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> None:
-        """Take in a batch before it is learned from."""
-        if self.value_scale is not None:
-            self.value_scale.learn(advantages.returns_T)
-        self.kept_E = episode_mask(self.config, data, scores.log_prob_T)
+        """Return ``scores`` with values in units of the return."""
+        if self.value_scale is None or scores.value_T is None or scores.bootstrap_E is None:
+            return scores
+        return scores._replace(
+            value_T=self.value_scale.unscale(scores.value_T),
+            bootstrap_E=self.value_scale.unscale(scores.bootstrap_E),
+        )
 
     def scale(self, value_T: Tensor) -> Tensor:
-        """Return true values in the units that the critic learns in."""
-        return value_T if self.value_scale is None else self.value_scale.scaled(value_T)
+        """Return values in the units that the critic learns in."""
+        return value_T if self.value_scale is None else self.value_scale.scale(value_T)
+
+    def before_update(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> None:
+        """Update the value scale and choose the episodes to train on."""
+        if self.value_scale is not None:
+            self.value_scale.update(advantages.returns_T)
+        self.kept_E = episode_mask(self.config, data, scores.log_prob_T)
 
     def after_update(self, entropy: float) -> dict[str, float]:
-        """Take in how an update went; return what the guards did in it."""
+        """Adapt the entropy coefficient; return metrics."""
         found = {} if self.value_scale is None else self.value_scale.metrics
         if self.config.entropy_target is not None:
             found["policy/entropy_coef"] = self.entropy.entropy_coef
@@ -73,41 +82,102 @@ class Stabilizers:
         return found
 
     def state(self) -> dict[str, Any]:
-        """Return what the next update depends on."""
-        scale = None if self.value_scale is None else dict(self.value_scale.state_dict())
+        """Return what a checkpoint keeps."""
+        scale = None if self.value_scale is None else self.value_scale.state_dict()
         return {"entropy": dict(self.entropy.state_dict()), "value_scale": scale}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``; a guard that was off then begins anew."""
+        """Go on from ``state``. A stabilizer that was off then starts fresh."""
         self.entropy.load_state_dict(state["entropy"])
         if self.value_scale is not None and state["value_scale"] is not None:
             self.value_scale.load_state_dict(state["value_scale"])
 
 
-# --- episode mask ---------------------------------------------------------------------
+# --- value scale -------------------------------------------------------------------------------
+
+
+class ValueScale:
+    """Running mean and standard deviation of returns; the value head predicts in these units.
+
+    When they move, the head is rescaled so that its predicted return stays the same (PopArt, van
+    Hasselt et al. 2016). Everything outside the loss is in units of the return.
+
+    Args:
+        head: The value head, rescaled in place.
+    """
+
+    def __init__(self, head: nn.Linear) -> None:
+        self.head = head
+        self.mean, self.square, self.batches = 0.0, 1.0, 0
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns so far; 1 before the first."""
+        return float(max(self.square - self.mean**2, MIN_STD**2) ** 0.5)
+
+    def unscale(self, value: Tensor) -> Tensor:
+        """Return values of the head in units of the return."""
+        return value * self.std + self.mean
+
+    def scale(self, value_T: Tensor) -> Tensor:
+        """Return returns in the units of the head."""
+        return (value_T - self.mean) / self.std
+
+    @torch.no_grad()
+    def update(self, returns_T: Tensor) -> None:
+        """Add a batch to the statistics and rescale the head."""
+        mean, std = self.mean, self.std
+        # A plain mean over the first batches, so that none of them counts more than a later one.
+        new = max(1.0 / (self.batches + 1), 1.0 - VALUE_DECAY)
+        own = returns_T.double()
+        self.mean += new * (float(own.mean()) - self.mean)
+        self.square += new * (float(own.square().mean()) - self.square)
+        self.batches += 1
+        self.head.weight.mul_(std / self.std)
+        self.head.bias.mul_(std).add_(mean - self.mean).div_(self.std)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Mean and standard deviation, for the log."""
+        return {"value/scale_mean": self.mean, "value/scale_spread": self.std}
+
+    def state_dict(self) -> dict[str, float]:
+        """Return the statistics; the head is saved with the critic."""
+        return {"mean": self.mean, "square": self.square, "batches": self.batches}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Go on from ``state``."""
+        self.mean, self.square = float(state["mean"]), float(state["square"])
+        self.batches = int(state["batches"])
+
+
+# --- episode mask ------------------------------------------------------------------------------
 
 
 def episode_mask(
     config: TrainingConfig, data: RolloutData, old_log_prob_T: Tensor | None
 ) -> Tensor | None:
-    """Return which episodes are learned from, per episode; None where all of them are.
+    """Return which episodes are trained on; None for all of them.
+
+    Masked episodes stay in the batch, so a group still compares with all of its members. Only
+    their tokens get weight 0.
 
     Args:
-        config: Says which are left out.
+        config: Says which episodes to mask.
         data: The batch.
-        old_log_prob_T: What the trainer's own pass says of each token before the update.
+        old_log_prob_T: Log-probs of the trainer before the update.
     """
     kept_E = torch.ones(len(data.lengths_E), dtype=torch.bool)
     if config.mask_truncated_replies and data.cut_E is not None:
         kept_E &= ~data.cut_E
     if config.max_sampler_kl is not None and old_log_prob_T is not None:
-        gap_E = sampler_kl(old_log_prob_T, data.sampler_log_prob_T, data.lengths_E)
-        kept_E &= gap_E <= config.max_sampler_kl
+        kl_E = sampler_kl(old_log_prob_T, data.sampler_log_prob_T, data.lengths_E)
+        kept_E &= kl_E <= config.max_sampler_kl
     return None if bool(kept_E.all()) else kept_E
 
 
 def sampler_kl(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, lengths_E: Tensor) -> Tensor:
-    """Return how far the sampler was from the trainer in each episode: the mean k3 of its tokens.
+    """Return the mean k3 between sampler and trainer over the tokens of each episode.
 
     >>> old, sampler = torch.tensor([-1.0, -1.0, -1.0]), torch.tensor([-1.0, -1.0, -3.0])
     >>> sampler_kl(old, sampler, torch.tensor([2, 1]))
@@ -123,7 +193,7 @@ def masked_token_weights(
     aggregation: algo.Aggregation,
     norm_length: float | None,
 ) -> Tensor:
-    """Return the share in the loss of each token of an optimizer step.
+    """Return the loss weight of each token of an optimizer step.
 
     >>> masked_token_weights(torch.tensor([1, 2]), torch.tensor([False, True]), "token-mean", None)
     tensor([0.0000, 0.5000, 0.5000])
@@ -135,89 +205,17 @@ def masked_token_weights(
     return weights_T * spread(kept_M, lengths_M)
 
 
-# --- value scale (PopArt) -------------------------------------------------------------
-
-DECAY = 0.9
-"""Share of the old statistics that a batch leaves, once there were a few."""
-LEAST_SPREAD = 1e-4
-
-
-class ValueScaleState(TypedDict):
-    """What a checkpoint must hold to go on with the same units."""
-
-    mean: float
-    square: float
-    batches: int
-
-
-class ValueScale:
-    """Running mean and spread of returns, and the value head in their units.
-
-    Args:
-        head: The value head, changed in place when the units change.
-    """
-
-    def __init__(self, head: nn.Linear) -> None:
-        self.head = head
-        self.mean, self.square, self.batches = 0.0, 1.0, 0
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the returns so far; 1 before the first."""
-        return float(max(self.square - self.mean**2, LEAST_SPREAD**2) ** 0.5)
-
-    def true(self, scores: Scores) -> Scores:
-        """Return ``scores`` with values of true returns."""
-        if scores.value_T is None or scores.bootstrap_E is None:
-            return scores
-        return scores._replace(
-            value_T=scores.value_T * self.spread + self.mean,
-            bootstrap_E=scores.bootstrap_E * self.spread + self.mean,
-        )
-
-    def scaled(self, value_T: Tensor) -> Tensor:
-        """Return true values in the units of the head."""
-        return (value_T - self.mean) / self.spread
-
-    @torch.no_grad()
-    def learn(self, returns_T: Tensor) -> None:
-        """Take the returns of a batch into the statistics; what the head says stays."""
-        mean, spread = self.mean, self.spread
-        # A plain mean of the first batches: none of them counts more than a later one.
-        new = max(1.0 / (self.batches + 1), 1.0 - DECAY)
-        own = returns_T.double()
-        self.mean += new * (float(own.mean()) - self.mean)
-        self.square += new * (float(own.square().mean()) - self.square)
-        self.batches += 1
-        self.head.weight.mul_(spread / self.spread)
-        self.head.bias.mul_(spread).add_(mean - self.mean).div_(self.spread)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The units, for the row of metrics."""
-        return {"value/scale_mean": self.mean, "value/scale_spread": self.spread}
-
-    def state_dict(self) -> ValueScaleState:
-        """The statistics; the head is the critic's own."""
-        return {"mean": self.mean, "square": self.square, "batches": self.batches}
-
-    def load_state_dict(self, state: ValueScaleState) -> None:
-        """Go on from ``state``."""
-        self.mean, self.square = float(state["mean"]), float(state["square"])
-        self.batches = int(state["batches"])
-
-
-# --- NaN check ------------------------------------------------------------------------
+# --- NaN check ---------------------------------------------------------------------------------
 
 
 class NonFiniteError(LLMGymError, ArithmeticError):
-    """A loss or gradient is NaN or infinite. ``batch`` is the micro-batch that showed it."""
+    """A loss or gradient is NaN or infinite; the weights were not changed."""
 
     batch: TensorDict | None = None
-    """None where another process has it."""
+    """The micro-batch that showed it; None where another process has it."""
 
     def saved(self, place: Path) -> NonFiniteError:
-        """Write the batch to ``place``; return the error that also says where it is."""
+        """Write the batch to ``place``; return an error that also says where it is."""
         if self.batch is None:
             return self
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +226,7 @@ class NonFiniteError(LLMGymError, ArithmeticError):
 
 
 def check_finite(values: Sequence[float], micros: Sequence[PPOBatch], what: str) -> None:
-    """Raise for the first of ``values`` that is not finite; ``micros`` are what they came of."""
+    """Raise for the first of ``values`` that is not finite, with its micro-batch."""
     for value, micro in zip(values, micros, strict=True):
         if not math.isfinite(value):
             error = NonFiniteError(
@@ -240,7 +238,7 @@ def check_finite(values: Sequence[float], micros: Sequence[PPOBatch], what: str)
 
 
 def check_others(broken: float) -> None:
-    """Raise where ``broken`` losses of other processes are not finite: all stop together."""
+    """Raise if losses of other processes are not finite, so that all stop together."""
     if broken:
         raise NonFiniteError(
             "the loss must be finite, got another in a process that learns with this one, which "

@@ -1,7 +1,7 @@
-"""``WarmStart``: decide whether there is one, collect, imitate, and say what it brought.
+"""``WarmStart``: supervised training on a player's moves before the first RL iteration.
 
-Called once, before the first iteration. What it decides and measures is plain data, so that a
-checkpoint can keep it and a resumed run does not do it again.
+It decides whom to imitate, collects moves, trains on them and reports what that brought. The
+result is plain data that a checkpoint keeps, so a resumed run does not repeat it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import TrainingConfig, WarmStartConfig
 from llm_gym_agents.learn.imitation import (
     Dialogue,
     DialogueEncoder,
@@ -40,29 +40,29 @@ from llm_gym_agents.run.metrics import FROM_SOLVER
 BATCH_SIZE = 96
 """Moves of an optimizer step."""
 ENOUGH_USABLE = 0.5
-"""Share of usable replies below which ``auto`` teaches a given model."""
+"""Share of usable replies below which ``auto`` warms a pretrained model up."""
 PROBE_IDS = 2**42
-"""Where the ids of probed episodes begin: ids decide what is sampled."""
+"""First episode id of the probe; ids seed the sampling."""
 PROBED = 16
-"""Episodes that a probe plays."""
+"""Episodes of the probe."""
 PROBED_TURNS = 4
-"""Turns of each that are looked at: a model that cannot write moves shows it at once."""
+"""Turns of each that count: a model that cannot write moves shows it at once."""
 UNUSABLE = 0.1
-"""Share of replies that cannot be used above which there is another round, if there is one left."""
+"""Share of unusable replies above which another round may follow."""
 HELPED = 0.75
-"""Share of the unusable replies that a round may leave, or it is the last."""
+"""A round that leaves more than this share of the unusable replies is the last."""
 MASTERED = 0.9
-"""Success above which a solver's moves need no other round."""
+"""Success above which imitating a solver needs no further round."""
 ROUNDS_APART = 1_000_003
-"""Keeps the episodes of later rounds away from those of other seeds."""
+"""Keeps the episodes of later rounds apart from those of other seeds."""
 STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
-"""Held-out success of the model that was taught, as in ``HeldOutSuccess``."""
+"""Metrics of held-out success after the warm start, in the order of ``HeldOutSuccess``."""
 MEASURED = 64
-"""Most episodes that success before and after is measured on."""
+"""Most episodes on which success before and after is measured."""
 
 
 def warm_start_success(found: Mapping[str, float] | None) -> HeldOutSuccess | None:
-    """Return the held-out success after a warm start, by what its ``run`` found, if it ran."""
+    """Return the held-out success after a warm start from its metrics; None if none ran."""
     if not found or not found.keys() >= set(STARTED):
         return None
     return HeldOutSuccess(*(found[name] for name in STARTED))
@@ -71,11 +71,10 @@ def warm_start_success(found: Mapping[str, float] | None) -> HeldOutSuccess | No
 def another_round(
     player: str, last: Evaluation, now: Evaluation, *, first: bool = False
 ) -> str | None:
-    """Return why there is to be another round of imitation, by what the last one brought, if so.
+    """Return the reason for another round of imitation, or None.
 
-    Legal moves are all there is to learn from random play. Who imitates a solver is to win: what it
-    never does, reinforcement learning will hardly find, and one wrong move in a long way leads to
-    where no solver has been, so that there are unusable ones to the end.
+    Random play teaches legal moves only, so its rounds end when replies are usable. Imitating a
+    solver should win: RL hardly finds what the model never does.
     """
     if player == "solver":
         won = f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
@@ -86,7 +85,7 @@ def another_round(
 
 
 class Decision(NamedTuple):
-    """Who is imitated, and why."""
+    """Whom to imitate, and why."""
 
     player: str
     why: str
@@ -99,20 +98,28 @@ class Decision(NamedTuple):
 
 @dataclass(kw_only=True)
 class WarmStart:
-    """Teaches a model the language of an environment.
+    """Trains a model to write the moves of an environment.
 
     Args:
-        config: Every setting of the run.
-        sampler: Plays, for the probe.
-        learner: Whose model is taught.
+        settings: The ``warm_start`` section of a config.
+        training: The ``training`` section.
+        train_split: Split of the environment to play; None for none.
+        measured: Held-out episodes on which success before and after is measured.
+        folder: The losses are written here.
+        sampler: Plays the probe.
+        learner: Its model is trained.
         make_env: Makes an environment as the run plays it.
-        evaluate: Plays so many held-out episodes with the present weights.
-        publish: Hands new weights to the engine.
-        embedded: Whether the model is the built-in one, of random weights.
-        say: Told, in a sentence, what is decided and done.
+        evaluate: Plays so many held-out episodes with the current weights.
+        publish: Sends new weights to the engine.
+        embedded: Whether the model is the built-in one, with random weights.
+        say: Called with a sentence about each decision and result.
     """
 
-    config: ConfigStore
+    settings: WarmStartConfig
+    training: TrainingConfig
+    train_split: str | None
+    measured: int
+    folder: Path
     sampler: Player
     learner: Learner
     make_env: Callable[[], gym.Env[str, str]]
@@ -123,8 +130,8 @@ class WarmStart:
     losses: list[float] = field(default_factory=list)
 
     def run(self) -> dict[str, float]:
-        """Do what the config asks for; return what is to be known about it, empty for nothing."""
-        if self.config.warm_start.player == "none":
+        """Run the warm start, if any; return its metrics, empty without one."""
+        if self.settings.player == "none":
             return {}
         decision = self.decide()
         self.say(str(decision))
@@ -133,7 +140,7 @@ class WarmStart:
         start = time.perf_counter()
         before = self._measure()
         turns, after = self._rounds(decision.player, before)
-        write_losses(Path(self.config.checkpoint.output_dir), self.losses)
+        write_losses(self.folder, self.losses)
         self.say(
             f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "
             f"{self.losses[-1]:.2f}; unusable replies {before.invalid:.0%} to {after.invalid:.0%}, "
@@ -158,13 +165,13 @@ class WarmStart:
         }
 
     def _measure(self) -> Evaluation:
-        return self.evaluate(min(MEASURED, self.config.environment.eval_episodes))
+        return self.evaluate(self.measured)
 
     def _rounds(self, player: str, before: Evaluation) -> tuple[int, Evaluation]:
-        """Imitate round by round, while it helps; return all moves, and what they brought."""
+        """Imitate round by round while it helps; return the number of moves and the result."""
         turns, after = self._teach(player, 0), self._measure()
-        # A file has no other moves for another round.
-        rounds = 1 if player == "file" else self.config.warm_start.rounds
+        # A file has no further moves.
+        rounds = 1 if player == "file" else self.settings.rounds
         last = before
         for at in range(1, rounds):
             why = another_round(player, last, after, first=at == 1)
@@ -176,49 +183,49 @@ class WarmStart:
         return turns, after
 
     def _teach(self, player: str, at: int) -> int:
-        """Imitate for a round, of moves of its own; return how many there were."""
-        settings, training = self.config.warm_start, self.config.training
+        """Imitate for one round; return the number of moves."""
         data = self.collect(player, at)
         self.losses += imitate(
             self.learner.model,
             data,
-            steps=settings.steps,
+            steps=self.settings.steps,
             batch_size=BATCH_SIZE,
-            learning_rate=settings.rate,
-            fall=self.fall(player, at),
-            seed=training.seed + at,
-            micro_batch_tokens=training.micro_batch_tokens,
+            learning_rate=self.settings.rate,
+            decay=self.rate_decay(player, at),
+            seed=self.training.seed + at,
+            micro_batch_tokens=self.training.micro_batch_tokens,
         )
-        self._copies_follow()
+        self._sync_copies()
         self.publish()
         return sum(map(len, data))
 
-    def fall(self, player: str, at: int) -> tuple[float, float]:
-        """Return between which factors the rate falls in a round.
+    def rate_decay(self, player: str, at: int) -> tuple[float, float]:
+        """Return the factors on the learning rate at the start and end of a round.
 
-        At a constant rate the last steps decide how many moves are wrong, and in a long episode one
-        is enough. Over rounds of a solver's moves it therefore falls to 0.
+        Over the rounds of a solver's moves the rate falls to 0: in a long episode one wrong move is
+        enough to lose.
         """
-        rounds = self.config.warm_start.rounds
+        rounds = self.settings.rounds
         if player != "solver" or rounds == 1:
             return 1.0, 1.0
         return 1.0 - at / rounds, 1.0 - (at + 1) / rounds
 
-    # --- whether -------------------------------------------------------------------------
+    # --- whom to imitate -----------------------------------------------------------------
 
     def decide(self) -> Decision:
-        """Return who is imitated; ``auto`` looks at the model, and where it must, probes it."""
-        player = self.config.warm_start.player
+        """Return whom to imitate; ``auto`` probes a pretrained model first."""
+        player = self.settings.player
         if player != "auto":
             return Decision(player, f"warm_start.player is {player!r}")
         found = self._auto()
         if found.player == "none":
             return found
-        env, split = self.make_env(), self.config.environment.train_split
+        env = self.make_env()
         try:
             find_player(env, found.player)
-            turns = self.config.warm_start.turns  # as many as are played to be imitated
-            luck = play_at_random(env, self.config.training.batch_size, turns=turns, split=split)
+            luck = play_at_random(
+                env, self.training.batch_size, turns=self.settings.turns, split=self.train_split
+            )
             if not luck.is_enough and has_solver(env):
                 return Decision("solver", f"{found.why}, and {luck}")
         except ConfigError as error:
@@ -240,8 +247,8 @@ class WarmStart:
         return Decision("none", f"{share}, at least {limit:.0%}")
 
     def probe(self) -> tuple[int, int]:
-        """Play a few episodes; return how many of how many replies could be used."""
-        split = self.config.environment.train_split
+        """Play a few episodes; return the numbers of usable and of all replies."""
+        split = self.train_split
         options = {"split": split} if split and self.sampler.has_splits else None
         todo = [
             EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(PROBED)
@@ -251,34 +258,34 @@ class WarmStart:
             for episode in self.sampler.play(todo).all_episodes
             for info in episode.infos[: PROBED_TURNS + 1]
         ]
-        told = [usable for info in infos if (usable := flag(info, "valid_action")) is not None]
-        return sum(told), len(told)
+        known = [usable for info in infos if (usable := flag(info, "valid_action")) is not None]
+        return sum(known), len(known)
 
-    # --- what ----------------------------------------------------------------------------
+    # --- the moves -----------------------------------------------------------------------
 
     def collect(self, player: str, at: int = 0) -> list[Dialogue]:
-        """Return what is imitated in a round."""
-        policy, settings = self.sampler.policy, self.config.warm_start
-        scene = DialogueEncoder(
+        """Return the dialogues of a round."""
+        policy = self.sampler.policy
+        encoder = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
         )
         if player == "file":
-            return load_demonstrations(settings.file or "", scene)
+            return load_demonstrations(self.settings.file or "", encoder)
         env = self.make_env()
         try:
             return play_demonstrations(
                 env,
                 player,
-                scene,
-                settings.turns,
-                seed=(self.config.training.seed + at * ROUNDS_APART) * settings.turns,
-                split=self.config.environment.train_split,
+                encoder,
+                self.settings.turns,
+                seed=(self.training.seed + at * ROUNDS_APART) * self.settings.turns,
+                split=self.train_split,
             )
         finally:
             close_user_env(env)
 
-    def _copies_follow(self) -> None:
-        """Bring copies of the policy up to date: it began to train only now."""
+    def _sync_copies(self) -> None:
+        """Load the new weights into the copies of the policy that were made before."""
         learner = self.learner
         if learner.reference is not None:
             learner.reference.lm.load_state_dict(learner.lm.state_dict())
@@ -289,26 +296,30 @@ class WarmStart:
 # --- random play ----------------------------------------------------------------------
 
 BATCHES = 4
-"""Batches of random play that are looked at; with a paid episode in each there is a way."""
+"""Batches of random play; a rewarded episode in each is enough."""
 _RUN = -4
-"""Names the episodes that are looked at, apart from all that are trained or evaluated on."""
+"""Seeds these episodes apart from those of training and evaluation."""
 _TURNS = 100
 _ROUNDING = 1e-9
 
 
 class RandomPlay(NamedTuple):
-    """What random play comes to."""
+    """How often random play is rewarded, which decides whether to imitate it or a solver.
+
+    RL improves a random player as long as chance is rewarded now and then. Where moves are whole
+    sentences, such as queries, it never is, and a model must be shown what pays.
+    """
 
     paid: int
-    """Episodes in which a usable move was paid, for good or bad, by more than shaping."""
+    """Episodes in which a usable move was rewarded, positively or not, by more than shaping."""
     played: int
     batch: int
 
     @property
     def is_enough(self) -> bool:
-        """Whether a batch can be expected to have something to choose from.
+        """Whether a batch can be expected to have a rewarded episode.
 
-        So it is said of less than a batch, too: that would show nothing.
+        True as well if fewer episodes than a batch were played: that shows nothing.
         """
         return self.played < self.batch or self.paid * self.batch >= self.played
 
@@ -322,7 +333,7 @@ class RandomPlay(NamedTuple):
 def play_at_random(
     env: gym.Env[str, str], batch: int, *, turns: int, split: str | None = None
 ) -> RandomPlay:
-    """Play at random until it was paid often enough, four batches and ``turns`` turns at most."""
+    """Play at random until it was rewarded often enough, four batches or ``turns`` turns."""
     env = EpisodeLimits(env, max_turns=_TURNS)
     options = split_options(env, split)
     paid = played = gone = 0
@@ -335,7 +346,7 @@ def play_at_random(
 
 
 def has_solver(env: gym.Env[str, str]) -> bool:
-    """Whether ``env`` brings a solver along, and it plays."""
+    """Whether ``env`` has a solver that plays."""
     try:
         play_episode(EpisodeLimits(env, max_turns=1), find_player(env, "solver"), 0)
     except ConfigError:
@@ -344,7 +355,7 @@ def has_solver(env: gym.Env[str, str]) -> bool:
 
 
 def _is_paid(episode: Trajectory) -> bool:
-    """Whether a move that could be used was paid; a penalty for nonsense teaches no game."""
+    """Whether a usable move was rewarded; a penalty for nonsense teaches no game."""
     return any(
         abs(reward - _shaping(info)) > _ROUNDING and flag(info, "valid_action") is not False
         for info, reward in zip(episode.infos, episode.rewards, strict=True)
@@ -352,5 +363,5 @@ def _is_paid(episode: Trajectory) -> bool:
 
 
 def _shaping(info: Mapping[str, Any]) -> float:
-    """Return the part of a reward that only says how near the goal is."""
+    """Return the shaping part of a reward."""
     return reward_terms(info).get("shaping", 0.0)

@@ -62,7 +62,7 @@ def settings(case):
 def learner(case, ranks=SINGLE_PROCESS):
     config, family = settings(case), CASES[case].get("lm", {})
     torch.manual_seed(1)
-    made = Learner(config, prepare_lm(config, tiny_model(**family)), ranks)
+    made = Learner.from_config(config, prepare_lm(config, tiny_model(**family)), ranks)
     return made
 
 
@@ -81,13 +81,13 @@ def update(case, ranks=SINGLE_PROCESS, updates=2, seed=0):
     torch.manual_seed(seed)
     frozen = CASES[case].get("critic_only", False)
     for at in range(updates):
-        metrics = made.update(batch(at), critic_only=frozen)
+        metrics = made.ppo.update(batch(at), critic_only=frozen)
     return {
         "gradients": gradients,
         "weights": {n: full_tensor(p).detach().clone() for n, p in made.model.named_parameters()},
         "served": {n: tensor.clone() for n, tensor in made.weights()},
         "metrics": {n: value for n, value in metrics.items() if not n.startswith("time/")},
-        "trained": made.trained(),
+        "trained": made.ppo.trained,
     }
 
 
@@ -137,12 +137,12 @@ def stop_where_one_breaks(rank, mode):
     before = {name: full_tensor(each).clone() for name, each in made.model.named_parameters()}
     said = None
     try:
-        made.update(batch())
+        made.ppo.update(batch())
     except NonFiniteError as error:
         said = str(error), error.batch is not None
     moved = [
         n for n, each in made.model.named_parameters() if not full_tensor(each).equal(before[n])
     ]
     made.ppo.objective.forward = whole_loss
-    after = made.update(batch(), critic_only=False)["train/steps"]
+    after = made.ppo.update(batch(), critic_only=False)["train/steps"]
     return said, moved, after

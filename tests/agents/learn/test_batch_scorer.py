@@ -31,7 +31,7 @@ def ppo():
 def test_it_has_no_part_in_the_scores(ppo):
     read = []
     ppo.model.register_forward_hook(lambda *_: read.append(1))
-    found = ppo.score(Packer(data()), entropy=True)
+    found = ppo.scorer.score(Packer(data()), entropy=True)
     assert len(read) == 2
     for name in ("log_prob_T", "value_T", "bootstrap_E", "entropy_T"):
         assert not getattr(found, name).any(), name

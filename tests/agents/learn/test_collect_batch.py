@@ -45,7 +45,7 @@ def played(player, reward_fn=None, **settings):
         {"training": {"adv_estimator": "remax", "batch_size": 8, "group_size": 2, **settings}}
     )
     tasks = training_tasks(0, 0, batch_size=8, group_size=2, options=None)
-    collector = BatchCollector(config, player, reward_fn, "llm_gym/Echo-v0")
+    collector = BatchCollector(config.training, player, reward_fn, "llm_gym/Echo-v0")
     return collector.collect_batch(0, tasks, 0, SigtermListener())
 
 

@@ -112,14 +112,14 @@ def learner_with(optimizer, lm):
     config = ConfigStore()
     config.training = training(optimizer=optimizer, learning_rate=1e-3)
     config.model.dtype = "float32"
-    return Learner(config, lm)
+    return Learner.from_config(config, lm)
 
 
 def moved_by(optimizer, lm, updates=5):
     """Return how far each matrix went, and the bytes of state that lie on the GPU for it."""
     made = learner_with(optimizer, copy.deepcopy(lm))
     for _ in range(updates):
-        made.update(data())
+        made.ppo.update(data())
     state = made.ppo.optimizer.state
     held = sum(
         each.numel() * each.element_size()
@@ -157,7 +157,7 @@ def test_a_smaller_optimizer_goes_where_adamw_goes_with_less_on_the_gpu(
 def test_a_smaller_optimizer_goes_on_from_its_state(optimizer):
     pytest.importorskip("bitsandbytes")
     one = learner_with(optimizer, on_gpu())
-    one.update(data(0))
+    one.ppo.update(data(0))
     state = pickle.loads(pickle.dumps(one.state()))
     other = learner_with(optimizer, copy.deepcopy(one.lm))
     other.load_state(state)

@@ -24,10 +24,10 @@ def ends_after(results, **settings):
     config.update({"environment": settings})
     stop = EarlyStop(config)
     for at, wins in enumerate(results, 1):
-        stop.look(won(wins))
+        stop.update(won(wins))
         if stop.is_enough:
             return at
-        assert stop.look(None) == {}
+        assert stop.update(None) == {}
         assert not stop.is_enough, "weights that were not evaluated end nothing"
     return None
 
@@ -56,21 +56,21 @@ def test_small_gains_add_up_to_one():
 
 def test_metrics_have_the_interval():
     stop = EarlyStop(ConfigStore())
-    row = stop.look(won(90))
+    row = stop.update(won(90))
     assert row["eval/success_low"] == pytest.approx(0.826, abs=1e-3)
     assert row["eval/success_high"] == pytest.approx(0.945, abs=1e-3)
-    assert stop.look(won(91))["eval/without_gain"] == 1
+    assert stop.update(won(91))["eval/without_gain"] == 1
 
 
 def test_it_goes_on_from_its_state():
     config = ConfigStore()
     config.environment.stop_after_no_gain = 2
     one, other = EarlyStop(config), EarlyStop(config)
-    one.look(won(50))
-    one.look(won(51))
+    one.update(won(50))
+    one.update(won(51))
     other.load_state(one.state())
     assert not other.is_enough
-    other.look(won(52))
+    other.update(won(52))
     assert other.is_enough
 
 
@@ -78,23 +78,23 @@ def test_it_says_why_even_after_other_weights_were_loaded():
     config = ConfigStore()
     config.update({"environment": {"stop_at_success": 0.94}})
     stop = EarlyStop(config)
-    stop.look(won(98))
+    stop.update(won(98))
     before = stop.state()
     assert stop.ended is None
-    stop.look(won(99))
+    stop.update(won(99))
     said = "held-out success is 99.0%, surely at least the 94% of environment.stop_at_success"
     assert stop.why == stop.ended == said
     stop.load_state(before)
     assert stop.why is None
     assert stop.ended == said
     config.update({"environment": {"stop_at_success": None, "stop_after_no_gain": 2}})
-    stop.look(won(41))
-    stop.look(won(40))
+    stop.update(won(41))
+    stop.update(won(40))
     assert stop.ended == "2 evaluations in a row without a gain"
 
 
 def test_what_only_reaches_the_end_of_the_interval_is_no_gain():
     stop = EarlyStop(ConfigStore())
-    stop.look(won(100))  # its interval ends at 1, above which nothing is
+    stop.update(won(100))  # its interval ends at 1, above which nothing is
     assert stop.now.high == 1.0
-    assert stop.look(won(100))["eval/without_gain"] == 1.0
+    assert stop.update(won(100))["eval/without_gain"] == 1.0

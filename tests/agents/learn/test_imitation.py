@@ -9,7 +9,7 @@ import torch
 
 from llm_gym_agents.build import build_engine, build_policy
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.imitation import examples, imitate
+from llm_gym_agents.learn.imitation import DialogueEncoder, imitate, play_demonstrations
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
@@ -27,34 +27,29 @@ def make(env_id=ECHO, **settings):
     return env, tokenizer, ChatFormat.from_tokenizer(tokenizer)
 
 
-def test_an_example_is_what_the_policy_reads_and_the_move_with_its_end():
-    env, tokenizer, chat = make()
-    observation, _ = env.reset(seed=0)
-    [example] = examples(env, chat, 1, player=lambda _: "red", system_prompt="")
-    assert example.prompt_ids == chat.opening("", observation)
-    assert example.reply_ids == chat.reply("red")
-    assert tokenizer.decode(example.reply_ids) == "red <eos>"
-    assert example.reply_ids[-1] in chat.stop_ids
+def turns_of(env, chat, turns, player="random", system_prompt="", **how):
+    encoder = DialogueEncoder(chat, "observation", system_prompt)
+    return play_demonstrations(env, player, encoder, turns, **how)
 
 
 def test_rules_are_told_unless_something_else_is():
     env, _, chat = make()
     observation, info = env.reset(seed=0)
-    [own] = examples(env, chat, 1)
-    [other] = examples(env, chat, 1, system_prompt="Say red.")
+    [[own]] = turns_of(env, chat, 1, system_prompt=None)
+    [[other]] = turns_of(env, chat, 1, system_prompt="Say red.")
     assert own.prompt_ids == chat.opening(info["system_prompt"], observation)
     assert other.prompt_ids == chat.opening("Say red.", observation)
 
 
 def test_as_many_turns_as_asked_for_over_episodes_of_rising_seeds():
     env, _, chat = make(max_turns=2)
-    found = examples(env, chat, 5, player=lambda env: env.oracle_action(), system_prompt="")
+    found = turns_of(env, chat, 5, "solver")
     expected = []
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         for _ in range(2):
             move = env.oracle_action()
-            expected.append((chat.opening("", observation), chat.reply(move)))
+            expected.append(((chat.opening("", observation), chat.reply(move)),))
             observation, *_ = env.step(move)
     assert found == expected[:5]
 
@@ -64,14 +59,14 @@ def test_examples_come_from_the_split_that_was_asked_for():
     chat = ChatFormat.from_tokenizer(word_tokenizer(collect_vocabulary([GAME], episodes=10)))
     for split in ("train", "test"):
         observation, _ = env.reset(seed=3, options={"split": split})
-        [example] = examples(env, chat, 1, seed=3, split=split, system_prompt="")
+        [[example]] = turns_of(env, chat, 1, seed=3, split=split)
         assert example.prompt_ids == chat.opening("", observation)
 
 
 def test_the_loss_falls_to_what_chance_leaves():
     env, _, chat = make(words=4, max_turns=2)
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
-    turns = examples(env, chat, 256, system_prompt="")
+    turns = turns_of(env, chat, 256)
     model = PolicyValueModel(copy.deepcopy(lm), critic="none")
     losses = imitate(model, turns, steps=40, batch_size=64, learning_rate=5e-3)
     # Of two tokens one is a word out of four and the other the end.
@@ -84,7 +79,7 @@ def test_the_loss_is_the_mean_log_probability_of_the_replies():
     env, _, chat = make()
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
     lm = copy.deepcopy(lm).eval()
-    [example] = examples(env, chat, 1, system_prompt="")
+    [[example]] = turns_of(env, chat, 1)
     ids, begin = torch.tensor([example.prompt_ids + example.reply_ids]), len(example.prompt_ids)
     with torch.no_grad():
         log_probs = lm(input_ids=ids).logits[0].log_softmax(-1)
@@ -96,7 +91,7 @@ def test_the_loss_is_the_mean_log_probability_of_the_replies():
 def test_the_same_seed_teaches_the_same():
     env, _, chat = make()
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
-    turns = examples(env, chat, 64, system_prompt="")
+    turns = turns_of(env, chat, 64)
     first, again, other = (
         imitate(PolicyValueModel(copy.deepcopy(lm), critic="none"), turns, steps=3, seed=seed)
         for seed in (0, 0, 1)
@@ -117,9 +112,9 @@ def test_the_rate_falls_by_a_line(monkeypatch):
 
     monkeypatch.setattr(torch.optim, "AdamW", Optimizer)
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
-    turns = examples(env, chat, 4)
+    turns = turns_of(env, chat, 4)
     model = PolicyValueModel(lm, critic="none")
-    imitate(model, turns, steps=4, learning_rate=8.0, ramp=1, fall=(0.5, 0.0))
+    imitate(model, turns, steps=4, learning_rate=8.0, ramp=1, decay=(0.5, 0.0))
     assert rates == [4.0, 3.0, 2.0, 1.0]
 
 
@@ -147,7 +142,7 @@ def test_imitating_random_moves_teaches_to_speak_and_stays_at_chance():
 def test_imitating_a_solver_teaches_to_play():
     env, tokenizer, chat = make(words=4, max_turns=2)
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
-    turns = examples(env, chat, 256, player=lambda env: env.oracle_action(), system_prompt="")
+    turns = turns_of(env, chat, 256, "solver")
     model = PolicyValueModel(copy.deepcopy(lm), critic="none")
     imitate(model, turns, steps=60, batch_size=64, learning_rate=5e-3)
     assert play(model.lm, tokenizer)[0] > 0.9

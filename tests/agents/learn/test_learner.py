@@ -26,16 +26,16 @@ def weights(learner):
 @pytest.mark.parametrize("kl", [{}, {"kl": "reward"}])
 def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
     torch.manual_seed(0)
-    one = Learner(config(learning_rate=1e-2, **kl), tiny_model())
-    one.update(data(0))
+    one = Learner.from_config(config(learning_rate=1e-2, **kl), tiny_model())
+    one.ppo.update(data(0))
     state = pickle.loads(pickle.dumps(one.state()))
     lm = copy.deepcopy(one.lm)
     found = {}
-    other = Learner(config(learning_rate=1e-2, **kl), lm)
+    other = Learner.from_config(config(learning_rate=1e-2, **kl), lm)
     other.load_state(state)
     for learner in (one, other):
         torch.manual_seed(7)  # generators are the run's, and deal the mini-batches
-        found[learner] = learner.update(data(1))
+        found[learner] = learner.ppo.update(data(1))
     ours, theirs = (
         {name: value for name, value in found[each].items() if not name.startswith("time/")}
         for each in (one, other)
@@ -45,9 +45,9 @@ def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
 
 
 def test_a_state_without_the_reference_is_refused_before_anything_changes():
-    one = Learner(config(learning_rate=1e-2), tiny_model())
-    one.update(data())
-    other = Learner(config(kl="loss"), tiny_model(seed=1))
+    one = Learner.from_config(config(learning_rate=1e-2), tiny_model())
+    one.ppo.update(data())
+    other = Learner.from_config(config(kl="loss"), tiny_model(seed=1))
     before = weights(other)
     with pytest.raises(CheckpointError, match="needs a checkpoint that has one"):
         other.load_state(one.state())
@@ -55,19 +55,19 @@ def test_a_state_without_the_reference_is_refused_before_anything_changes():
 
 
 def test_weights_are_those_that_were_just_learned_under_names_that_engines_know():
-    learner = Learner(config(learning_rate=1e-2), tiny_model())
+    learner = Learner.from_config(config(learning_rate=1e-2), tiny_model())
     before = {name: tensor.clone() for name, tensor in learner.weights()}
-    learner.update(data())
+    learner.ppo.update(data())
     after = dict(learner.weights())
     assert after.keys() == dict(learner.lm.named_parameters()).keys()
     assert any(not after[name].equal(before[name]) for name in before)
 
 
 def test_greedy_scores_may_come_from_anywhere():
-    learner = Learner(config(adv_estimator="remax", group_size=1), tiny_model())
+    learner = Learner.from_config(config(adv_estimator="remax", group_size=1), tiny_model())
     assert learner.model.value_head is None
     scores_E = torch.tensor([0.1, 0.2, 0.3, 0.4])
-    assert learner.update(data(), greedy_scores_E=scores_E)["train/steps"] == 1
+    assert learner.ppo.update(data(), greedy_scores_E=scores_E)["train/steps"] == 1
 
 
 def test_the_longest_episode_is_known_where_the_aggregation_divides_by_it():

@@ -30,7 +30,7 @@ def test_a_batch_that_is_read_once_needs_no_scoring_and_has_the_same_gradient(po
     lm = tiny_model()
     once = make(copy.deepcopy(lm), policy_loss=policy_loss, importance_cap=cap)
     scored = make(copy.deepcopy(lm), policy_loss=policy_loss, importance_cap=cap)
-    scored._reads_once = lambda episodes: False
+    scored._is_one_pass = lambda episodes: False
     read, both = passes(once), passes(scored)
     found, expected = gradients(once, data()), gradients(scored, data())
     assert read == [True]
@@ -42,7 +42,7 @@ def test_a_batch_that_is_read_once_needs_no_scoring_and_has_the_same_gradient(po
 def test_its_metrics_are_the_same_too():
     lm = tiny_model()
     once, scored = make(copy.deepcopy(lm)), make(copy.deepcopy(lm))
-    scored._reads_once = lambda episodes: False
+    scored._is_one_pass = lambda episodes: False
     one, other = once.update(data()), scored.update(data())
     assert one.keys() == other.keys()
     for name, value in other.items():
@@ -113,9 +113,11 @@ def test_an_episode_that_is_too_long_is_read_in_pieces_with_the_same_gradient():
 def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
     model = PolicyValueModel(tiny_model())
     torch.nn.init.normal_(model.value_head.weight)
-    one = PPO(model, training()).score(Packer(data(history=False)))
+    one = PPO(model, training()).scorer.score(Packer(data(history=False)))
     longest = int(data(history=False).sequence_lengths_Q.max())
-    other = PPO(model, training(micro_batch_tokens=longest)).score(Packer(data(history=False)))
+    other = PPO(model, training(micro_batch_tokens=longest)).scorer.score(
+        Packer(data(history=False))
+    )
     torch.testing.assert_close(one.bootstrap_E, other.bootstrap_E)
     torch.testing.assert_close(one.value_T, other.value_T)
 

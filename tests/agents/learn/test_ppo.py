@@ -187,7 +187,7 @@ def test_a_pack_holds_whole_episodes_whatever_their_order():
 
 def test_a_cut_episode_is_worth_what_comes_after_it():
     ppo = make()
-    scores = ppo.score(Packer(data()))
+    scores = ppo.scorer.score(Packer(data()))
     assert scores.bootstrap_E[1] != 0
     assert scores.bootstrap_E[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0]
 

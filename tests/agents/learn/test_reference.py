@@ -22,16 +22,16 @@ def learner(**model):
     for name, value in model.items():
         setattr(config.model, name, value)
     lm = tiny_model()
-    return copy.deepcopy(lm), Learner(config, prepare_lm(config, lm))
+    return copy.deepcopy(lm), Learner.from_config(config, prepare_lm(config, lm))
 
 
 def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():
     base, made = learner(lora_rank=2)
     assert made.reference is None
     assert "reference" not in made.state()
-    first = made.update(data())
+    first = made.ppo.update(data())
     assert first["kl/reference"] == pytest.approx(0.0, abs=1e-6)
-    made.update(data())
+    made.ppo.update(data())
     told = made.ppo.reference(*batch(), entropy="none").log_prob_T
     with torch.no_grad():
         ids, lengths, positions, tokens = batch()

@@ -9,8 +9,7 @@ import torch
 from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.learn.scoring import Scores
-from llm_gym_agents.learn.stabilizers import LEAST_SPREAD, ValueScale, sampler_kl
+from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale, sampler_kl
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_learner import config, weights
 from tests.agents.learn.test_ppo import data, gradients, make, training
@@ -112,24 +111,24 @@ def test_new_units_change_nothing_that_the_head_says():
     torch.manual_seed(0)
     head = torch.nn.Linear(8, 1)
     scale, hidden = ValueScale(head), torch.randn(20, 8)
-    said = head(hidden).squeeze(-1) * scale.spread + scale.mean
+    said = head(hidden).squeeze(-1) * scale.std + scale.mean
     for returns in (torch.randn(50) * 30 + 100, torch.randn(50) - 4, torch.full((50,), 7.0)):
-        scale.learn(returns)
-        now = scale.true(Scores(None, head(hidden).squeeze(-1), torch.zeros(1), None)).value_T
+        scale.update(returns)
+        now = scale.unscale(head(hidden).squeeze(-1))
         torch.testing.assert_close(now, said, atol=1e-3, rtol=1e-4)
         torch.testing.assert_close(scale.scaled(now), head(hidden).squeeze(-1))
 
 
 def test_mean_and_spread_are_those_of_the_returns():
     scale = ValueScale(torch.nn.Linear(2, 1))
-    assert (scale.mean, scale.spread) == (0.0, 1.0)
-    scale.learn(torch.tensor([1.0, 3.0]))
-    assert (scale.mean, scale.spread) == (2.0, 1.0)
-    scale.learn(torch.tensor([5.0, 7.0]))  # as if all four had come at once
-    assert (scale.mean, scale.spread) == (4.0, pytest.approx(5**0.5))
+    assert (scale.mean, scale.std) == (0.0, 1.0)
+    scale.update(torch.tensor([1.0, 3.0]))
+    assert (scale.mean, scale.std) == (2.0, 1.0)
+    scale.update(torch.tensor([5.0, 7.0]))  # as if all four had come at once
+    assert (scale.mean, scale.std) == (4.0, pytest.approx(5**0.5))
     alike = ValueScale(torch.nn.Linear(2, 1))
-    alike.learn(torch.full((3,), 2.0))
-    assert alike.spread == pytest.approx(LEAST_SPREAD)
+    alike.update(torch.full((3,), 2.0))
+    assert alike.std == pytest.approx(MIN_STD)
 
 
 @pytest.mark.parametrize("size", [1.0, 1000.0])
@@ -166,7 +165,9 @@ def test_old_values_and_targets_are_in_the_units_that_the_head_learns_in(monkeyp
     seen = []
 
     def look(packer, batch, critic_only):
-        now = ppo.score(packer).value_T  # the head's own words, in the units of after this batch
+        now = ppo.scorer.score(
+            packer
+        ).value_T  # the head's own words, in the units of after this batch
         seen.append((batch["value"].squeeze(-1), batch["value_target"].squeeze(-1), now))
         return PPO._epochs(ppo, packer, batch, critic_only)
 
@@ -255,13 +256,13 @@ def test_another_learner_goes_on_with_every_guard_to_the_same_bits():
     guards = {"entropy_target": 0.5, "normalise_values": True, "max_sampler_kl": 3.0,
               "mask_truncated_replies": True, "learning_rate": 1e-2}  # fmt: skip
     torch.manual_seed(0)
-    one = Learner(config(**guards), tiny_model())
-    one.update(data(0))
-    other = Learner(config(**guards), copy.deepcopy(one.lm))
+    one = Learner.from_config(config(**guards), tiny_model())
+    one.ppo.update(data(0))
+    other = Learner.from_config(config(**guards), copy.deepcopy(one.lm))
     other.load_state(pickle.loads(pickle.dumps(one.state())))
     for learner in (one, other):
         torch.manual_seed(7)
-        learner.update(data(1))
+        learner.ppo.update(data(1))
     assert one.state()["stabilizers"].values == other.state()["stabilizers"].values
     assert one.state()["stabilizers"].values["value_scale"]["batches"] == 2
     assert all(tensor.equal(weights(other)[name]) for name, tensor in weights(one).items())

@@ -41,6 +41,6 @@ def test_a_solver_is_imitated_until_most_is_won(won, invalid):
 def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, falls):
     config = ConfigStore()
     config.warm_start.rounds = rounds
-    others = dict.fromkeys(("sampler", "learner", "make_env", "evaluate", "publish", "say"))
-    teacher = WarmStart(config=config, embedded=True, **others)
-    assert [teacher.fall(player, at) for at in range(rounds)] == falls
+    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
+    teacher = WarmStart(settings=config.warm_start, **others)
+    assert [teacher.rate_decay(player, at) for at in range(rounds)] == falls

@@ -178,7 +178,7 @@ def test_only_so_many_sizes_are_recorded(monkeypatch, device):
 def test_a_cpu_has_nothing_to_record():
     assert not can_capture(tiny_model(), torch.bfloat16)
     config = ConfigStore()
-    learner = Learner(config, tiny_model())
+    learner = Learner.from_config(config, tiny_model())
     learner.use_cuda_graphs(None)
     assert not learner.model.graph_caches
     with pytest.raises(ConfigError, match=r"model\.cuda_graphs needs every weight on one GPU"):
@@ -191,11 +191,11 @@ def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
         config = ConfigStore()
         config.training.ppo_epochs = 4
         wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-        learner = Learner(config, tiny_model(**wide).to(device))
+        learner = Learner.from_config(config, tiny_model(**wide).to(device))
         if records:
             learner.model.use_cuda_graphs()
         torch.manual_seed(0)
-        learner.update(data())
+        learner.ppo.update(data())
         ended.append([each.detach().clone() for each in learner.lm.parameters()])
         assert not records or len(learner.model.graph_caches["policy"])
     for one, two in zip(*ended, strict=True):

@@ -23,7 +23,7 @@ def learner(lm=None, **model):
     config.training = training(learning_rate=1e-6)
     for name, value in model.items():
         setattr(config.model, name, value)
-    return Learner(config, prepare_lm(config, lm or tiny_model()))
+    return Learner.from_config(config, prepare_lm(config, lm or tiny_model()))
 
 
 def moved(made, updates=50):
@@ -35,7 +35,7 @@ def moved(made, updates=50):
     before = {name: weight.clone() for name, weight in matrices.items()}
     left = {name: torch.zeros_like(weight, dtype=torch.bool) for name, weight in before.items()}
     for _ in range(updates):
-        made.update(data())
+        made.ppo.update(data())
         for name, weight in matrices.items():
             left[name] |= weight != before[name]
     return left
@@ -53,7 +53,7 @@ def test_fifty_updates_at_a_tiny_rate_move_in_bfloat16_what_they_move_in_float32
 def test_weights_that_came_in_bfloat16_are_trained_in_float32():
     made = learner(tiny_model().to(torch.bfloat16), dtype="bfloat16")
     assert {weight.dtype for weight in made.model.parameters()} == {torch.float32}
-    made.update(data())
+    made.ppo.update(data())
     state = made.ppo.optimizer.state
     assert {each["exp_avg_sq"].dtype for each in state.values()} == {torch.float32}
 
@@ -64,7 +64,7 @@ def test_adapters_on_a_bfloat16_base_are_float32_and_the_base_stays_as_it_is():
     kinds = {name: weight.dtype for name, weight in made.lm.named_parameters()}
     assert {kind for name, kind in kinds.items() if "lora_" in name} == {torch.float32}
     assert {kind for name, kind in kinds.items() if "lora_" not in name} == {torch.bfloat16}
-    made.update(data())
+    made.ppo.update(data())
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_dropout_is_off_in_scores_and_in_updates(family, checkpointing):
     assert first.equal(again)
     made.lm.train()  # somebody's habit
     assert made.model(*batch()).log_prob_T.equal(first)
-    metrics = made.update(data())
+    metrics = made.ppo.update(data())
     assert metrics["policy/kl_k3"] < 1e-6
 
 

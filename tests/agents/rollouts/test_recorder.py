@@ -33,14 +33,14 @@ def run(tmp_path_factory):
         checkpoint={"record_every": 2, "record_episodes": 3},
     )
     trainer = PPOTrainer(config, reward_fn=length)
-    update = trainer.learner.update
+    update = trainer.learner.ppo.update
 
     def noted(data, **how):
         learned = update(data, **how)
-        batches.append((data, trainer.learner.trained()))
+        batches.append((data, trainer.learner.ppo.trained))
         return learned
 
-    trainer.learner.update = noted
+    trainer.learner.ppo.update = noted
     trainer.fit()
     trainer.cleanup()
     return folder, batches

@@ -28,13 +28,13 @@ def train():
 
 def learned(trainer):
     """Return the batches that a trainer learns from, as they come."""
-    seen, update = [], trainer.learner.update
+    seen, update = [], trainer.learner.ppo.update
 
     def watch(data, **kwargs):
         seen.append(data)
         return update(data, **kwargs)
 
-    trainer.learner.update = watch
+    trainer.learner.ppo.update = watch
     return seen
 
 
