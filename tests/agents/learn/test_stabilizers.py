@@ -116,7 +116,7 @@ def test_new_units_change_nothing_that_the_head_says():
         scale.update(returns)
         now = scale.unscale(head(hidden).squeeze(-1))
         torch.testing.assert_close(now, said, atol=1e-3, rtol=1e-4)
-        torch.testing.assert_close(scale.scaled(now), head(hidden).squeeze(-1))
+        torch.testing.assert_close(scale.scale(now), head(hidden).squeeze(-1))
 
 
 def test_mean_and_spread_are_those_of_the_returns():
