@@ -14,8 +14,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
 from llm_gym.tools.builtin.calculator import CalculatorTool, calculate
 from llm_gym.tools.builtin.search import BM25, SearchTool, words
-from llm_gym.tools.builtin.sql import Database, SqlTool
-from llm_gym.tools.builtin.sql_process import sql_process
+from llm_gym.tools.builtin.sql import Database, SqlProcess, SqlTool
 from tests.work import ends_at_all, steps_of
 
 # --- calculator --------------------------------------------------------------------------
@@ -199,14 +198,13 @@ def test_what_cannot_be_answered_has_a_reason(sql, query, reason):
         sql.execute(query=query)
 
 
-def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(sql):
+def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(sql, monkeypatch):
+    monkeypatch.setattr(SqlProcess, "ask", None)  # nobody asks SQLite
     query = "WITH t0 AS (SELECT 1 AS x)" + "".join(
         f", t{i} AS (SELECT 1 AS x FROM t{i - 1}, t{i - 1} AS u)" for i in range(1, 40)
     )
-    sql.close()
     with pytest.raises(ToolError, match="at most 20"):
         sql.execute(query=f"{query} SELECT * FROM t39")
-    assert sql.database._key not in sql_process()._known, "nobody asked SQLite"
 
 
 def test_the_limits_are_settings():
@@ -245,7 +243,4 @@ def test_a_database_survives_pickling():
     assert database.query("SELECT max(n) FROM t") == (["max(n)"], [(3,)])
     twin = pickle.loads(pickle.dumps(database))
     assert twin.query("SELECT min(n) FROM t") == (["min(n)"], [(1,)])
-    database.close()
     assert database.query("SELECT count(*) FROM t")[1] == [(3,)]
-    for one in (database, twin):
-        one.close()

@@ -9,8 +9,7 @@ import pytest
 
 from llm_gym.errors import ConfigError
 from llm_gym.tools import ToolError
-from llm_gym.tools.builtin.sql import Database, SqlTool
-from llm_gym.tools.builtin.sql_process import SqlProcess, sql_process
+from llm_gym.tools.builtin.sql import Database, SqlProcess, SqlTool, sql_process
 
 SCRIPT = "CREATE TABLE t (n); INSERT INTO t VALUES (1), (2);"
 
@@ -152,9 +151,9 @@ def test_more_databases_than_are_kept_open_are_made_again():
 
 def test_the_process_ends_when_it_is_closed():
     process = SqlProcess()
-    database = Database(SCRIPT)
-    request = {"key": database._key, "sql": "SELECT 1", "max_rows": 1, "max_steps": 10**6}
-    assert process.ask(request, database._how())["rows"] == [[1]]
+    limits = {"max_rows": 1, "max_steps": 10**6, "max_value_chars": 1000}
+    request = {"sql": "SELECT 1", "source": SCRIPT, "file": False, **limits}
+    assert process.ask(request)["rows"] == [[1]]
     running = process._process
     process.close()
     assert running.poll() is not None

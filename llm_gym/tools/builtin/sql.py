@@ -1,19 +1,27 @@
 """``sql``: reads a database, and nothing but reads.
 
 A query is stopped after a number of steps of SQLite's machine, not of seconds: the same query
-has the same answer on every machine. It runs in a process of its own (``sql_process``), whose
-memory and processor time are bounded, since some use up both before their first step.
+has the same answer on every machine. It runs in a process of its own (``sql_worker``) that this
+process shares, keeps warm and replaces when a query kills it.
 """
 
 from __future__ import annotations
 
-import hashlib
+import atexit
+import json
+import os
 import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from llm_gym.errors import ConfigError
-from llm_gym.tools.builtin.sql_process import sql_process
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
 
 MAX_QUERY_CHARS = 5000
@@ -22,12 +30,87 @@ MAX_QUERY_CHARS = 5000
 _USES = re.compile(r",|\b(?:from|join|in)\b", re.IGNORECASE)
 _WITH = re.compile(r"\bwith\b", re.IGNORECASE)
 _MAX_USES = 20
+_WALL_S = 60.0  # far beyond what the limit on processor time lets a query take
+_WORKER = Path(__file__).with_name("sql_worker.py")
+
+
+class SqlProcess:
+    """The process that answers queries, one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+        """How often the process was started."""
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer; a query that kills the process is answered with the reason."""
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                if os.name == "posix" and not select.select([process.stdout], [], [], _WALL_S)[0]:
+                    raise TimeoutError
+                answer: dict[str, Any] = json.loads(process.stdout.readline())
+            except (OSError, ValueError, TimeoutError):
+                killed = [-getattr(signal, name, 0) for name in ("SIGPROF", "SIGKILL")]
+                return {"error": "interrupted" if self._end() in killed else "out of memory"}
+            except BaseException:  # an interrupt: half an exchange is nobody's answer
+                self._end()
+                raise
+            return answer
+
+    def close(self) -> None:
+        """End the process; a later query starts another."""
+        with self._lock:
+            self._end()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self.starts += 1
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", str(_WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={"TZ": "UTC", "PATH": os.defpath},
+                cwd="/",
+            )
+        return self._process
+
+    def _end(self) -> int:
+        """End the process and return its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        for stream in (process.stdin, process.stdout):
+            assert stream is not None
+            with suppress(OSError):
+                stream.close()
+        try:
+            return process.wait(0.2)  # a dying one says of what; one that only waited ends itself
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+
+@cache
+def _of_process(process: int) -> SqlProcess:
+    found = SqlProcess()
+    atexit.register(found.close)
+    return found
+
+
+def sql_process() -> SqlProcess:
+    """Return the one that everything in this process shares; a fork gets one of its own."""
+    return _of_process(os.getpid())
 
 
 class Database:
     """A database that only answers questions.
-
-    It is opened at the first question, and opened again in a process it was pickled into.
 
     Args:
         source: Path of an SQLite file, or SQL that makes a database in memory: tables, rows,
@@ -44,8 +127,6 @@ class Database:
         self, source: str, *, max_steps: int = 2_000_000, max_value_chars: int = 1000
     ) -> None:
         self.source, self.max_steps, self.max_value_chars = source, max_steps, max_value_chars
-        named = f"{max_value_chars} {source}".encode("utf-8", "surrogatepass")
-        self._key = hashlib.blake2b(named, digest_size=16).hexdigest()
 
     def query(self, sql: str, max_rows: int = 1000) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and up to ``max_rows`` rows.
@@ -58,22 +139,24 @@ class Database:
             raise ToolError(
                 f"A query with WITH has at most {_MAX_USES} commas, FROM, JOIN and IN together."
             )
-        request = {"key": self._key, "sql": sql, "max_rows": max_rows, "max_steps": self.max_steps}
-        answer = sql_process().ask(request, self._how())
+        source, is_file = self.source, _is_file(self.source)
+        if is_file:
+            source = f"{Path(source).resolve().as_uri()}?mode=ro"
+        answer = sql_process().ask(
+            {
+                "sql": sql,
+                "source": source,
+                "file": is_file,
+                "max_rows": max_rows,
+                "max_steps": self.max_steps,
+                "max_value_chars": self.max_value_chars,
+            }
+        )
         if "error" in answer:
             raise ToolError(_reason(answer["error"], answer.get("made", True)))
         if not answer["columns"]:  # an empty statement, or one that does nothing here
             raise ToolError("Use one SELECT.")
         return answer["columns"], [tuple(map(_cell, row)) for row in answer["rows"]]
-
-    def close(self) -> None:
-        """Close the connection; the next question opens it again."""
-        sql_process().forget(self._key)
-
-    def _how(self) -> dict[str, Any]:
-        file = _is_file(self.source)
-        source = f"{Path(self.source).resolve().as_uri()}?mode=ro" if file else self.source
-        return {"source": source, "file": file, "max_value_chars": self.max_value_chars}
 
 
 def _is_file(source: str) -> bool:
@@ -166,9 +249,6 @@ class SqlTool(Tool):
     def execute(self, /, **params: Any) -> str:
         columns, rows = self.database.query(params["query"], self.max_rows + 1)
         return show_table(columns, rows, self.max_rows)
-
-    def close(self) -> None:
-        self.database.close()
 
 
 def show_table(columns: list[str], rows: list[tuple[Any, ...]], max_rows: int) -> str:

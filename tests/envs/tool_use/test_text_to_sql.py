@@ -45,7 +45,6 @@ def test_every_question_can_be_read_back_and_answered(tables):
         assert answer(*read, keys) == query
         database = Database(fill(schema, 20, seed))
         assert database.query(query)[0]
-        database.close()
     assert seen == {at for at, row in enumerate(QUESTIONS) if row.tables == tables}
     assert len(seen) >= 12
 
@@ -67,7 +66,6 @@ def test_databases_have_the_rows_they_should():
             assert database.query(f"SELECT count(*) FROM {table}")[1] == [(count,)]
         lost = f"SELECT count(*) FROM {domain.links} WHERE {domain.people.one}_id NOT IN (SELECT id FROM {domain.people.table})"  # noqa: E501
         assert database.query(lost)[1] == [(0,)]
-        database.close()
         assert fill(schema, 30, 5) == fill(schema, 30, 5) != fill(schema, 30, 6)
 
 

@@ -145,8 +145,6 @@ class TextToSQLEnv(ToolEnv):
                 given, wanted = database.query(text)[1], database.query(self._gold)[1]
             except ToolError as error:
                 return reject(f"Your answer cannot be run. {error}")
-            finally:
-                database.close()
             right = right and same_rows(given, wanted)
             if not right:
                 break

@@ -1,18 +1,16 @@
 """The process that SQL runs in: a script of its own, with nothing but the standard library.
 
-A query can use up memory and time before its first step is counted, inside SQLite, where nothing
-in Python can stop it. So it runs here, under limits that the kernel keeps, and what it kills is
-this process and nobody's training run. Requests come over standard input, each as its length and
-JSON; so do the answers, over standard output.
+A query can use up memory and time inside SQLite before its first step is counted, where nothing in
+Python can stop it. So it runs here, under limits that the kernel keeps. The authorizer
+lets it read and nothing else; a sandbox would be Linux only and stop it by the wall clock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import resource
 import signal
 import sqlite3
-import struct
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -69,7 +67,7 @@ def _authorize(making: bool) -> Callable[..., int]:
 
 
 def _stop_clocks(connection: sqlite3.Connection) -> None:
-    """Have the functions of dates work on every date but today's."""
+    """Replace the date functions by ones that refuse the present time."""
     plain = sqlite3.connect(":memory:")
 
     def stopped(name: str) -> Callable[..., Any]:
@@ -92,8 +90,8 @@ def _means_now(value: Any) -> bool:
     return isinstance(text, str) and text.partition("\0")[0].strip().lower() in _NOW
 
 
-def _opened(request: dict[str, Any]) -> sqlite3.Connection:
-    """Return a new connection to what ``request`` names; its script runs under an authorizer."""
+def _connect(request: dict[str, Any]) -> sqlite3.Connection:
+    """Open the file, or make the database of the script, that ``request`` names."""
     if request["file"]:
         connection = sqlite3.connect(request["source"], uri=True, isolation_level=None)
         connection.execute("PRAGMA cell_size_check = ON")
@@ -131,7 +129,7 @@ def _count(connection: sqlite3.Connection, most: int) -> None:
     connection.set_progress_handler(stop, _STEPS_AT_ONCE)
 
 
-def _answer(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, Any]:
+def _query(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, Any]:
     _count(connection, request["max_steps"])
     cursor = connection.execute(request["sql"])
     try:
@@ -149,60 +147,56 @@ def _answer(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str
     return {"columns": columns, "rows": rows}
 
 
-class Desk:
-    """Answers requests about the databases that it keeps open."""
+class SqlWorker:
+    """Answers requests, and keeps the databases that they were about open."""
 
     def __init__(self) -> None:
-        self.open: OrderedDict[str, sqlite3.Connection] = OrderedDict()
-
-    def close(self, key: str) -> None:
-        connection = self.open.pop(key, None)
-        if connection is not None:
-            connection.close()
+        self.open: OrderedDict[tuple[str, int], sqlite3.Connection] = OrderedDict()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        key = request["key"]
-        if "sql" not in request:
-            self.close(key)
-            return {}
-        if key not in self.open and "source" not in request:
-            return {"unknown": True}
+        """Return columns and rows, or an error and whether the database could be made."""
+        key = request["source"], request["max_value_chars"]
         try:
             if key not in self.open:
                 if len(self.open) >= _OPEN:
-                    self.close(next(iter(self.open)))
-                self.open[key] = _opened(request)
+                    self.open.popitem(last=False)[1].close()
+                self.open[key] = _connect(request)
             self.open.move_to_end(key)
-            return _answer(self.open[key], request)
+            return _query(self.open[key], request)
         except MemoryError:
-            self.close(key)
+            while self.open:
+                self.open.popitem()[1].close()
             return {"error": "out of memory"}
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-            made = key in self.open
-            return {"error": str(error) or type(error).__name__, "made": made}
+            return {"error": str(error) or type(error).__name__, "made": key in self.open}
+
+
+def _set_limits() -> None:
+    import resource
+
+    # Whatever a script finds to say, no file gets a byte.
+    for name, value in (("AS", MEMORY_BYTES), ("FSIZE", 0), ("CORE", 0)):
+        with contextlib.suppress(ValueError, OSError):  # macOS bounds no address space
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
 def main() -> None:
-    """Set the limits that the kernel keeps, then answer until there are no more requests."""
-    limits = {
-        resource.RLIMIT_AS: MEMORY_BYTES,
-        resource.RLIMIT_FSIZE: 0,  # whatever a script finds to say, no file gets a byte
-        resource.RLIMIT_CORE: 0,
-    }
-    for name, value in limits.items():
-        resource.setrlimit(name, (value, value))
+    """Answer requests, a line of JSON each, until there are no more."""
+    limited = sys.platform != "win32"
+    if limited:
+        _set_limits()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the parent
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    desk, requests, answers = Desk(), sys.stdin.buffer, sys.stdout.buffer
-    while len(head := requests.read(4)) == 4:
-        body = requests.read(struct.unpack(">I", head)[0])
+    worker = SqlWorker()
+    for line in sys.stdin.buffer:
         # Processor time, so that a busy machine stops no query that a free one answers.
-        signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        answer = desk.answer(json.loads(body))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        data = json.dumps(answer).encode()
-        answers.write(struct.pack(">I", len(data)) + data)
-        answers.flush()
+        if limited:
+            signal.setitimer(signal.ITIMER_PROF, CPU_S)
+        answer = worker.answer(json.loads(line))
+        if limited:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
