@@ -45,7 +45,26 @@ AIMS = {
     "files before the first PPO step": "110",
     'frames of "go north"': "20",
 }
-BASE: dict[str, Any] = {}
+BASE: dict[str, Any] = {
+    "source lines": 67970,
+    "source files": 594,
+    "fullest folder, files": 30,
+    "llm_gym: rooms": 21,
+    "llm_gym: arrows": 91,
+    "llm_gym_agents: rooms": 19,
+    "llm_gym_agents: arrows": 83,
+    "public class names used twice": 26,
+    "settings": 130,
+    "commands": 15,
+    "flags": 86,
+    "test lines": 54560,
+    "benchmark lines": 12886,
+    "docs pages": 28,
+    "docs words": 43275,
+    "functions before the first PPO step": 1060,
+    "files before the first PPO step": 188,
+    'frames of "go north"': 39,
+}
 """What ``--tree`` says about commit 8702acd."""
 SETTINGS = """
 from llm_gym_agents import ConfigStore

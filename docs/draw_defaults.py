@@ -5,16 +5,14 @@ from pathlib import Path
 
 from llm_gym_agents.config.defaults import RULES
 
-HEAD = """# Defaults by task
+HEAD = """# Defaults
 
-`llm-gym train ID` fills in every setting that nobody chose from one table, by what is trained on
-what: the embedded model, a given one or adapters on one; an environment of ours, one in words, one
-that speaks text by itself. It prints what it chose and why, marks what was chosen by you, and
-writes both to the run's folder (`config.json`, `choices.json`). Any of them can be changed:
-`--section.setting VALUE`. A recipe is complete as it is and takes nothing from here, and so is a
-`ConfigStore` that a program makes; `apply_defaults(config, profile_task(config))` does the same there.
+`llm-gym train ID` fills unset options from this table, by model (built-in, full, LoRA) and environment (ours, in words
+by `AsText`, text by itself). It prints each choice with its reason, marks yours, and writes both to the run's folder
+(`config.json`, `choices.json`). Change any with `--section.setting VALUE`. Recipes and a `ConfigStore` made in Python do
+not use this table.
 
-Written by `docs/draw_defaults.py`; a test holds it to the code.
+Written by `docs/draw_defaults.py`; a test compares.
 
 | setting | value | for which tasks | why |
 |---|---|---|---|
@@ -22,9 +20,7 @@ Written by `docs/draw_defaults.py`; a test holds it to the code.
 PEERS = """
 ## Beside verl and TRL
 
-The values of verl 0.9.1 (`_generated_ppo_trainer.yaml` of its wheel) and TRL 1.16.0 (`GRPOConfig`, and
-the `TrainingArguments` of transformers below it) are made for models of billions of weights on
-clusters, single-turn answers and rewards of 0 or 1.
+verl 0.9.1 and TRL 1.16.0 have defaults for models of billions of weights, single-turn answers and rewards of 0 or 1.
 
 | | here: embedded / full / LoRA | verl | TRL | why ours differ |
 |---|---|---|---|---|
@@ -39,9 +35,9 @@ clusters, single-turn answers and rewards of 0 or 1.
 | context | what the game says of its observations | whole | whole | a map does not need its past |
 | warm start | auto | none | none | what writes no legal move never sees a reward that differs |
 
-The guards of long runs, which [the page on training](training.md#guards-for-long-runs) explains:
+[Stabilizers](training.md#stabilizers):
 
-| guard | here | verl | TRL |
+| stabilizer | here | verl | TRL |
 |---|---|---|---|
 | entropy bonus | 0.01 / 0 / 0, fixed; `training.entropy_target` steers it | 0, fixed | 0; `use_adaptive_entropy` steps it by 0.005 towards 0.2 nats |
 | groups without spread | kept; `training.resample_zero_variance_groups` | kept; `filter_groups`, any number of batches | kept |

@@ -29,6 +29,8 @@ RUNNABLE = [p for p in PAGES if BLOCK.search(p.read_text()) and p.name not in EL
 def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
     page, monkeypatch, tmp_path, capsys
 ):
+    if page.name == "scale.md":
+        pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))  # a page registers one
     names = {"__name__": "__docs__"}
@@ -41,7 +43,7 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
 
 
 def test_a_page_shows_what_its_blocks_print():
-    shown = [text for _, text in SHOWN.findall((ROOT / "docs/glossary.md").read_text())]
+    shown = [text for _, text in SHOWN.findall((ROOT / "docs/architecture.md").read_text())]
     assert len(shown) > 5
     assert all(shown)
 

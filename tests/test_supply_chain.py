@@ -80,7 +80,7 @@ CODE = (".py", "py.typed", ".md", ".js", ".css", ".html")
 
 
 def test_every_bundled_file_of_data_has_its_origin_and_licence():
-    page = (ROOT / "docs/data_origins.md").read_text()
+    page = (ROOT / "docs/architecture.md").read_text()
     listed = subprocess.run(
         ["git", "ls-files", "llm_gym", "agents"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()

@@ -1,4 +1,5 @@
-"""Show how environments of other packages read in text: writes ``docs/as_text_gallery.md``.
+# ruff: noqa: E501 - a page
+"""Show how environments of other packages read in text: writes ``docs/reports/gallery.md``.
 
 Every text on the page is what ``AsText`` says without a phrasebook, as it is, good or not. Packages
 that are not installed keep the text that the page had before.
@@ -35,12 +36,11 @@ SHOWN: tuple[Row, ...] = (
     ("minigrid", "minigrid", "MiniGrid-DoorKey-5x5-v0", {}, {}),
     ("gymnasium", "gymnasium", "LunarLander-v3", {"continuous": True}, {}),
 )
-HEAD = """# How environments of other packages read
+HEAD = """# Environments of other packages in words
 
-What `AsText` makes of packages that it has never heard of, found in their spaces, attributes and
-docstrings; MiniGrid and LunarLander have a phrasebook of ours. Each text is the first observation
-as it is, cut where it is long, then the answer to a random move. Where it reads badly, a
-[phrasebook](bring_your_own.md) of some ten lines helps: `tests/as_text/test_packages.py` has three.
+`AsText` knows nothing about these packages: it reads their spaces, attributes and docstrings (MiniGrid and LunarLander
+have a phrasebook). Each text is the first observation, shortened, and the answer to a random move. Where it reads badly,
+write a [phrasebook](../own_environment.md#any-gymnasium-environment-astext) of about ten lines.
 
 Written by `python -m benchmarks.envs.gallery`.
 """

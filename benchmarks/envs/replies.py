@@ -5,7 +5,7 @@ It counts as accepted when the game does just what the bare move does, as refuse
 played. The other formats are asked the same. Then the recorded replies of SmolLM2-135M-Instruct
 (``record_replies.py``) are read strictly and freely.
 
-    python -m benchmarks.envs.replies            # writes results/replies.json and docs/replies.md
+    python -m benchmarks.envs.replies            # writes results/replies.json
     python -m benchmarks.envs.replies --failures # what fails among the tuned phrasings
 
 The last line of stdout is the result as JSON.

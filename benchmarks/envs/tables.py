@@ -1,15 +1,11 @@
-"""Tables about environments: scores, speed, how replies are read, the server, bridges."""
+"""Tables about environments: speed, how replies are read, bridges, servers and engines."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-import gymnasium as gym
-
 from benchmarks.lib.tables import TEXT, measured, read, table
-from llm_gym.evaluate.scores import published
-from llm_gym.registry.suite import ENVS
 
 SUITES = {
     "textarena": "word and board games for one or more players",
@@ -31,18 +27,6 @@ NOT_MADE = {
     "API key": "needs an API key",
     "too slow": "takes too long to start",
 }
-
-
-def scores() -> str:
-    """Success of the built-in players in every environment."""
-    players = ("random", "solver", "oracle")
-    columns = {"environment": TEXT, "turns allowed": "{}", **dict.fromkeys(players, "{:.1%}")}
-    rows = []
-    for row in ENVS:
-        limit = getattr(gym.make(row.id).unwrapped, "max_turns", None)
-        score = published()[row.id]
-        rows.append((f"`{row.id}`", str(limit), *(score[name].success for name in players)))
-    return table(columns, rows)
 
 
 @measured("env_throughput", "make bench")
@@ -177,7 +161,6 @@ def serving(_: Any) -> str:
 
 
 TABLES = {
-    "scores": scores,
     "speed": speed,
     "replies": replies,
     "serve": serve,

@@ -1,6 +1,6 @@
 """``Sandbox``: runs Python that a model wrote, hostile until proven otherwise.
 
-What it holds and what it does not is in ``docs/sandbox.md``.
+What it holds and what it does not is in ``docs/tools.md``.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _parser() -> Parser:
         description="Write what other trainers read: the beginnings of episodes, episodes of "
         "a built-in player, rows of verl, tool definitions, or a package for verifiers.",
         epilog="TRL and SkyRL-Gym take objects instead: llm_gym_agents.export.trl and .skyrl "
-        "(docs/exports.md)",
+        "(docs/serve_and_export.md)",
     )
     parser.add_argument("kind", choices=_KINDS)
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0")

@@ -104,7 +104,7 @@ def test_the_only_step_of_an_iteration_moves_nothing_that_is_measured_before_it(
 
 def test_every_symptom_is_in_the_docs():
     page = (Path(__file__).parents[3] / "docs/training.md").read_text()
-    table = page.split("## When a run cannot learn")[1].split("\n## ")[0]
+    table = page.split("## When a run does not learn")[1].split("\n## ")[0]
     assert all(f"`{each.name}`" in table for each in symptoms())
 
 

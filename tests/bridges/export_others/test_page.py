@@ -1,4 +1,4 @@
-"""The blocks of docs/exports.md and docs/remote.md that need packages of others."""
+"""The blocks of docs/serve_and_export.md that need packages of others."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
-BLOCKS = re.findall(r"^```py\n(.*?)^```", (DOCS / "exports.md").read_text(), re.M | re.S)
+BLOCKS = re.findall(r"^```py\n(.*?)^```", (DOCS / "serve_and_export.md").read_text(), re.M | re.S)
 
 
 def block(word):
@@ -15,13 +15,13 @@ def block(word):
 
 
 def test_the_page_has_a_block_for_each():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 def run(text, names=None):
     """Run a block; return the names that it leaves."""
     left = dict(names or {})
-    exec(compile(text, "exports.md", "exec"), left)
+    exec(compile(text, "serve_and_export.md", "exec"), left)
     return left
 
 
@@ -61,7 +61,12 @@ def test_the_block_of_openenv_runs_as_printed(capsys):
     pytest.importorskip("openenv")
     from tests.server.servers import serving
 
-    (found,) = re.findall(r"^```py\n(.*?)^```", (DOCS / "remote.md").read_text(), re.M | re.S)
+    found = block("GenericEnvClient")
     with serving("llm_gym/TextGame-v0") as server:
-        exec(compile(found.replace("http://127.0.0.1:8765", server.url), "remote.md", "exec"), {})
+        exec(
+            compile(
+                found.replace("http://127.0.0.1:8765", server.url), "serve_and_export.md", "exec"
+            ),
+            {},
+        )
     assert capsys.readouterr().out
