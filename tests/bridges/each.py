@@ -17,6 +17,35 @@ SETTINGS = {
     "ScienceWorld": ({"task": "find-living-thing", "max_turns": 50}, ("java",)),
     "OpenEnv": ({"url": "openenv_server", "observation_field": "text"}, ("openenv_server",)),
 }
+
+
+def games(bridge, setting, *names, **more):
+    return [(bridge, {setting: name, **more}) for name in names]
+
+
+_COMPOSITE = {"datasets": [{"name": "chain_sum", "weight": 1.0, "config": {}}]}
+# More games of the bridges, whose steps must follow from the seed.
+STEPPED = [
+    *games("TextArena", "env_id", "FrozenLake-v0", "Mastermind-v0", "Bandit-v0", "Blackjack-v0"),
+    *games("TextArena", "env_id", "TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0"),
+    *games("TextArena", "env_id", "LiarsDice-v0-small", "ThreePlayerTicTacToe-v0"),
+    *games("ReasoningGym", "dataset", "gsm_symbolic"),
+    *games("ReasoningGym", "dataset", "composite", config=_COMPOSITE),
+    *games("GEM", "env_id", "game:Mastermind-v0-easy", "game:Minesweeper-v0-easy", "rg:chain_sum"),
+    *games("GEM", "env_id", "game:FifteenPuzzle-v0-easy", "game:TowerofHanoi-v0-easy"),
+    *games("GEM", "env_id", "game:Game2048-v0-easy"),
+    *games("PettingZoo", "module", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
+    *games("Verifiers", "env_id", "tiny-sums"),
+]
+# Games that must pass our checker.
+CHECKED = [
+    *games("TextArena", "env_id", "GuessTheNumber-v0", "FrozenLake-v0", "TicTacToe-v0"),
+    *games("ReasoningGym", "dataset", "chain_sum", "word_sorting"),
+    *games("GEM", "env_id", "game:Mastermind-v0-hard", "game:Minesweeper-v0-easy", splits=True),
+    *games("PettingZoo", "module", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
+    *games("PettingZoo", "module", "pettingzoo.classic.connect_four_v3"),
+    *games("Verifiers", "env_id", "tiny-sums"),
+]
 ROWS = {row.id.removeprefix("llm_gym/").removesuffix("-v0"): row for row in BRIDGES}
 each_bridge = pytest.mark.parametrize("bridge", ROWS)
 
@@ -29,3 +58,47 @@ def maker(bridge, request):
     given = {name: values.get(value) or value for name, value in settings.items()}
     given = {name: value if type(value) is int else str(value) for name, value in given.items()}
     return lambda **more: gym.make(row.id, **{**given, **more}).unwrapped
+
+
+STEPS = 100
+
+
+def play(env, seed=0, steps=STEPS, between=lambda: None):
+    """Take ``steps`` random steps in episodes that follow from ``seed``; return all that was said.
+
+    >>> import gymnasium as gym, llm_gym
+    >>> len(play(gym.make("llm_gym/Echo-v0").unwrapped, steps=5)) >= 6
+    True
+    """
+    said = [env.reset(seed=seed)]
+    over = False
+    for _ in range(steps):
+        between()
+        if over:
+            said.append(env.reset())
+        said.append(env.step(env.random_action()))
+        over = said[-1][2] or said[-1][3]
+        for info in (said[-1][-1],):
+            assert said[-1][2] + said[-1][3] <= 1
+            assert info["success"] in (True, False)
+            assert sum(info["reward_terms"].values()) == said[-1][1]
+    return said
+
+
+def check_steps(make, steps=STEPS):
+    """A hundred random steps: the same again with others in between, and in another environment."""
+    env, other = make(), make()
+    alone = play(env, seed=3, steps=steps)
+    state = {"over": True}
+
+    def disturb():
+        if state["over"]:
+            other.reset(seed=99)
+        _, _, terminated, truncated, _ = other.step(other.random_action())
+        state["over"] = terminated or truncated
+
+    assert play(env, seed=3, steps=steps, between=disturb) == alone
+    assert play(other, seed=3, steps=steps) == alone
+    env.close()
+    other.close()
+    return alone

@@ -1,13 +1,30 @@
-"""What every bridge does with a game that misbehaves; no suite is needed for it."""
+"""What every bridge promises: of a rude game without a suite, then of each suite that is here."""
 
+import random
 import sys
 
+import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
 
+import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.base import BridgeEnv, BridgeStep
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ActionTypeError, ConfigError, WorkerError
+from llm_gym.evaluate.checker import check_text_env
+from tests.bridges.each import (
+    CHECKED,
+    ROWS,
+    SETTINGS,
+    STEPPED,
+    STEPS,
+    check_steps,
+    each_bridge,
+    maker,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Rude(BridgeEnv):
@@ -65,3 +82,91 @@ def test_steps_out_of_order_and_of_no_text_are_the_programmers_fault():
         env.reset(options={"level": 3})
     with pytest.raises(ConfigError, match="has no splits"):
         env.reset(options={"split": "train"})
+
+
+def test_every_bridge_is_asked():
+    assert SETTINGS.keys() == ROWS.keys()
+    assert STEPS == 100
+
+
+@each_bridge
+def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(bridge, request):
+    said = check_steps(maker(bridge, request))
+    assert sum(len(one) == 5 for one in said) == STEPS
+
+
+@pytest.mark.parametrize(("bridge", "settings"), STEPPED)
+def test_more_games_follow_from_the_seed(bridge, settings, request):
+    make = maker(bridge, request)
+    check_steps(lambda: make(**settings))
+
+
+@pytest.mark.parametrize(("bridge", "settings"), CHECKED)
+def test_games_keep_the_contract(bridge, settings, request):
+    env = maker(bridge, request)(**settings)
+    if bridge == "PettingZoo":
+        check_env(env, skip_render_check=True)
+    check_text_env(env)
+
+
+def states():
+    """All that the process would draw from here on, to be compared."""
+    torch = sys.modules.get("torch")
+    numpy = np.random.get_state(legacy=False)  # noqa: NPY002 - the process's own
+    return (
+        random.getstate(),
+        numpy["state"]["key"].tobytes(),
+        (numpy["state"]["pos"], numpy["has_gauss"], numpy["gauss"]),
+        None if torch is None else torch.get_rng_state().numpy().tobytes(),
+    )
+
+
+def ask(env, name):
+    """Call what an environment may have; whether it can answer is not the question here."""
+    try:
+        getattr(env, name)()
+    except (AttributeError, NotImplementedError):
+        return
+
+
+CALLS = ("random_action", "oracle_action", "legal_actions", "instance_id", "render")
+
+
+@each_bridge
+def test_nothing_that_is_asked_of_it_touches_the_programs_randomness(bridge, request):
+    make = maker(bridge, request)
+    make().close()  # what a suite draws while it is imported is another question
+    rng = np.random.default_rng(5)
+    random.seed(5)
+    before = states()
+    env = make()
+    assert states() == before, "making it"
+    over = True
+    for turn in range(20):
+        if over:
+            options = {"split": "train"} if env.has_splits and turn % 2 else None
+            env.reset(seed=int(rng.integers(1000)), options=options)
+            assert states() == before, "reset"
+        for name in rng.permutation(CALLS)[:2]:
+            ask(env, str(name))
+            assert states() == before, name
+        action = env.random_action() if rng.random() < 0.7 else str(rng.bytes(8))
+        _, _, terminated, truncated, _ = env.step(action)
+        assert states() == before, "step"
+        over = terminated or truncated
+    env.close()
+    assert states() == before, "close"
+
+
+@each_bridge
+def test_a_closed_environment_says_so_and_begins_again(bridge, request):
+    env = maker(bridge, request)()
+    with pytest.raises(ResetNeeded, match=r"has not begun; call reset\(\)"):
+        env.step("look")
+    first = env.reset(seed=4)
+    env.close()
+    env.close()
+    with pytest.raises(ResetNeeded, match=r"has not begun; call reset\(\)"):
+        env.step("look")
+    assert env.reset(seed=4) == first
+    env.close()

@@ -5,8 +5,6 @@ import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.errors import ConfigError
-from llm_gym.evaluate.checker import check_text_env
-from tests.bridges.playing import check_steps
 
 pytest.importorskip("reasoning_gym")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -34,16 +32,6 @@ def test_every_data_set_asks_and_its_answer_scores(dataset):
     _, reward, terminated, _, info = env.step(f"So:\n{env.oracle_action()}")
     assert terminated
     assert (reward, info["success"]) == (1.0, True)
-
-
-@pytest.mark.parametrize("dataset", ["chain_sum", "gsm_symbolic", "composite"])
-def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(dataset):
-    check_steps(lambda: make(dataset))
-
-
-@pytest.mark.parametrize("dataset", ["chain_sum", "word_sorting"])
-def test_it_keeps_the_contract(dataset):
-    check_text_env(make(dataset))
 
 
 def test_the_datas_own_scorer_gets_the_row():

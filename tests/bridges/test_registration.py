@@ -1,17 +1,23 @@
 """The bridges are registered and listed, and say in one sentence what is missing."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.as_text import split_settings
+from llm_gym.as_text.env import text_source
 from llm_gym.cli import main
 from llm_gym.errors import install_command
-from llm_gym.registry.bridges import BRIDGES, install_line
+from llm_gym.registry.bridges import BRIDGES, install_line, installed
 from llm_gym.registry.suite import ENVS
+from tests.bridges.each import ROWS, each_bridge
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 MISSING = """
 import sys
 sys.modules[{package!r}] = None
@@ -45,3 +51,50 @@ def test_the_list_says_what_each_needs(capsys):
     out = capsys.readouterr().out
     assert "llm_gym/TextArena-v0" in out
     assert (install_command("textarena") in out) != ("--set env_id=TicTacToe-v0" in out)
+
+
+@each_bridge
+def test_a_wish_for_rules_in_the_system_prompt_reaches_no_bridge_that_has_none(bridge):
+    given = {"rules": "system", "action_format": "tag", "max_turns": 3, "seat": 1}
+    own, words = split_settings(ROWS[bridge].id, given)
+    if bridge == "PettingZoo":  # in words, so it has rules
+        assert (own, words) == (given, {})
+    else:
+        assert words == {"rules": "system"}
+        assert own == {name: given[name] for name in given if name != "rules"}
+
+
+def test_many_remote_rows_stay_one_request_whatever_is_wished_for():
+    source, settings = text_source("llm_gym/Remote-v0", {"rules": "system", "url": "http://x"})
+    assert source is gym.spec("llm_gym/Remote-v0")
+    assert settings == {"url": "http://x"}
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "bridges.md").read_text()
+SHOWN = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", re.M | re.S)
+SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.M)[1:]}
+WITH_CODE = [title for title, part in SECTIONS.items() if "```python" in part]
+
+
+@pytest.mark.parametrize("title", WITH_CODE)
+def test_a_section_prints_what_it_shows(title, capsys):
+    part = SECTIONS[title]
+    row = next(row for row in BRIDGES if row.id in part)
+    if not installed(row):
+        pytest.skip(f"{row.package} is not installed")
+    blocks = SHOWN.findall(part)
+    assert blocks
+    for block, shown in blocks:
+        exec(compile(f"import gymnasium as gym\nimport llm_gym\n{block}", title, "exec"), {})
+        assert capsys.readouterr().out.strip() == shown.strip()
+
+
+def test_every_bridge_has_a_section_and_an_extra():
+    extras = (ROOT / "pyproject.toml").read_text()
+    together = re.search(r"^bridges = \[(.*?)^\]", extras, re.M | re.S)[1]
+    for row in BRIDGES:
+        assert row.id in PAGE
+        assert install_line(row.package) in PAGE or row.extra in PAGE
+        assert re.search(rf"^{row.extra} = \[", extras, re.M)
+        assert row.extra in together

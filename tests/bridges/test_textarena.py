@@ -1,7 +1,6 @@
 """TextArena through the bridge, with the real package: ``make test-bridges``."""
 
 import json
-import random
 import subprocess
 import sys
 
@@ -12,8 +11,7 @@ import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.result import EndpointError
 from llm_gym.errors import ConfigError, WorkerError
-from llm_gym.evaluate.checker import HOSTILE, check_text_env
-from tests.bridges.playing import check_steps
+from llm_gym.evaluate.checker import HOSTILE
 
 pytest.importorskip("textarena")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -29,30 +27,6 @@ def replies(*texts):
     """An opponent that says these in turn."""
     waiting = list(texts)
     return lambda _: waiting.pop(0)
-
-
-ALONE = ["GuessTheNumber-v0", "FrozenLake-v0", "Mastermind-v0", "Bandit-v0", "Blackjack-v0"]
-AGAINST = ["TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0", "LiarsDice-v0-small"]
-
-
-@pytest.mark.parametrize("env_id", [*ALONE, *AGAINST, "ThreePlayerTicTacToe-v0"])
-def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(env_id):
-    check_steps(lambda: make(env_id))
-
-
-@pytest.mark.parametrize("env_id", ["GuessTheNumber-v0", "FrozenLake-v0", "TicTacToe-v0"])
-def test_it_keeps_the_contract(env_id):
-    check_text_env(make(env_id))
-
-
-def test_the_callers_randomness_is_untouched():
-    random.seed(5)
-    expected = random.random()
-    env = make("GuessTheNumber-v0")
-    random.seed(5)
-    env.reset(seed=1)
-    env.step("[3]")
-    assert random.random() == expected
 
 
 def test_a_game_is_won_with_what_its_state_hides():

@@ -13,8 +13,7 @@ from gymnasium.error import ClosedEnvironmentError
 
 from llm_gym.errors import WorkerError
 from llm_gym.vector import make_vec, worker_pool
-from tests.vector.odd import GUESS, Odd, pause
-from tests.vector.processes import runs, wait_until_gone
+from tests.vector.odd import GUESS, Odd, pause, runs, wait_until_gone
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,13 +5,14 @@ import json
 import re
 import subprocess
 import sys
+import webbrowser
 from urllib.parse import urlsplit
 
 import pytest
 
 from llm_gym import cli
 from llm_gym.view import live_server
-from llm_gym.view.live_server import serve_live
+from llm_gym.view.live_server import open_browser, serve_live
 from tests.view.records import METRICS
 
 
@@ -64,3 +65,22 @@ def test_a_training_run_tells_the_address_of_its_page(tmp_path, capsys, monkeypa
     assert opened == [{"generation": 0, "from": 0, "rows": []}]
     with pytest.raises(OSError, match="refused"):
         sources(printed[1])
+
+
+@pytest.mark.parametrize(
+    ("displays", "platform", "opened"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "darwin", True),
+    ],
+)
+def test_a_browser_is_opened_where_there_is_a_display(monkeypatch, displays, platform, opened):
+    asked = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: asked.append(url) or True)
+    monkeypatch.setattr(sys, "platform", platform)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.setenv(name, displays.get(name, ""))
+    assert open_browser("http://127.0.0.1/") is opened
+    assert len(asked) == opened

@@ -1,16 +1,126 @@
-"""MiniGrid and BabyAI in words, with BabyAI's own bot as the oracle."""
+"""A player of MiniGrid and BabyAI that reads nothing but the text: it draws a map as it walks."""
 
 import re
+from collections import deque
 
 import gymnasium as gym
 import pytest
 
 from llm_gym.as_text import make_text
 from llm_gym.wrappers import AsText
-from tests.as_text.phrasebooks.grid_walker import GridWalker
 
 pytest.importorskip("minigrid")
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's
+
+WAYS = {"east": (1, 0), "south": (0, 1), "west": (-1, 0), "north": (0, -1)}
+NAMES = list(WAYS)
+SEEN = re.compile(
+    r"(?:an? |the )?((?:open |closed |locked )?(?:\w+ )?(?:door|key|ball|box|goal|lava)) "
+    r"(?:(\d+) ahead)?(?: and )?(?:(\d+) to the (left|right))?"
+)
+MISSION = re.compile(r"(go to|pick up|open) (?:the|a) (?:(\w+) )?(door|key|ball|box|object)")
+
+
+class GridWalker:
+    """Goes to what the mission names, explores until it is seen, and opens doors on the way."""
+
+    def __init__(self):
+        self.at, self.last = (0, 0), None
+        self.cells, self.things = {}, {}
+
+    def __call__(self, text):
+        self.read(text)
+        self.last = self.choose()
+        return self.last
+
+    # --- the map --------------------------------------------------------------------------
+
+    def read(self, text):
+        facing = re.search(r"You face (\w+) and carry (.+)\.", text)
+        if self.last == "go forward" and self.free(self.ahead(self.at)):
+            self.at = self.ahead(self.at)
+        self.way, self.hands = facing[1], facing[2]
+        self.mission = re.search(r"Mission: (.+)", text)[1]
+        rows = [row.split() for row in re.findall(r"^[?.#DKBXG~@](?: [?.#DKBXG~@])+$", text, re.M)]
+        middle, last = len(rows[0]) // 2, len(rows) - 1
+        for row, line in enumerate(rows):
+            for column, mark in enumerate(line):
+                if mark != "?":
+                    place = self.place(last - row, column - middle)
+                    self.cells[place] = "." if mark == "@" else mark
+                    self.things.pop(place, None)
+        seen = re.findall(r"^You see (.+)\.$", text, re.M)[-1]
+        for thing, ahead, aside, side in SEEN.findall(seen):
+            across = int(aside or 0) * (-1 if side == "left" else 1)
+            self.things[self.place(int(ahead or 0), across)] = thing
+
+    def place(self, ahead, across):
+        (fx, fy), (rx, ry) = WAYS[self.way], WAYS[NAMES[(NAMES.index(self.way) + 1) % 4]]
+        return (self.at[0] + ahead * fx + across * rx, self.at[1] + ahead * fy + across * ry)
+
+    def ahead(self, at):
+        return (at[0] + WAYS[self.way][0], at[1] + WAYS[self.way][1])
+
+    def free(self, place):
+        mark = self.cells.get(place)
+        return mark in (".", "G") or (mark == "D" and self.things[place].startswith("open"))
+
+    # --- the plan -------------------------------------------------------------------------
+
+    def choose(self):
+        for places, deed in self.wishes():
+            if places and (move := self.face(places, deed)):
+                return move
+        return self.explore()
+
+    def wishes(self):
+        """Yield places to stand in front of, and what to do there, the best first."""
+        if "goal" in self.mission:
+            yield self.where("goal"), "go forward"
+        elif named := MISSION.search(self.mission):
+            verb, colour, kind = named.groups()
+            kinds = ("key", "ball", "box") if kind == "object" else (kind,)
+            places = [p for k in kinds for p in self.where(k) if (colour or "") in self.things[p]]
+            yield places, {"go to": "done", "pick up": "pick up", "open": "toggle"}[verb]
+        doors = self.where("locked")
+        if "key" in self.hands:
+            yield [d for d in doors if self.things[d].split()[1] in self.hands], "toggle"
+        elif doors:
+            colours = {self.things[d].split()[1] for d in doors}
+            keys = [k for k in self.where("key") if self.things[k].split()[0] in colours]
+            yield keys, "pick up"
+
+    def where(self, word):
+        return [place for place, thing in self.things.items() if word in thing]
+
+    def explore(self):
+        edge = {p for p in self.cells if self.free(p)}
+        unknown = {n for p in edge for n in self.around(p) if n not in self.cells}
+        closed = self.where("closed")
+        return self.face(unknown, "go forward") or self.face(closed, "toggle") or "turn left"
+
+    @staticmethod
+    def around(place):
+        return [(place[0] + dx, place[1] + dy) for dx, dy in WAYS.values()]
+
+    def face(self, places, deed):
+        """Return the next move on the way to stand in front of one of ``places``."""
+        places, queue, first = set(places), deque([self.at]), {self.at: None}
+        while queue:
+            at = queue.popleft()
+            for way, (dx, dy) in WAYS.items():
+                there = (at[0] + dx, at[1] + dy)
+                if there in places:
+                    towards = first[at] or way
+                    return self.turn(towards) or (deed if first[at] is None else "go forward")
+                if there not in first and self.free(there) and self.cells[there] != "G":
+                    first[there] = first[at] or way
+                    queue.append(there)
+        return None
+
+    def turn(self, way):
+        by = (NAMES.index(way) - NAMES.index(self.way)) % 4
+        return {0: None, 1: "turn right", 2: "turn right", 3: "turn left"}[by]
 
 
 def walker(env):

@@ -41,7 +41,7 @@ def test_an_id_comes_before_its_class_and_without_a_version_stands_for_all():
     env = gym.make("CartPole-v1")
     register_phrasebook("CartPole", Words)
     assert find_phrasebook(env) is Words
-    register_phrasebook("CartPole-v1", "tests.as_text.phrasebooks.test_registry:MoreWords")
+    register_phrasebook("CartPole-v1", "tests.as_text.phrasebooks.test_book:MoreWords")
     assert find_phrasebook(env).__name__ == "MoreWords"
     assert find_phrasebook(gym.make("CartPole-v1", max_episode_steps=3)).__name__ == "MoreWords"
 
