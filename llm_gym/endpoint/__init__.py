@@ -8,7 +8,7 @@ Needs httpx (the extra ``endpoint``). ``play`` plays many episodes, ``ChatClient
 reply.
 """
 
-from llm_gym.endpoint.client import ChatClient, Reply, Usage
+from llm_gym.endpoint.client import ChatClient, Reply
 from llm_gym.endpoint.http import Backoff
 from llm_gym.endpoint.play import play
 from llm_gym.endpoint.result import (
@@ -17,6 +17,7 @@ from llm_gym.endpoint.result import (
     Interrupted,
     Prices,
     ServedEvaluation,
+    Usage,
 )
 
 __all__ = [

@@ -279,8 +279,8 @@ class SandboxProcess:
             return status, ending.error or describe_exit(status)
         if "failed" in message:
             return 1, f"no process: {_plain(message['failed'])[:500]}"
-        status, error = message.get("exit"), message.get("error")
-        return (status if isinstance(status, int) else 1), _plain(error or "")[:1000]
+        code, error = message.get("exit"), message.get("error")
+        return (code if isinstance(code, int) else 1), _plain(error or "")[:1000]
 
 
 def _plain(value: Any) -> str:

@@ -1,9 +1,11 @@
 """The part of JSON Schema that tools use: does a value fit, and if not, what is wrong with it?
 
-``fit`` answers a model, so it forgives what is unambiguous (``"5"`` or ``5.0`` where a whole
-number belongs) and says the rest in one sentence. It reads the keywords that ``@tool`` writes and
-the common ones that other people's tools bring; a keyword that it does not know, or that is not
-as the standard has it, restricts nothing.
+``fit`` answers a model, so it converts what is unambiguous (``"5"`` or ``5.0`` where a whole number
+belongs) and says the rest in one sentence. It reads the keywords that ``@tool`` writes and the
+common ones of other tools; an unknown or malformed keyword restricts nothing.
+
+This is not the package jsonschema, because every call of a tool passes here and the core has no
+such dependency, and because jsonschema neither converts nor bounds its work.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ _MAX_WORK = 50_000  # looks at a value: choices inside choices could take for ev
 _MAX_SHOWN = 60
 _MAX_REASONS = 5
 _MAX_PATH = 200
-_NAMES = {
-    "string": "a string",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "string": ("a string", (str,)),
+    "integer": ("a whole number", (int,)),
+    "number": ("a number", (int, float)),
+    "boolean": ("true or false", (bool,)),
+    "array": ("a list", (list,)),
+    "object": ("an object", (dict,)),
+    "null": ("null", (type(None),)),
 }
+"""What each type is called, and its types in Python."""
 
 
 class Fit(NamedTuple):
@@ -36,11 +39,8 @@ class Fit(NamedTuple):
     problem: str = ""
 
 
-class _Work:
-    """How often a value was looked at."""
-
-    def __init__(self) -> None:
-        self.done = 0
+class _MisfitError(Exception):
+    """Says what is wrong with a value."""
 
 
 def fit(value: Any, schema: Mapping[str, Any], name: str = "the value") -> Fit:
@@ -51,32 +51,74 @@ def fit(value: Any, schema: Mapping[str, Any], name: str = "the value") -> Fit:
     >>> fit(-1, {"type": "integer", "minimum": 0}, "count").problem
     'count must be at least 0, got -1'
     """
-    return _fit(value, schema, name, 0, _Work())
+    try:
+        return Fit(_Fitter().fit(value, schema, name))
+    except _MisfitError as error:
+        return Fit(value, str(error))
 
 
-def _fit(value: Any, schema: Mapping[str, Any], name: str, depth: int, work: _Work) -> Fit:
-    work.done += 1
-    if depth > _MAX_DEPTH:
-        return Fit(value, f"{name} is nested too deeply")
-    if work.done > _MAX_WORK:
-        return Fit(value, f"{name} has too many parts to check")
-    for keyword in ("anyOf", "oneOf"):
-        if isinstance(choices := schema.get(keyword), list) and choices:
-            return _fit_any(value, choices, name, depth, work)
-    types = schema.get("type")
-    if isinstance(types, str | list) and types:
-        types = [types] if isinstance(types, str) else types
-        value, matched = _as_type(value, types)
-        if not matched:
-            wanted = " or ".join(_NAMES.get(kind, str(kind)) for kind in types)
-            return Fit(value, f"{name} must be {wanted}, got {show(value)}")
-    if problem := _not_allowed(value, schema, name) or _out_of_bounds(value, schema, name):
-        return Fit(value, problem)
-    if isinstance(value, dict):
-        return _fit_object(value, schema, name, depth, work)
-    if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
-        return _fit_list(value, items, name, depth, work)
-    return Fit(value)
+class _Fitter:
+    """Walks a value and its schema side by side."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def fit(self, value: Any, schema: Mapping[str, Any], name: str, depth: int = 0) -> Any:
+        self.looks += 1
+        if depth > _MAX_DEPTH:
+            raise _MisfitError(f"{name} is nested too deeply")
+        if self.looks > _MAX_WORK:
+            raise _MisfitError(f"{name} has too many parts to check")
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(choices := schema.get(keyword), list) and choices:
+                return self._fit_any(value, choices, name, depth)
+        value = _as_type(value, schema.get("type"), name)
+        _check_value(value, schema, name)
+        if isinstance(value, dict):
+            return self._fit_object(value, schema, name, depth)
+        if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+            return [
+                self.fit(item, items, f"{name}[{at}]", depth + 1) for at, item in enumerate(value)
+            ]
+        return value
+
+    def _fit_any(self, value: Any, choices: list[Any], name: str, depth: int) -> Any:
+        reasons: dict[str, None] = {}
+        converted = []
+        for choice in choices:
+            if isinstance(choice, Mapping):
+                try:
+                    found = self.fit(value, choice, name, depth + 1)
+                except _MisfitError as error:
+                    reasons[str(error)] = None
+                    continue
+                if _same(found, value):  # wins over a choice that would convert it
+                    return found
+                converted.append(found)
+        if reasons and not converted:
+            raise _MisfitError("; or ".join(list(reasons)[:_MAX_REASONS]))
+        return converted[0] if converted else value
+
+    def _fit_object(
+        self, value: dict[str, Any], schema: Mapping[str, Any], name: str, depth: int
+    ) -> dict[str, Any]:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        required = schema.get("required")
+        for key in required if isinstance(required, list | tuple) else ():
+            if isinstance(key, str) and key not in value:
+                raise _MisfitError(f"{_inside(name, key)} is missing")
+        rest = schema.get("additionalProperties", True)
+        fitted = {}
+        for key, item in value.items():
+            wanted = properties.get(key, rest)
+            if wanted is False:
+                known = ", ".join(properties) or "none"
+                unknown = _inside(name, str(key)[:_MAX_SHOWN])
+                raise _MisfitError(f"{unknown} is unknown; known: {known}")
+            kind = wanted if isinstance(wanted, Mapping) else {}
+            fitted[key] = self.fit(item, kind, _inside(name, key), depth + 1)
+        return fitted
 
 
 def show(value: Any) -> str:
@@ -94,125 +136,59 @@ def show(value: Any) -> str:
     return text if len(text) <= 2 * _MAX_SHOWN else f"{text[: 2 * _MAX_SHOWN]}..."
 
 
-def _fit_any(value: Any, choices: list[Any], name: str, depth: int, work: _Work) -> Fit:
-    kinds = [one for one in choices if isinstance(one, Mapping)]
-    tried = [_fit(value, one, name, depth + 1, work) for one in kinds]
-    # A value that one of them takes as it is wins over one that another would convert.
-    good = [found for found in tried if not found.problem]
-    exact = [found for found in good if _same(found.value, value)]
-    if exact or good or not tried:
-        return (exact or good or [Fit(value)])[0]
-    reasons = dict.fromkeys(found.problem for found in tried)
-    return Fit(value, "; or ".join(list(reasons)[:_MAX_REASONS]))
-
-
-def _fit_object(
-    value: dict[str, Any], schema: Mapping[str, Any], name: str, depth: int, work: _Work
-) -> Fit:
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, Mapping) else {}
-    required = schema.get("required")
-    for key in required if isinstance(required, list | tuple) else ():
-        if isinstance(key, str) and key not in value:
-            return Fit(value, f"{_inside(name, key)} is missing")
-    rest = schema.get("additionalProperties", True)
-    fitted = {}
-    for key, item in value.items():
-        wanted = properties.get(key, rest)
-        if wanted is False:
-            known = ", ".join(properties) or "none"
-            return Fit(value, f"{_inside(name, str(key)[:_MAX_SHOWN])} is unknown; known: {known}")
-        kind = wanted if isinstance(wanted, Mapping) else {}
-        found = _fit(item, kind, _inside(name, key), depth + 1, work)
-        if found.problem:
-            return Fit(value, found.problem)
-        fitted[key] = found.value
-    return Fit(fitted)
-
-
-def _fit_list(
-    value: list[Any], items: Mapping[str, Any], name: str, depth: int, work: _Work
-) -> Fit:
-    fitted = []
-    for at, item in enumerate(value):
-        found = _fit(item, items, f"{name}[{at}]", depth + 1, work)
-        if found.problem:
-            return Fit(value, found.problem)
-        fitted.append(found.value)
-    return Fit(fitted)
-
-
 def _inside(name: str, key: str) -> str:
     return key if name in ("", "the value") else f"{name}.{key}"[-_MAX_PATH:]
 
 
-def _is_type(value: Any, kind: str) -> bool:
-    if not isinstance(kind, str) or kind not in _NAMES:
+def _is_type(value: Any, kind: Any) -> bool:
+    if not isinstance(kind, str) or kind not in _TYPES:
         return True  # a type that JSON Schema does not have restricts nothing
-    if kind == "boolean" or isinstance(value, bool):  # True is an int in Python, not in JSON
-        return kind == "boolean" and isinstance(value, bool)
-    if kind == "integer":
-        return isinstance(value, int)
-    if kind == "number":
-        return isinstance(value, int | float) and not (
-            isinstance(value, float) and not math.isfinite(value)
-        )
-    if kind == "null":
-        return value is None
-    kinds: dict[str, type] = {"string": str, "array": list, "object": dict}
-    return isinstance(value, kinds[kind])
+    if isinstance(value, bool):  # an int in Python, not in JSON
+        return kind == "boolean"
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    return isinstance(value, _TYPES[kind][1])
 
 
-def _as_type(value: Any, types: list[str]) -> tuple[Any, bool]:
-    """Return ``value`` as one of ``types``, and whether it is one."""
-    if any(_is_type(value, kind) for kind in types):
-        return value, True
-    if isinstance(value, float) and "integer" in types and value.is_integer():
-        return int(value), True
-    if isinstance(value, str) and "string" not in types and len(value) <= 100_000:
+def _as_type(value: Any, types: Any, name: str) -> Any:
+    """Return ``value`` as one of ``types``."""
+    kinds = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    if not kinds or any(_is_type(value, kind) for kind in kinds):
+        return value
+    if isinstance(value, float) and "integer" in kinds and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and "string" not in kinds and len(value) <= 100_000:
         try:
             read = json.loads(value)
         except (ValueError, RecursionError):
-            return value, False
-        if any(_is_type(read, kind) for kind in types if kind != "null"):
-            return read, True
-    return value, False
+            read = None
+        if read is not None and any(_is_type(read, kind) for kind in kinds):
+            return read
+    wanted = " or ".join(_TYPES.get(kind, (str(kind),))[0] for kind in kinds)
+    raise _MisfitError(f"{name} must be {wanted}, got {show(value)}")
 
 
 def _same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and bool(value == other)
 
 
-def _not_allowed(value: Any, schema: Mapping[str, Any], name: str) -> str:
+def _check_value(value: Any, schema: Mapping[str, Any], name: str) -> None:
+    """Raise ``_MisfitError`` for what ``enum``, ``const`` and the bounds do not allow."""
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if not isinstance(allowed, list | tuple) or any(_same(value, item) for item in allowed):
-        return ""
-    listed = ", ".join(show(item) for item in allowed)
-    return f"{name} must be {'one of ' * (len(allowed) > 1)}{listed}, got {show(value)}"
-
-
-def _out_of_bounds(value: Any, schema: Mapping[str, Any], name: str) -> str:
-    if isinstance(value, str | list):
-        unit, size = ("characters" if isinstance(value, str) else "items"), len(value)
-        low, high = _bounds(schema, "Length" if isinstance(value, str) else "Items")
-        if size < low:
-            return f"{name} must have at least {low:g} {unit}, got {size}"
-        if size > high:
-            return f"{name} must have at most {high:g} {unit}, got {size}"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = _bounds(schema, "imum")
-        if value < low:
-            return f"{name} must be at least {low}, got {show(value)}"
-        if value > high:
-            return f"{name} must be at most {high}, got {show(value)}"
-    return ""
-
-
-def _bounds(schema: Mapping[str, Any], of: str) -> tuple[float, float]:
-    """Return the bounds that ``min...`` and ``max...`` set; what is no number sets none."""
-    low: Any = schema.get(f"min{of}")
-    high: Any = schema.get(f"max{of}")
-    return (
-        low if _is_type(low, "number") else -math.inf,
-        high if _is_type(high, "number") else math.inf,
-    )
+    if isinstance(allowed, list | tuple) and not any(_same(value, item) for item in allowed):
+        listed = ", ".join(show(item) for item in allowed)
+        choice = "one of " * (len(allowed) > 1)
+        raise _MisfitError(f"{name} must be {choice}{listed}, got {show(value)}")
+    if isinstance(value, bool) or not isinstance(value, str | list | int | float):
+        return
+    size, keyword, said, unit = value, "imum", show(value), ""
+    if isinstance(value, str):
+        size, keyword, said, unit = len(value), "Length", str(len(value)), " characters"
+    elif isinstance(value, list):
+        size, keyword, said, unit = len(value), "Items", str(len(value)), " items"
+    verb = "have" if unit else "be"
+    low, high = schema.get(f"min{keyword}"), schema.get(f"max{keyword}")
+    if low is not None and _is_type(low, "number") and size < low:
+        raise _MisfitError(f"{name} must {verb} at least {low}{unit}, got {said}")
+    if high is not None and _is_type(high, "number") and size > high:
+        raise _MisfitError(f"{name} must {verb} at most {high}{unit}, got {said}")
