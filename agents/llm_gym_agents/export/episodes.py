@@ -1,4 +1,8 @@
-"""One episode as a conversation: what every other trainer is given."""
+"""Episodes for other trainers: as conversations, data set rows, token ids and tool definitions.
+
+A prompt row holds the seed of its episode, in the row and in its last message: some trainers pass
+the row, some the prompt alone, and two episodes may begin with the same words.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ Message = dict[str, Any]
 
 
 class EpisodeChat:
-    """An environment that is spoken with; close it, or use it in a ``with`` statement.
+    """An environment as a chat partner; close it, or use it in a ``with`` statement.
 
     Args:
         env_id: A registered id.
@@ -41,7 +45,7 @@ class EpisodeChat:
         self.stop, self.instance_id = StopReason.PLAYING, ""
 
     def begin(self, seed: int | None = None, split: str | None = None) -> list[Message]:
-        """Begin an episode and return the messages that come before the first reply."""
+        """Begin an episode and return the messages before the first reply."""
         beginning = begin(self.env, seed, None if split is None else {"split": split})
         self.reward, self.turns, self.done = 0.0, 0, False
         self.stop, self.instance_id = StopReason.PLAYING, beginning.instance_id or ""
@@ -51,7 +55,7 @@ class EpisodeChat:
         return told
 
     def answer(self, reply: str) -> str:
-        """Play what a model has replied and return what the environment says."""
+        """Play a reply and return the next observation."""
         if self.done:
             return "The episode is over."
         observation, reward, terminated, truncated, info = self.env.step(reply)
@@ -62,7 +66,7 @@ class EpisodeChat:
         return observation
 
     def close(self) -> None:
-        """Give back what the environment holds; what the episode was stays known."""
+        """Close the environment; reward and success stay readable."""
         self.env.close()
 
     def __enter__(self) -> Self:
@@ -78,7 +82,7 @@ class EpisodeChat:
 
 
 def need(package: str, pip: str) -> Any:
-    """Return another package; one sentence where it is missing."""
+    """Import a package, or raise ``ConfigError`` with the install command."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -93,7 +97,7 @@ Row = dict[str, Any]
 def prompt_rows(
     env_id: str, seeds: Iterable[int], *, split: str | None = None, **kwargs: Any
 ) -> list[Row]:
-    """Return how each episode begins.
+    """Return one row with the first prompt of each episode.
 
     >>> row, = prompt_rows("llm_gym/GuessTheNumber-v0", [3])
     >>> sorted(row), row["prompt"][-1]["seed"]
@@ -155,7 +159,7 @@ def _told(episode: Trajectory) -> Row:
 
 
 def _plain(messages: Sequence[Any]) -> list[Row]:
-    """Return messages with the two columns that every one has."""
+    """Return messages with role and content alone."""
     return [{"role": one["role"], "content": one["content"] or ""} for one in messages]
 
 
@@ -165,13 +169,13 @@ def as_dataset(rows: Sequence[Row]) -> Any:
 
 
 class TokenEpisode:
-    """A prompt, and a completion of replies and observations in turn.
+    """An episode as a prompt and a completion of replies and observations.
 
-    What the model sampled is never tokenised again.
+    Sampled ids are never tokenised again.
 
     Args:
         talk: The environment.
-        written: How the model writes a chat.
+        written: The model's chat format.
         seed: Of the episode, which begins here.
     """
 
@@ -192,15 +196,15 @@ class TokenEpisode:
 
     @property
     def logprobs(self) -> list[float] | None:
-        """Of the completion, 0 where the environment spoke; None if a reply came without."""
+        """Of the completion, 0 at observations; None if a reply came without."""
         return self._logprobs if len(self._logprobs) == len(self.completion) else None
 
     def is_over(self, most: int) -> bool:
-        """Whether the episode has ended, or has ``most`` ids."""
+        """Whether the episode has ended or has ``most`` ids."""
         return self.talk.done or len(self.completion) >= most
 
     def take(self, reply: list[int], logprobs: Sequence[float] | None) -> None:
-        """Play a reply, and note what it is answered."""
+        """Play a reply and append the observation."""
         self._add(reply, 1, logprobs)
         observation = self.talk.answer(self._format.text_of(reply))
         if not self.talk.done:

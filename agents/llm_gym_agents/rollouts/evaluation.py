@@ -1,4 +1,4 @@
-"""Letting a model play: ``rollout`` plays named episodes and says how it went.
+"""Evaluation: ``rollout`` plays episodes and returns success, return and turns.
 
 result = rollout("llm_gym/TextGame-v0", "path/to/model", episodes=100)
 print(result)
@@ -50,23 +50,22 @@ def rollout(
     max_turns: int | None = None,
     **policy_kwargs: Any,
 ) -> Evaluation:
-    """Play ``episodes`` episodes of ``env`` and return how it went.
+    """Play ``episodes`` episodes of ``env`` and return the evaluation.
 
     Args:
         env: An id, a spec, a factory or an environment.
         model: A policy, or the path of a model for ``LLMPolicy.from_pretrained``.
         episodes: Episode ``i`` has the seed ``seed + i``.
-        num_envs: Environments that are played side by side.
+        num_envs: Environments that run in parallel.
         seed: Seed of the first episode.
         split: Play instances of this split only.
         records: A file to write the episodes to.
-        on_end: Called with the number of episodes that have ended, for a progress bar.
-        workers: Processes for slow environments.
+        on_end: Called with the number of finished episodes, for a progress bar.
+        workers: Worker processes for slow environments.
         env_kwargs: Settings of the environment.
-        constrained: Hold the model to moves that the environment can use; needs an engine that
-            was started with ``patterns=True``.
-        max_turns: Replies after which an episode is cut; None leaves it to the environment, and
-            some know no end.
+        constrained: Restrict the model to usable moves; needs an engine with ``patterns=True``.
+        max_turns: Truncate episodes after so many replies; None leaves it to the environment,
+            which may have no end.
         **policy_kwargs: For ``LLMPolicy.from_pretrained``.
     """
     _check(episodes, num_envs, seed)
@@ -93,7 +92,7 @@ def rollout(
 
 
 def _check(episodes: int, num_envs: int, seed: int) -> None:
-    """Refuse what every environment would: a typing error must not come out as a success of 0."""
+    """Refuse wrong arguments here: inside an environment they would count as failures."""
     for name, given, least in (
         ("episodes", episodes, 1),
         ("num_envs", num_envs, 1),
@@ -104,7 +103,7 @@ def _check(episodes: int, num_envs: int, seed: int) -> None:
 
 
 def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:
-    """Return named episodes with consecutive ids and seeds."""
+    """Return episodes with consecutive ids and seeds."""
     options = {"split": split} if split else None
     return [EpisodeTask(at, seed + at, at, options) for at in range(episodes)]
 
@@ -112,7 +111,7 @@ def tasks(episodes: int, seed: int, split: str | None) -> list[EpisodeTask]:
 def evaluate(
     sampler: Player, todo: Sequence[EpisodeTask], records: str | None = None, **how: Any
 ) -> Evaluation:
-    """Play ``todo``, as ``Sampler.play`` is told by ``how``, and return how it went."""
+    """Play ``todo`` with ``Sampler.play(todo, **how)`` and return the evaluation."""
     start = perf_counter()
     played = sampler.play(todo, **how)
     seconds = perf_counter() - start
@@ -149,13 +148,13 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
 
 
 def _cut_replies(rollout: Rollout) -> float:
-    """Return the share of replies that max_tokens cut."""
+    """Return the share of replies that ``max_tokens`` truncated."""
     finishes = [turn.finish for turns in rollout.turns for turn in turns]
     return finishes.count(FinishReason.LENGTH) / len(finishes)
 
 
 def _groups_without_spread(rollout: Rollout) -> float | None:
-    """Return the share of groups that all scored the same, from which nothing can be learned."""
+    """Return the share of groups with equal rewards; None without groups."""
     groups: dict[int, list[float]] = defaultdict(list)
     for episode in rollout.episodes:
         groups[int(episode.group or 0)].append(episode.total_reward)
@@ -164,7 +163,7 @@ def _groups_without_spread(rollout: Rollout) -> float | None:
 
 
 def evaluation_metrics(result: Evaluation) -> dict[str, float]:
-    """Return what a held-out evaluation says."""
+    """Return the metrics of a held-out evaluation."""
     return {
         metrics.EVAL_SUCCESS: result.success,
         metrics.EVAL_RETURN: result.mean_return,

@@ -1,11 +1,11 @@
 """``LLMPolicy``: a language model as a batched policy.
 
-Per episode it keeps the token ids of the conversation so far. A turn tokenises only the new
-observation, appends it, asks the engine for a reply and appends that reply's ids verbatim: what
-was sampled is what is trained on. What each turn added lies in ``turns`` behind a handle.
+It keeps the token ids of each episode's conversation. A turn tokenises only the new observation,
+appends it, asks the engine for a reply and appends the reply's ids verbatim: what was sampled is
+what is trained on. What a turn added lies in ``turns`` behind a handle.
 
 ``context`` decides what the model reads: the whole ``history``, or only the current
-``observation``, which is right for games whose observation says all, and cheaper.
+``observation``, which is cheaper and right for Markov observations.
 
 Shapes: N rows.
 """
@@ -40,7 +40,12 @@ from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 
 class WeightSwapLock:
-    """Lets one visitor at a time to an engine while nothing is running on it."""
+    """Lets one thread update the weights of an engine on which another thread plays.
+
+    The player checks ``requested`` before it asks for replies. If an update waits, it asks for
+    none, lets running replies finish and calls ``yield_to_update``. So one version of the weights
+    samples each reply, and an episode may change versions between two turns.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -49,12 +54,12 @@ class WeightSwapLock:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody waits to be let in."""
+        """Whether an update waits."""
         return self._waiting
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Play within this block; a visitor that is inside is waited for."""
+        """Play within this block, after any update has finished."""
         with self._changed:
             self._changed.wait_for(lambda: not self._inside and not self._waiting)
             self._playing = True
@@ -66,7 +71,7 @@ class WeightSwapLock:
                 self._changed.notify_all()
 
     def yield_to_update(self) -> None:
-        """Let the one who waits in, and wait until it has left. Nothing may be running."""
+        """Let the waiting update run and wait for its end. No reply may be running."""
         with self._changed:
             self._open = True
             self._changed.notify_all()
@@ -74,7 +79,7 @@ class WeightSwapLock:
             self._open = False
 
     def acquire(self) -> None:
-        """Wait until nothing is running, and keep it so until ``release``. Safe to call twice."""
+        """Wait until no reply is running; none starts until ``release``. Safe to call twice."""
         with self._changed:
             if self._inside:
                 return
@@ -83,7 +88,7 @@ class WeightSwapLock:
             self._waiting, self._inside = False, True
 
     def release(self) -> None:
-        """Let the play go on. Safe to call twice."""
+        """Let play continue. Safe to call twice."""
         with self._changed:
             self._inside = False
             self._changed.notify_all()
@@ -107,13 +112,13 @@ class LLMPolicy(TensorDictModuleBase):
         chat: How a conversation becomes token ids.
         sampling: How to sample; the chat format's own end-of-turn ids are added.
         context: What the model reads: ``history`` or ``observation``.
-        system_prompt: Told instead of what the environment says; "" tells nothing, which suits a
-            model that is trained on one game from nothing.
-        run_seed: With an episode's id and a turn's number it decides what is sampled.
+        system_prompt: Replaces the environment's own; "" gives none, which suits a small model
+            trained from scratch on one game.
+        run_seed: What is sampled depends on it, the episode's id and the turn.
         sync_replies: Wait for every reply before any environment steps. The engine's batches, and
             with them the last bits of a log-prob, are then the same in every run. Without it an
             environment steps as soon as its reply is there.
-        texts: The table that handles of observations and replies refer to: the pool's.
+        texts: The table of observations and replies that handles refer to: the pool's.
     """
 
     def __init__(
@@ -140,10 +145,10 @@ class LLMPolicy(TensorDictModuleBase):
         self.turns: ObjectTable[Turn] = ObjectTable(_NO_TURN)
         self._open: dict[int, TokenConversation] = {}
         self._asked: dict[int, list[int]] = {}
-        """Episodes that are being answered, and the ids that their observation added."""
+        """Episodes that wait for a reply, and the ids that their observation added."""
         self._rows: dict[int, int] = {}
         self.swap_lock: WeightSwapLock | None = None
-        """Where new weights come in between two replies, if they do while it plays."""
+        """For weight updates during play; None if there are none."""
 
     @classmethod
     def from_pretrained(
@@ -182,7 +187,7 @@ class LLMPolicy(TensorDictModuleBase):
     # --- TorchRL -------------------------------------------------------------------------
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write a handle of the reply, whether the episode is cut or waits, and of the turn."""
+        """Write handles of reply and turn, and the ``ReplyStatus``, for each row."""
         return self._reply(tensordict, self.sync_replies)
 
     def _reply(self, tensordict: TensorDictBase, sync_replies: bool) -> TensorDictBase:
@@ -205,7 +210,7 @@ class LLMPolicy(TensorDictModuleBase):
                 status[row] = ReplyStatus.READY
                 turn[row] = self.turns.add(self._note(episode, self._asked.pop(episode), done))
                 handle[row] = self.texts.add(self.chat.text_of(done.ids))
-        except BaseException:  # also an interrupt must leave an engine that can be used again
+        except BaseException:  # an interrupt must leave a usable engine
             self.abandon()
             raise
         for episode in self._asked:
@@ -215,19 +220,19 @@ class LLMPolicy(TensorDictModuleBase):
         return tensordict
 
     def _ask(self, rows: dict[int, int], tensordict: TensorDictBase) -> list[int]:
-        """Hand in a request for each row that has none; return episodes without room for one."""
+        """Submit a request for each row that has none; return episodes without room for a reply."""
         observations, systems = tensordict["observation"].tolist(), tensordict["system"].tolist()
         given = tensordict.get("pattern", None)
         patterns = [0] * len(observations) if given is None else given.tolist()
         requests: list[Request] = []
         full: list[int] = []
-        told = functools.cache(self._sampling)  # most rows are told the same
+        sampling = functools.cache(self._sampling)  # the same for most rows
         for episode, row in rows.items():
             if episode in self._asked:
                 continue
             system, observation = self.texts[systems[row]], self.texts[observations[row]]
             prompt_ids = self._read(episode, system, observation)
-            request = self._request(episode, self.texts[patterns[row]] or None, told)
+            request = self._request(episode, self.texts[patterns[row]] or None, sampling)
             if request is None:
                 full.append(episode)
                 continue
@@ -237,7 +242,7 @@ class LLMPolicy(TensorDictModuleBase):
         return full
 
     def _holds_back(self) -> bool:
-        """Whether to ask for nothing, because new weights wait for what is running to end."""
+        """Whether to ask for nothing because a weight update waits for the running replies."""
         if self.swap_lock is None or not self.swap_lock.requested:
             return False
         if self._asked:
@@ -246,7 +251,7 @@ class LLMPolicy(TensorDictModuleBase):
         return False
 
     def _replies(self, sync_replies: bool) -> dict[int, Completion]:
-        """Return replies: all of them, or as many as are worth a step of the environments."""
+        """Return all replies with ``sync_replies``, else enough for a step of the environments."""
         enough = len(self._asked) if sync_replies else -(-len(self._asked) // READY_SHARE)
         found: dict[int, Completion] = {}
         deadline = None
@@ -258,14 +263,14 @@ class LLMPolicy(TensorDictModuleBase):
             if not more and not self.engine.running:
                 lost = len(self._asked) - len(found)
                 raise EngineError(f"the engine lost {lost} of its requests")
-            # Others were given up while they were being answered.
+            # Other keys belong to dropped episodes.
             found |= {done.key: done for done in more if done.key in self._asked}
             if found and deadline is None and not sync_replies:
                 deadline = time.monotonic() + READY_WAIT_S
         return found
 
     def abandon(self) -> None:
-        """Drop every conversation and whatever the engine is still sampling for it."""
+        """Drop every conversation and cancel its pending requests."""
         self._asked.clear()
         self._open.clear()
         self.engine.cancel()
@@ -279,16 +284,16 @@ class LLMPolicy(TensorDictModuleBase):
         return talk.add_observation(observation)
 
     def _request(
-        self, episode: int, pattern: str | None, told: Callable[[int, str | None], Sampling]
+        self, episode: int, pattern: str | None, sampling: Callable[[int, str | None], Sampling]
     ) -> Request | None:
-        """Return the request for a reply, or None where the context has no room for one."""
+        """Return the request for a reply, or None if the context has no room for one."""
         talk = self._open[episode]
         room = self.engine.context_length - len(talk.ids)
         if room < 1:
             return None
         seed = request_seed(self.run_seed, episode, talk.turns)
-        sampling = told(min(room, self.sampling.max_tokens), pattern)
-        return Request(talk.ids, sampling, seed, key=episode)
+        how = sampling(min(room, self.sampling.max_tokens), pattern)
+        return Request(talk.ids, how, seed, key=episode)
 
     def _sampling(self, max_tokens: int, pattern: str | None) -> Sampling:
         stop_ids = tuple(dict.fromkeys((*self.sampling.stop_ids, *self.chat.stop_ids)))
@@ -313,12 +318,12 @@ class LLMPolicy(TensorDictModuleBase):
     def bootstrap_prompt(
         self, turns: Sequence[Turn], observation: str, system: str
     ) -> BootstrapPrompt:
-        """Return what comes after the last of an episode's turns, if only it had not been cut.
+        """Return what the model would read next if the episode had not been truncated.
 
         Args:
             turns: All turns of the episode.
-            observation: Its final one.
-            system: What its environment says of itself.
+            observation: Its last observation.
+            system: The environment's system prompt.
         """
         limit = self.engine.context_length
         if self.context == "observation":
@@ -330,7 +335,7 @@ class LLMPolicy(TensorDictModuleBase):
         return BootstrapPrompt(self.chat.following(turns[-1].reply_ids, observation)[:room], False)
 
     def rules_for(self, system: str) -> str:
-        """Return the system prompt of an episode whose environment says ``system``."""
+        """Return the system prompt to use where the environment's own is ``system``."""
         return system if self.system_prompt is None else self.system_prompt
 
     @contextmanager
@@ -354,8 +359,8 @@ class LLMPolicy(TensorDictModuleBase):
     ) -> list[str]:
         """Reply to one observation per row.
 
-        Row ``i`` goes on with the conversation of row ``i`` unless ``new`` says that its episode
-        has just begun. A conversation that has outgrown the context is answered with "".
+        Row ``i`` continues its conversation unless ``new`` says that its episode has just begun.
+        A conversation that has outgrown the context gets "".
         """
         fresh = [True] * len(observations) if new is None and not self._rows else new
         for row in range(len(observations)):

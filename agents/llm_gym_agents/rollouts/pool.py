@@ -1,12 +1,12 @@
 """``TextEnvPool``: many text environments as one batched TorchRL environment.
 
-Which episodes are played is decided before they begin: ``assign`` queues named tasks (id, seed,
-group), and each row takes the next one when it is reset. So a batch holds exactly the episodes
-that were asked for, whichever ended first, and groups keep their members. A row without a task
-is idle: its episode is -1, it is done at once, and it moves nothing. A row whose reply is not
-there yet (``ReplyStatus.PENDING``) stays where it is while others move.
+``assign`` queues named tasks (id, seed, group), and a row takes the next task when it is reset. So
+a batch holds exactly the requested episodes, whichever ended first, and groups stay whole.
+A row without a task is idle: its episode is -1 and it is done at once. A row whose reply is not
+there yet (``ReplyStatus.PENDING``) does not step while others do.
 
-Text travels as handles into ``texts``; everything an episode said ends up in its ``Trajectory``.
+A TensorDict step costs per leaf and per string, so text travels as int64 handles into ``texts``.
+Everything an episode said ends up in its ``Trajectory``.
 
 Shapes: N rows.
 """
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class ObjectTable(Generic[T]):
-    """Entries by handle.
+    """Python objects behind int64 handles; handle 0 is the empty entry.
 
     >>> texts = ObjectTable("")
     >>> handle = texts.add("go north")
@@ -67,7 +67,7 @@ class ObjectTable(Generic[T]):
         return self._first + len(self._entries) - 1
 
     def read(self, handles: Iterable[int]) -> list[T]:
-        """Return the entries of ``handles``; one that was cleared or never given raises."""
+        """Return the entries of ``handles``; an unknown or cleared handle raises ``KeyError``."""
         return [self[handle] for handle in handles]
 
     def __getitem__(self, handle: int) -> T:
@@ -85,7 +85,7 @@ class ObjectTable(Generic[T]):
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget every entry. ObjectTable are never given out twice, so a stale one is noticed."""
+        """Remove every entry. Handles are never reused, so a stale one raises."""
         self._first += len(self._entries)
         self._entries.clear()
 
@@ -97,12 +97,12 @@ class TextEnvPool(EnvBase):
     """N text environments behind one ``EnvBase``.
 
     Args:
-        env: A registered id, an ``EnvSpec``, a factory, or an environment, which is built again
-            from its spec, or else copied. One that does not speak text is put into ``AsText``.
+        env: A registered id, an ``EnvSpec``, a factory, or an environment, which is made again
+            from its spec or copied. One without text is wrapped in ``AsText``.
         n: Rows.
-        workers: Processes to spread the rows over, for slow environments; 0 for none.
-        timeout: Seconds that a row may take in its worker before its episode is given up.
-        patterns: Hand out each row's ``action_pattern()`` too, for constrained decoding.
+        workers: Worker processes for slow environments; 0 for none.
+        timeout: Seconds that a worker may take for a step before the episode is dropped.
+        patterns: Give each row's ``action_pattern()`` too, for constrained decoding.
         **kwargs: Settings of the environment.
     """
 
@@ -128,7 +128,7 @@ class TextEnvPool(EnvBase):
         self._described_N = self._rows.describe_envs()
         self.texts: ObjectTable[str] = ObjectTable("")
         self.failures: list[str] = []
-        """What went wrong in environments, one sentence each."""
+        """Environment failures, one sentence each."""
         self._agenda: Iterator[EpisodeTask] = map(_endless_task, itertools.count())
         self._queue: deque[EpisodeTask] = deque()
         self._playing: list[Trajectory | None] = [None] * n
@@ -138,14 +138,13 @@ class TextEnvPool(EnvBase):
         self._system_N = np.zeros(n, dtype=np.int64)
         self._patterns = patterns
         self._make_specs(n)
-        # TorchRL takes an environment to be closed until it says otherwise, and would leave ours
-        # and its worker processes behind when a collector ends.
+        # TorchRL starts with True, and would then not close the worker processes.
         self.is_closed = False
 
     def _ask_for_splits(self) -> bool | None:
         try:
             return all(self._rows.get_attr("has_splits"))
-        except RowsError:  # somebody else's environment, which may have others or none
+        except RowsError:  # not an environment of ours: unknown
             return None
 
     def _make_specs(self, n: int) -> None:
@@ -168,18 +167,18 @@ class TextEnvPool(EnvBase):
     # --- which episodes ------------------------------------------------------------------
 
     def assign(self, tasks: Iterable[EpisodeTask]) -> None:
-        """Queue episodes and play nothing else; without a call the pool plays for ever."""
+        """Queue episodes and play nothing else; without a call the pool plays forever."""
         self._agenda = iter(())
         self._queue.extend(tasks)
 
     def abandon(self) -> None:
-        """Drop the episodes that are waiting, being played or finished; ``reset`` is next."""
+        """Drop queued, running and finished episodes; call ``reset`` next."""
         self._queue.clear()
         self._finished.clear()
         self._playing = [None] * len(self._playing)
 
     def take_finished(self) -> dict[int, Trajectory]:
-        """Return the episodes that have ended since the last call, by id."""
+        """Return the episodes that ended since the last call, by id."""
         finished, self._finished = self._finished, {}
         return finished
 
@@ -217,7 +216,7 @@ class TextEnvPool(EnvBase):
         return given
 
     def _begin(self, tasks: Mapping[int, EpisodeTask]) -> list[int]:
-        """Begin episodes; return the rows whose environment failed and which need another."""
+        """Begin episodes; return the rows whose environment failed and that need another."""
         failed: list[int] = []
         for options, rows in by_options(tasks):
             lost: dict[int, str] = {}
@@ -291,7 +290,7 @@ class TextEnvPool(EnvBase):
         )
 
     def _advance(self, row: int, reply: str, step: Step) -> Trajectory:
-        """Note one step of one row; return the episode as it is now."""
+        """Record one step of one row; return its episode."""
         episode = self._playing[row]
         assert episode is not None
         add_turn(episode, reply, step)
@@ -328,7 +327,7 @@ class TextEnvPool(EnvBase):
     # --- the end of an episode -----------------------------------------------------------
 
     def _fail(self, row: int, reply: str, what: str) -> None:
-        """Note a step whose environment failed."""
+        """Record a step whose environment failed."""
         self._report(int(self._episode_N[row]), what)
         episode = self._playing[row]
         assert episode is not None
@@ -367,10 +366,7 @@ class TextEnvPool(EnvBase):
         return data
 
     def close(self, *, raise_if_closed: bool = True) -> None:
-        """Close every environment and end the workers.
-
-        One that raises at it takes nothing back of what was played: that is said, and no more.
-        """
+        """Close every environment and end the workers; an environment that raises is logged."""
         try:
             self._rows.close()
         except Exception as error:  # noqa: BLE001 - an environment may raise anything

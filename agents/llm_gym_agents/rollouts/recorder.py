@@ -1,8 +1,7 @@
-"""``RolloutRecorder``: some of the episodes that were trained on, with what was made of them.
+"""``RolloutRecorder``: writes some training episodes with the numbers of each token.
 
-Every few iterations a few episodes go to ``episodes/train-NNNNNN.jsonl``, in the schema of every
-other record, with log-prob, value, advantage and ratio of each token. Only the numbers of those
-episodes are copied while training waits; the file is written in a thread of its own.
+Every few iterations a few episodes go to ``episodes/train-NNNNNN.jsonl``, with log-prob, value,
+advantage and ratio of each token. A thread writes the file; training only waits for the copy.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn
 
 
 class RolloutRecorder:
-    """Writes records of training.
+    """Writes training episodes.
 
     Args:
-        folder: Of the run.
-        every: Iterations from one file to the next, the first iteration included; 0 for none.
+        folder: The run's folder.
+        every: Iterations from one file to the next, starting with the first; 0 for none.
         episodes: Most episodes of a file.
-        pieces: Gives the text of each of some tokens; None writes the ids alone.
+        pieces: Returns the text of each token; None writes the ids alone.
     """
 
     def __init__(
@@ -41,13 +40,13 @@ class RolloutRecorder:
         self._written: Future[None] | None = None
 
     def is_due(self, iteration: int) -> bool:
-        """Return whether the episodes of ``iteration``, counted from 1, are recorded."""
+        """Whether ``iteration``, counted from 1, is recorded."""
         return self.every > 0 and (iteration - 1) % self.every == 0
 
     def record(self, iteration: int, rollout: Rollout, trained: Mapping[str, Tensor]) -> None:
         """Write the first episodes of ``rollout``.
 
-        ``trained`` has what the update made of every sampled token of the batch.
+        ``trained`` has one number per sampled token of the batch in each column.
         """
         self.wait()
         some = rollout._replace(
@@ -59,13 +58,13 @@ class RolloutRecorder:
         self._written = self._thread.submit(self._write, place, some, numbers)
 
     def wait(self) -> None:
-        """Return when what was recorded is on disk; raise what went wrong there."""
+        """Wait until the last record is on disk; raise what the thread raised."""
         written, self._written = self._written, None
         if written is not None:
             written.result()
 
     def close(self) -> None:
-        """Wait, and end the thread. Safe to call twice, and to record after it."""
+        """Wait, and end the thread. Safe to call twice; ``record`` starts it again."""
         try:
             self.wait()
         finally:
@@ -75,12 +74,12 @@ class RolloutRecorder:
 
     def _write(self, place: Path, rollout: Rollout, numbers: Mapping[str, list[float]]) -> None:
         first = 0
-        for episode, turns, closing in zip(
+        for episode, turns, bootstrap in zip(
             rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=False
         ):
             last = first + sum(len(turn.reply_ids) for turn in turns)
             own = {name: values[first:last] for name, values in numbers.items()}
-            episode.tokens = episode_tokens(turns, closing, own)
+            episode.tokens = episode_tokens(turns, bootstrap, own)
             if self.pieces is not None:
                 episode.tokens.texts = self.pieces(episode.tokens.ids)
             episode.weights_version = turns[-1].version
@@ -90,16 +89,16 @@ class RolloutRecorder:
 
 def episode_tokens(
     turns: Sequence[Turn],
-    closing: BootstrapPrompt | None = None,
+    bootstrap: BootstrapPrompt | None = None,
     trained: Mapping[str, Sequence[float]] | None = None,
 ) -> Tokens:
     """Return the tokens of an episode.
 
     Args:
         turns: What was sampled.
-        closing: What the model would have read next, where the episode was cut.
-        trained: What the update made of every sampled token, as columns of ``Tokens``: ``values``,
-            ``advantages``, ``ratios``. None where nobody was trained.
+        bootstrap: What the model would have read next in a truncated episode.
+        trained: Columns of ``Tokens`` for every sampled token: ``values``, ``advantages``,
+            ``ratios``. None without training.
 
     >>> first = Turn(0, 0, [5, 6], [7], [-0.5], "stop", version=3)
     >>> second = Turn(0, 1, [8], [9], [-1.0], "stop", version=3)
@@ -114,11 +113,11 @@ def episode_tokens(
         sampled += [False] * read + [True] * wrote
         numbers += [turn.number] * (read + wrote)
         versions += [turn.version] * (read + wrote)
-    if closing is not None:
-        ids += closing.ids
-        sampled += [False] * len(closing.ids)
-        numbers += [len(turns)] * len(closing.ids)
-        versions += [turns[-1].version] * len(closing.ids)
+    if bootstrap is not None:
+        ids += bootstrap.ids
+        sampled += [False] * len(bootstrap.ids)
+        numbers += [len(turns)] * len(bootstrap.ids)
+        versions += [turns[-1].version] * len(bootstrap.ids)
     log_probs = [one for turn in turns for one in turn.log_probs]
     given = {"log_probs": log_probs, **(trained or {})}
     columns: dict[str, Any] = {name: list(_spread(sampled, each)) for name, each in given.items()}
@@ -132,6 +131,6 @@ def episode_tokens(
 
 
 def _spread(sampled: Sequence[bool], values: Sequence[float]) -> Iterator[float]:
-    """Yield the values at sampled tokens, and NaN at those that were read."""
+    """Yield the values at sampled tokens, and NaN at prompt tokens."""
     left = iter(values)
     return (next(left) if one else math.nan for one in sampled)

@@ -1,8 +1,9 @@
 """``Sampler``: engine, environments and policy behind one call.
 
-``play(tasks, version)`` plays named episodes with weights of that version and returns them. Tasks
-and what comes back are plain data, and nothing here knows a trainer: a sampler may as well live in
-another process.
+``play(tasks, version)`` plays exactly those episodes with weights of that version and returns them
+in id order, however long each took. Tasks and rollouts are plain data: a sampler may live in
+another process. ``EpisodeCollector`` does the playing with TorchRL's ``Collector``, which steps all
+rows of the pool; idle rows and rows without a reply yet are dropped here.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, split_tasks
 from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn, episode_id, join_rollouts
 
 TURNS_PER_POLL = 4
-"""Steps of the whole pool between two looks at what has ended."""
+"""Steps of the pool between two checks for finished episodes."""
 
 
 class EpisodeCollector:
-    """Plays named episodes.
+    """Plays named episodes of a pool.
 
     Args:
         pool: The environments.
-        policy: The model; it is given the pool's table of texts.
-        on_end: Called with the number of episodes that have ended, now and then.
+        policy: The model; it gets the pool's table of texts.
+        on_end: Called now and then with the number of finished episodes.
     """
 
     def __init__(
@@ -51,13 +52,13 @@ class EpisodeCollector:
             policy,
             frames_per_batch=pool.batch_size[0] * TURNS_PER_POLL,
             total_frames=-1,
-            # The policy must not run to find out its keys: that would play a turn of nobody's.
+            # TorchRL must not run the policy to learn its keys: that would play a turn.
             use_buffers=False,
             trust_policy=True,
             auto_register_policy_transforms=False,
         )
         self._batches: Iterator[TensorDictBase] | None = iter(self._collector)
-        """None after a batch that was broken off."""
+        """None after an interrupted batch."""
 
     def collect(self, tasks: Sequence[EpisodeTask]) -> Rollout:
         """Play ``tasks`` to their ends and return them with their turns."""
@@ -105,16 +106,16 @@ class EpisodeCollector:
         except BaseException:
             self._batches = None
             raise
-        finally:  # nobody will take replies that are on their way, or go on with what was said
+        finally:  # drop pending replies and conversations
             self.policy.abandon()
         return turns, [finished[id] for id in sorted(ids)]
 
     def _begin(self) -> Iterator[TensorDictBase]:
-        """Return the collector's batches; begin anew if the last one was broken off."""
+        """Return the collector's batches; restart after an interrupted one."""
         if self.pool.is_closed:
             raise ConfigError(
-                "whoever plays here has been closed, as cleanup() does; build another trainer, "
-                "which goes on with config.checkpoint.resume = True"
+                "this sampler is closed, as after cleanup(); build another trainer, which resumes "
+                "with config.checkpoint.resume = True"
             )
         if self._batches is None:
             self.pool.abandon()
@@ -123,18 +124,18 @@ class EpisodeCollector:
         return self._batches
 
     def _gather(self, batch: TensorDictBase, turns: dict[int, list[Turn]]) -> None:
-        """Sort what moved into its episode; rows run down ``batch``, time along it."""
+        """Append new turns to their episodes; ``batch`` is rows by time."""
         handles = batch["turn"].T.reshape(-1)
         for turn in self.policy.turns.read(handles[handles > 0].tolist()):
             turns[turn.episode].append(turn)
 
     def close(self) -> None:
-        """End the collector, the pool and its workers."""
+        """Close the collector, the pool and its workers."""
         self._collector.shutdown()
 
 
 class Player(Protocol):
-    """Who plays: a ``Sampler`` in this process, or several elsewhere behind the same calls."""
+    """What a trainer plays with: a ``Sampler``, or many on actors behind the same calls."""
 
     @property
     def policy(self) -> LLMPolicy: ...
@@ -154,7 +155,7 @@ class Player(Protocol):
 
 
 def require_version(wanted: int | None, found: int) -> None:
-    """Refuse to play episodes of other weights than are there; None is content with any."""
+    """Raise ``EngineError`` unless the weights have the wanted version; None accepts any."""
     if wanted is not None and wanted != found:
         raise EngineError(
             f"these episodes must be played with weights of version {wanted}, got version {found}; "
@@ -163,14 +164,14 @@ def require_version(wanted: int | None, found: int) -> None:
 
 
 class Sampler:
-    """Plays named episodes.
+    """Plays named episodes for training and evaluation.
 
     Args:
         policy: The model, with its engine.
         pool: The environments.
         held_out: Other environments to evaluate on; None takes ``pool``.
         isolated_batch_size: Play shards of this many episodes apart; see ``split_tasks``.
-        on_end: Called with the number of episodes that have ended, now and then.
+        on_end: Called now and then with the number of finished episodes.
     """
 
     def __init__(
@@ -190,20 +191,17 @@ class Sampler:
 
     @property
     def engine(self) -> Engine:
-        """What samples."""
+        """The policy's engine."""
         return self.policy.engine
 
     @property
     def env_id(self) -> str | None:
-        """Of the environments, if they are registered."""
+        """Id of the environment, if it is registered."""
         return self.collector.pool.env_id
 
     @property
     def has_splits(self) -> bool:
-        """Whether the environments know training instances from held-out ones.
-
-        Held-out environments of their own are split already.
-        """
+        """Whether the environment has train and test splits, and no held-out pool replaces them."""
         return self.held_out is self.collector and self.collector.pool.has_splits
 
     def play(
@@ -218,7 +216,7 @@ class Sampler:
 
         Args:
             tasks: Which episodes.
-            version: Of the weights they are to be played with; None for those that are there.
+            version: Required version of the weights; None accepts any.
             greedy: Take the most likely token each time.
             held_out: Play in the held-out environments.
         """
@@ -235,7 +233,7 @@ class Sampler:
         return collector.collect(shard)
 
     def close(self) -> None:
-        """End environments and engine and free their memory. Safe to call twice."""
+        """Close environments and engine. Safe to call twice."""
         with ExitStack() as ends:
             ends.callback(self.engine.close)
             for collector in dict.fromkeys((self.collector, self.held_out)):

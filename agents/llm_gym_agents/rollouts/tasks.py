@@ -1,4 +1,8 @@
-"""Which episodes are played: named before they begin."""
+"""Which episodes are played: named before they begin.
+
+Ids, seeds and groups are functions of the run's seed, the iteration and the attempt alone, so a
+resumed run plays the same episodes. An id decides what is sampled in an episode.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,11 @@ IDLE = -1
 
 
 EpisodeSelection = int | range | None
-"""Held-out episodes: the first so many, those of these numbers, or as many as the config says."""
+"""Held-out episodes: the first n, those of a range, or None for as many as the config says."""
 
 
 class EpisodeTask(NamedTuple):
-    """One episode to be played, named before it begins."""
+    """One episode to be played."""
 
     id: int
     seed: int
@@ -30,28 +34,28 @@ class EpisodeTask(NamedTuple):
 
 
 class ReplyStatus(IntEnum):
-    """Why a policy does not act: it cannot go on with an episode, or not yet."""
+    """Whether a row has a reply."""
 
-    PENDING = -1  # the reply is still being sampled; the row stays where it is
+    PENDING = -1  # still being sampled; the row does not step
     READY = 0
-    NO_ROOM = 1
+    NO_ROOM = 1  # the context is full; the episode is truncated
 
 
 def episode_seed(run: int, group: int) -> int:
-    """Return the seed of an environment: 63 bits that depend on run and group alone."""
+    """Return the environment seed of a group: 63 bits."""
     return stable_hash(f"episode {run}/{group}")
 
 
 EVAL_IDS, GREEDY_IDS = 2**40, 2**41
-"""Where the ids of episodes begin that are not trained on: ids decide what is sampled."""
+"""First ids of held-out and of greedy episodes."""
 RESAMPLE_IDS, TRY_IDS = 2**42, 2**36
-"""Where ids and groups of what is played in place of others begin, and how far tries are apart."""
+"""First id and group of resampled episodes, and the distance from one attempt to the next."""
 
 
 def training_tasks(
     run: int, iteration: int, *, batch_size: int, group_size: int, options: dict[str, Any] | None
 ) -> list[EpisodeTask]:
-    """Return the episodes of an iteration: a function of run and iteration alone.
+    """Return the episodes of an iteration.
 
     >>> [(task.id, task.group) for task in training_tasks(0, 1, batch_size=4, group_size=2,
     ...                                                   options=None)]
@@ -65,7 +69,7 @@ def training_tasks(
 
 
 def resample_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list[EpisodeTask]:
-    """Return episodes to play in place of ``tasks``: a function of these and the try alone.
+    """Return episodes to play in place of ``tasks``.
 
     >>> (task,) = resample_tasks([EpisodeTask(6, 1, 3)], 0, 1)
     >>> task.id - RESAMPLE_IDS, task.group - RESAMPLE_IDS
@@ -81,12 +85,12 @@ def resample_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list
 
 
 def held_out_tasks(numbers: Iterable[int], options: dict[str, Any] | None) -> list[EpisodeTask]:
-    """Return held-out episodes by their numbers: the same ones every time."""
+    """Return held-out episodes by number; the same ones every time."""
     return [EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options) for at in numbers]
 
 
 def greedy_tasks(episodes: Sequence[Trajectory]) -> list[EpisodeTask]:
-    """Return an episode from every start of ``episodes``, to be played greedily."""
+    """Return one episode for each start of ``episodes``, to be played greedily."""
     starts = {episode.seed: episode for episode in episodes}
     return [
         EpisodeTask(GREEDY_IDS + at, episode.seed or 0, at, episode.options)
@@ -95,10 +99,14 @@ def greedy_tasks(episodes: Sequence[Trajectory]) -> list[EpisodeTask]:
 
 
 def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[EpisodeTask]]:
-    """Split tasks into lots of at most ``size``, by id; None leaves them together.
+    """Split tasks into shards of at most ``size``, by id; None makes one shard.
+
+    The last bits of a log-prob depend on the engine's batch and its prefix cache. A shard that is
+    played alone and with a cold cache gives the same bits on every actor, also when it is played
+    again after a failure.
 
     >>> tasks = [EpisodeTask(id, seed=0) for id in (2, 0, 1)]
-    >>> [[task.id for task in lot] for lot in split_tasks(tasks, 2)]
+    >>> [[task.id for task in shard] for shard in split_tasks(tasks, 2)]
     [[0, 1], [2]]
     """
     ordered = sorted(tasks, key=lambda task: task.id)
@@ -109,7 +117,7 @@ def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[Epi
 def by_options(
     tasks: Mapping[int, EpisodeTask],
 ) -> Iterator[tuple[dict[str, Any] | None, list[int]]]:
-    """Group rows whose options are equal; options are dictionaries and cannot be hashed."""
+    """Group rows with equal options; options are dictionaries and cannot be hashed."""
     groups: list[tuple[dict[str, Any] | None, list[int]]] = []
     for row, task in tasks.items():
         for options, rows in groups:
@@ -122,22 +130,24 @@ def by_options(
 
 
 Play = Callable[[Sequence[EpisodeTask]], Rollout]
-"""Plays episodes and settles their rewards."""
+"""Plays episodes and applies the reward function."""
 
 
 def resample_zero_variance_groups(
     rollout: Rollout, tasks: Sequence[EpisodeTask], play: Play, *, run: int, tries: int
 ) -> tuple[Rollout, dict[str, float]]:
-    """Return the batch with other groups for those without spread, and what was done.
+    """Replace groups with equal rewards by new ones (DAPO's dynamic sampling).
 
-    The batch stays as large as it was: a group for which no try brought one with spread is kept.
+    An estimator that compares episodes of one start learns nothing from equal rewards. The batch
+    keeps its size: a group stays if no attempt gives one with unequal rewards. Returns the batch
+    and metrics.
 
     Args:
-        rollout: Of ``tasks``, rewards settled.
-        tasks: What was named for this iteration.
-        play: For what is played in addition.
+        rollout: The episodes of ``tasks``, with final rewards.
+        tasks: The episodes of this iteration.
+        play: Plays the new episodes.
         run: The run's seed.
-        tries: Most further groups for each.
+        tries: Most attempts per group.
     """
     first = rollout.episodes
     flat = zero_variance_groups(first)
@@ -157,14 +167,14 @@ def resample_zero_variance_groups(
         flat -= gone
         replaced += len(kept)
     found |= {"group/replaced": float(replaced), "group/played_further": float(played)}
-    # Success of what was named at first: that of the batch is drawn to the middle by now.
+    # Success of the first draw: resampling pulls that of the batch to the middle.
     if first:
         found[metrics.TRAIN_SUCCESS] = sum(each.success for each in first) / len(first)
     return rollout, found
 
 
 def zero_variance_groups(episodes: Sequence[Trajectory]) -> set[int]:
-    """Return the groups whose episodes all have the same reward; one that is alone is such."""
+    """Return the groups whose episodes have equal rewards, groups of one included."""
     rewards: dict[int, set[float]] = defaultdict(set)
     for episode in episodes:
         rewards[int(episode.group or 0)].add(episode.total_reward)
@@ -178,9 +188,9 @@ def _groups(episodes: Sequence[Trajectory]) -> set[int]:
 def _exchange(
     rollout: Rollout, fresh: Rollout, gone: Collection[int], kept: Collection[int]
 ) -> Rollout:
-    """Return ``rollout`` without the groups ``gone`` and with the groups ``kept`` of ``fresh``.
+    """Return ``rollout`` with the groups ``kept`` of ``fresh`` in place of ``gone``.
 
-    It stays in id order: what is played further has later ids than all before it.
+    It stays in id order: resampled episodes have later ids.
     """
     stay = rollout.where(lambda episode: int(episode.group or 0) not in gone)
     come = fresh.where(lambda episode: episode.group in kept)

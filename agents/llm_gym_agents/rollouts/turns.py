@@ -1,7 +1,7 @@
-"""What playing leaves behind: sampled turns, episodes, and a batch of both.
+"""What playing returns: ``Rollout``, a batch of episodes with their sampled turns.
 
-Plain lists of plain things: they are pickled when a sampler plays in another process, and
-``batch`` makes tensors of them.
+Plain lists, so that they pickle when a sampler plays in another process; ``batch`` makes tensors
+of them. ``EnvFailureWatch`` stops a run whose environment is broken.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Turn(NamedTuple):
     number: int
     """Counted from 0."""
     prompt_ids: list[int]
-    """New ids that the model read before replying: all of them in observation context."""
+    """New ids that the model read before replying; the whole prompt in observation context."""
     reply_ids: list[int]
     log_probs: list[float]
     finish: str
     version: int
     """Version of the weights that sampled it."""
     new_sequence: bool = True
-    """Whether the model read the prompt by itself, and not after the turn before."""
+    """Whether the prompt stands alone, and does not continue the turn before."""
 
 
 class BootstrapPrompt(NamedTuple):
-    """What the model would have read next in an episode that was cut: its value is taken there."""
+    """What the model would have read next in a truncated episode, to bootstrap its value."""
 
     ids: list[int]
     new_sequence: bool
@@ -46,22 +46,21 @@ class Rollout(NamedTuple):
 
     episodes: list[Trajectory]
     turns: list[list[Turn]]
-    """Of each of the ``episodes``; at least one."""
+    """At least one for each of ``episodes``."""
     bootstrap_prompts: list[BootstrapPrompt | None]
-    """Of each of the ``episodes``; None where the rules ended it."""
+    """One for each of ``episodes``; None where the rules ended it."""
     unplayed: list[Trajectory]
-    """Named episodes without a single sampled turn: their environment failed at once, or the
-    first prompt did not fit."""
+    """Episodes without a sampled turn: the environment failed, or the first prompt did not fit."""
     failures: list[str]
     """What went wrong in environments, one sentence each."""
     env_id: str | None = None
 
     def without_failed(self) -> Rollout:
-        """Return the rollout without episodes whose environment failed: they teach nothing."""
+        """Return the rollout without episodes whose environment failed."""
         return self.where(lambda episode: episode.stop_reason != StopReason.ERROR)
 
     def where(self, holds: Callable[[Trajectory], bool]) -> Rollout:
-        """Return the rollout with those of its episodes for which something holds."""
+        """Return the rollout with the episodes for which ``holds`` is true."""
         kept = [at for at, episode in enumerate(self.episodes) if holds(episode)]
         return self._replace(
             episodes=[self.episodes[at] for at in kept],
@@ -70,7 +69,7 @@ class Rollout(NamedTuple):
         )
 
     def ending_after(self, turns: int | None) -> Rollout:
-        """Return the rollout with our own limit of ``turns`` as an ending, which has no after."""
+        """Return the rollout with episodes cut at ``turns`` as terminated: no bootstrap."""
         if turns is None:
             return self
         over = [
@@ -78,8 +77,8 @@ class Rollout(NamedTuple):
             for episode in self.episodes
         ]
         bootstrap_prompts = [
-            None if ended else closing
-            for ended, closing in zip(over, self.bootstrap_prompts, strict=True)
+            None if ended else prompt
+            for ended, prompt in zip(over, self.bootstrap_prompts, strict=True)
         ]
         return self._replace(bootstrap_prompts=bootstrap_prompts)
 
@@ -95,7 +94,7 @@ class Rollout(NamedTuple):
 
 
 def episode_id(episode: Trajectory) -> int:
-    """Return the number that named an episode before it was played."""
+    """Return the ``EpisodeTask.id`` of an episode."""
     assert isinstance(episode.episode_id, int)
     return episode.episode_id
 
@@ -115,7 +114,7 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
     return Rollout(
         episodes=[episode for episode, _, _ in played],
         turns=[turns for _, turns, _ in played],
-        bootstrap_prompts=[closing for _, _, closing in played],
+        bootstrap_prompts=[prompt for _, _, prompt in played],
         unplayed=sorted(
             (episode for rollout in rollouts for episode in rollout.unplayed), key=episode_id
         ),
@@ -127,11 +126,13 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
 PATIENCE = 3
 """Iterations in a row that may lose most of their episodes."""
 MAX_REWARD = float(np.finfo(np.float32).max)
-"""What the tensors of a batch can hold."""
+"""The largest float32."""
 
 
 def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
-    """Return what is wrong with an answer of an environment, or nothing.
+    """Return what is wrong with an environment's output, or "".
+
+    One NaN among the rewards would be in every weight after the next update.
 
     >>> invalid_env_output("You win.", 1), invalid_env_output("You win.", float("nan"))
     ('', 'gave a reward of nan, which must be a number that float32 holds')
@@ -142,7 +143,7 @@ def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
         return f"gave an observation of {type(observation).__name__}, which must be text"
     try:
         paid = float(reward)
-    except OverflowError:  # of a whole number, which may have any number of digits
+    except OverflowError:  # a huge int
         paid = math.inf
     if abs(paid) <= MAX_REWARD:  # false for NaN too
         return ""
@@ -150,7 +151,7 @@ def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
 
 
 def why_unplayed(rollout: Rollout) -> str:
-    """Return why episodes of ``rollout`` were not played: what failed last, or the context."""
+    """Return why episodes were not played: the last failures, or the context length."""
     if rollout.failures:
         return "; ".join(rollout.failures[-3:])
     read = max((len(each.states[0]) for each in rollout.unplayed if each.states), default=0)
@@ -161,13 +162,13 @@ def why_unplayed(rollout: Rollout) -> str:
 
 
 class EnvFailureWatch:
-    """Counts iterations that lost most of their episodes to failures of the environment."""
+    """Stops a run after ``PATIENCE`` iterations that lost most episodes to environment failures."""
 
     def __init__(self) -> None:
         self.bad = 0
 
     def check(self, iteration: int, rollout: Rollout) -> None:
-        """Raise ``ConfigError`` where there is nothing to learn from, now or for a while."""
+        """Raise ``ConfigError`` if nothing could be played, or too little for too long."""
         episodes = rollout.all_episodes
         failed = sum(episode.stop_reason == StopReason.ERROR for episode in episodes)
         why = why_unplayed(rollout)

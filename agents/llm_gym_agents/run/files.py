@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever reads half of one."""
+"""Files of a run: atomic writes, and a lock on its folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError:  # Windows: runs are not locked there
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at ``path``: whoever reads it, or loses power, finds all of one version."""
+    """Replace the file at ``path`` at once: no reader and no power cut leaves half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -24,7 +24,7 @@ def write_atomically(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; a run's files are as open as the umask says.
+        # mkstemp makes private files; a run's files follow the umask.
         Path(name).chmod(0o666 & ~umask())
         Path(name).replace(path)
     except BaseException:
@@ -45,8 +45,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def umask() -> int:
-    """Return which permissions new files lack."""
-    # There is no way to read it without setting it.
+    """Return the process's umask."""
+    # It can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -57,9 +57,9 @@ _HOW = "with config.checkpoint.output_dir (--checkpoint.output-dir)"
 
 
 class RunLock:
-    """Holds a folder until it is released or its process ends, however it ends.
+    """Keeps other processes out of a folder until ``release`` or the end of this process.
 
-    The kernel keeps the lock, so there is none to clear away after a ``kill -9``.
+    The kernel holds the lock, so no stale one is left after ``kill -9``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +67,7 @@ class RunLock:
         self._let_go: weakref.finalize[..., RunLock] | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raise ``ConfigError`` where somebody else has it, or none can be made."""
+        """Take the lock; raise ``ConfigError`` if it is taken or the folder is read-only."""
         if self._let_go is not None:
             return
         try:
@@ -90,23 +90,23 @@ class RunLock:
                 f"{self.folder} is being trained in by process {who}; wait for it, or choose "
                 f"another folder {_HOW}"
             ) from error
-        except OSError:  # a file system without locks: better a run than none
+        except OSError:  # a file system without locks: train without one
             os.close(handle)
             return
-        # Also when nobody says so: whoever forgets a trainer is done with its folder.
+        # Also released on garbage collection.
         self._let_go = weakref.finalize(self, os.close, handle)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let go of the folder. Safe to call twice."""
+        """Release the lock. Safe to call twice."""
         if self._let_go is not None:
             self._let_go()
             self._let_go = None
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether somebody is training in ``folder`` at this moment."""
+    """Whether a process is training in ``folder`` now."""
     if not (folder / NAME).exists():
         return False
     lock = RunLock(folder)

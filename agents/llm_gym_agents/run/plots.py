@@ -1,4 +1,4 @@
-"""``draw_curve``: how a run went, as one picture."""
+"""``draw_curve``: the learning curve of a run as a picture."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def draw_curve(
     Args:
         folder: The run's folder, with its metrics.
         title: Above the picture.
-        references: Success of others, drawn as lines: ``{"chance": 0.07, "solver": 0.99}``.
-        before: What was measured before the first iteration, by the names of the metrics.
+        references: Success of other players, drawn as lines: ``{"chance": 0.07}``.
+        before: Metrics before the first iteration.
     """
     from matplotlib.figure import Figure
 
@@ -71,7 +71,7 @@ def draw_curve(
 
 
 def _in_readable_time(rows: list[Row]) -> tuple[list[Row], str]:
-    """Return rows with the elapsed time in a unit that suits how long the run took."""
+    """Return rows with the elapsed time in hours, minutes or seconds, and the unit."""
     longest = max((row[ELAPSED] for row in rows if ELAPSED in row), default=0.0)
     seconds, unit = next(each for each in _UNITS if longest >= 10 * each[0] or each[0] == 1)
     return [
@@ -94,7 +94,7 @@ def _draw(axes: Axes, rows: list[Row], time: str, train: str, held_out: str) -> 
 
 
 def style_axes(axes: Axes) -> None:
-    """Give ``axes`` the look of all our pictures: a light grid, and no frame around it."""
+    """Style ``axes`` like all our pictures: a light grid, no frame."""
     axes.grid(color="#e8e8e8", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#bbbbbb")
@@ -103,7 +103,7 @@ def style_axes(axes: Axes) -> None:
 
 
 def draw_references(axes: Axes, references: Mapping[str, float], *, named: bool = True) -> None:
-    """Draw a dashed line below the curves at each height, with its name to the right if asked."""
+    """Draw a dashed line at each height, with its name to the right if ``named``."""
     for name, height in references.items():
         axes.axhline(height, color=_REFERENCE, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
         if named:

@@ -1,7 +1,7 @@
-"""Being told to stop: SIGTERM, which a cluster sends before it takes a machine away.
+"""The process of a run: SIGTERM and environment variables.
 
-Between two iterations, and while episodes are played, a run can stop at once: its weights are
-those of the last iteration. An update is finished first.
+A cluster sends SIGTERM before it takes a machine away. A run stops at once between two iterations
+and during play, when its weights are those of the last iteration; an update is finished first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, Self
 
 
 class StopRequested(BaseException):
-    """Raised where a run may stop at once. No error, so nobody takes it for one."""
+    """Raised where a run may stop at once. Not an ``Exception``: no handler may swallow it."""
 
 
 class SigtermListener:
-    """Listens to SIGTERM within a ``with`` block, if that is in the main thread."""
+    """Listens to SIGTERM within a ``with`` block, if that runs in the main thread."""
 
     def __init__(self) -> None:
         self.requested = False
-        """Whether somebody asked for an end."""
+        """Whether SIGTERM has come."""
         self._at_once = False
         self._usual: Any = None
 
@@ -45,7 +45,7 @@ class SigtermListener:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a signal end this block with ``StopRequested``."""
+        """Raise ``StopRequested`` inside this block when SIGTERM comes."""
         if self.requested:
             raise StopRequested
         self._at_once = True
@@ -57,7 +57,7 @@ class SigtermListener:
 
 @contextmanager
 def env_vars(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables within this block; None takes one away."""
+    """Set environment variables within this block; None removes one."""
     before = {name: os.environ.get(name) for name in values}
     _set(values)
     try:

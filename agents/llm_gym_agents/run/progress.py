@@ -1,4 +1,4 @@
-"""``TrainingProgress``: how training goes, live on a terminal, as plain lines anywhere else."""
+"""``TrainingProgress``: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ from llm_gym_agents.run.metrics import (
 )
 
 RECENT = 20
-"""Iterations of a kind that are looked at: episodes grow longer or shorter as a model learns."""
+"""Iterations in the mean: episodes grow longer or shorter as a model learns."""
 
 
 class Pace:
-    """Times iterations.
+    """Estimates the time left.
+
+    Iterations with an evaluation take longer. They are averaged apart, or the estimate would jump
+    at every evaluation.
 
     Args:
-        eval_interval: Every so many of them there is an evaluation; 0 for never.
+        eval_interval: Iterations from one evaluation to the next; 0 for none.
         now: When the first began.
     """
 
@@ -45,17 +48,17 @@ class Pace:
         self._evaluated: deque[float] = deque(maxlen=RECENT)
 
     def tick(self, now: float, *, evaluated: bool) -> None:
-        """Take in that an iteration is done, and whether it ended in an evaluation."""
+        """Count an iteration, and whether it ended in an evaluation."""
         (self._evaluated if evaluated and self._interval else self._plain).append(now - self._last)
         self._last = now
 
     @property
     def knows_all(self) -> bool:
-        """Whether an evaluation has been timed, if there are any."""
+        """Whether an evaluation has been timed, if there will be any."""
         return not self._interval or bool(self._evaluated)
 
     def seconds_left(self, done: int, total: int) -> float | None:
-        """Return what the iterations after ``done`` of ``total`` take; None before the first.
+        """Return the seconds for the iterations after ``done`` of ``total``; None before the first.
 
         >>> pace = Pace(5)
         >>> for at in range(1, 6):
@@ -128,10 +131,7 @@ class TrainingProgress:
         self._doing = ""
 
     def start(self, total: int, done: int = 0, eval_interval: int = 0) -> None:
-        """Begin to show a run of ``total`` iterations, of which ``done`` were done before.
-
-        Every ``eval_interval`` of them there is an evaluation, which takes longer.
-        """
+        """Show a run of ``total`` iterations, of which ``done`` were done before."""
         self.stop()
         self._total, self._done, self._began = total, done, self._clock()
         self._pace = Pace(eval_interval, now=self._began)
@@ -145,13 +145,13 @@ class TrainingProgress:
             self._live.start()
 
     def note(self, doing: str) -> None:
-        """Show what is being done just now; plain output leaves it out."""
+        """Show the current activity; plain output leaves it out."""
         self._doing = doing
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Show the metrics of an iteration that is done.
+        """Show the metrics of a finished iteration.
 
-        On a terminal an evaluation stays in view until the next; a plain line has its own numbers.
+        On a terminal an evaluation stays in view until the next one.
         """
         self._done = int(metrics.get(ITERATION, self._done + 1))
         self._pace.tick(self._clock(), evaluated=EVAL_SUCCESS in metrics)
@@ -166,7 +166,7 @@ class TrainingProgress:
             self._live.refresh()
 
     def stop(self) -> None:
-        """Leave the last state on the screen and give the terminal back. Safe to call twice."""
+        """Leave the last state on the screen. Safe to call twice."""
         if self._live is not None:
             self._doing = ""
             self._live.stop()
@@ -179,7 +179,7 @@ class TrainingProgress:
         self.stop()
 
     def _left(self) -> str | None:
-        """Say what the other iterations will take at the pace so far."""
+        """Return the time left as text."""
         left = self._pace.seconds_left(self._done, self._total)
         if left is None:
             return None

@@ -1,9 +1,9 @@
-"""Episodes as token ids, a turn at a time: token in, token out.
+"""Conversations as token ids, turn by turn: token in, token out.
 
 ``ChatFormat`` knows how one tokenizer writes a conversation. ``opening`` gives the ids of the
 first prompt; ``following`` gives the ids to append to a sampled reply, so that the next prompt is
-``[*prompt, *reply_ids, *following(reply_ids, observation)]``. What was sampled is kept verbatim and
-never tokenised again, also where the template would drop the reasoning of earlier turns.
+``[*prompt, *reply_ids, *following(reply_ids, observation)]``. Sampled ids are kept verbatim and
+never tokenised again, even where the template would drop the reasoning of earlier turns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROMPT = "\n>"  # no space behind it: a word token of most vocabularies begins 
 
 
 class _Stretch(NamedTuple):
-    """Part of a conversation, cut at control tokens: only the body is tokenised every turn."""
+    """Part of a conversation, split at control tokens: only the body is tokenised every turn."""
 
     head: Writer
     body: Writer
@@ -37,17 +37,17 @@ class _Stretch(NamedTuple):
 class ChatFormat:
     """How one tokenizer writes an episode; build it with ``from_tokenizer``.
 
-    With the whole history as context, a prompt begins with ``opening`` and grows by replies and
-    ``following``. With the current observation alone as context, every turn is an ``opening``.
+    With history context, a prompt begins with ``opening`` and grows by replies and ``following``.
+    With observation context, every turn is an ``opening``.
 
-    Whatever an observation or a system prompt says stays text: a control token typed there is
-    tokenised as the characters it is made of. (What a format writes in plain characters, such as
-    ``[INST]`` or the ``>`` of a plain transcript, anyone can write.)
+    Observations and system prompts stay text: a control token typed there is tokenised as plain
+    characters. (Marks in plain characters, such as ``[INST]`` or the ``>`` of a plain transcript,
+    cannot be told apart.)
     """
 
     kind: Literal["chat", "plain"]
     stop_ids: tuple[int, ...]
-    """Ids that end a reply, for ``Sampling.stop_ids``. The reply keeps the one it ends in."""
+    """Ids that end a reply, for ``Sampling.stop_ids``. The reply includes its last id."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class ChatFormat:
     ) -> ChatFormat:
         """Return the format of ``tokenizer``: its chat template, or a plain transcript.
 
-        A plain transcript is for models that were never taught to chat: the observation, a line
-        that begins with ``>``, and the reply to the end of that line. Where the tokenizer has no
-        token for a line break, its end-of-text token ends the reply.
+        A plain transcript is for models without chat training: the observation, a line that
+        begins with ``>``, and the reply to the end of that line. If the tokenizer has no token for
+        a line break, its end-of-text token ends the reply.
 
         Args:
             tokenizer: Any transformers tokenizer; it is copied, not changed.
-            kind: ``chat`` needs a chat template, ``plain`` ignores it, ``auto`` takes it if any.
+            kind: ``chat`` needs a chat template, ``plain`` ignores it, ``auto`` uses it if any.
             template_options: Variables of the chat template, as ``{"enable_thinking": False}``.
-                What the template reads from elsewhere, such as the date, is fixed here.
+                Whatever else the template reads, such as the date, is fixed now.
         """
         if kind not in ("auto", "chat", "plain"):
             raise ConfigError(f"kind must be 'auto', 'chat' or 'plain', got {kind!r}")
@@ -111,8 +111,8 @@ class ChatFormat:
     def opening(self, system_prompt: str, observation: str) -> list[int]:
         """Return the ids of a conversation's first prompt, ready for the first reply.
 
-        An empty ``system_prompt`` leaves the template's own default in place. A template without
-        a system role gets it at the head of the first user turn.
+        An empty ``system_prompt`` keeps the template's default. Without a system role in the
+        template, it goes before the first user message.
         """
         if not system_prompt:
             return [*self._first, *self._opening.ids(observation)]
@@ -123,7 +123,7 @@ class ChatFormat:
     def following(self, reply_ids: Sequence[int], observation: str) -> list[int]:
         """Return the ids to append after ``reply_ids``, ready for the next reply.
 
-        They close the reply's turn, as far as the reply has not done it itself, and open the next.
+        They close the reply's turn, unless the reply did, and open the next.
         """
         return [*self._missing_close(reply_ids), *self._next.ids(observation)]
 
@@ -133,10 +133,9 @@ class ChatFormat:
         return [*self._codec.encode(written), *(self._close or self.stop_ids[:1])]
 
     def text_of(self, reply_ids: Sequence[int]) -> str:
-        """Return the action that a reply says.
+        """Return the text of a reply: up to its end token, without special tokens, stripped.
 
-        That is its text up to the token that ends it, without special tokens and without white
-        space around it. Ids that make no text give U+FFFD.
+        Ids that are not valid text give U+FFFD.
         """
         cut_at = self._cut_at
         end = next((at for at, token in enumerate(reply_ids) if token in cut_at), len(reply_ids))
@@ -223,7 +222,7 @@ class ChatFormat:
 
 
 def _first_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return what the tokenizer puts in front of every text: a BOS, or nothing."""
+    """Return what the tokenizer puts before every text: a BOS, or nothing."""
     bare, dressed = tokenizer.encode("x", add_special_tokens=False), tokenizer.encode("x")
     at = next((at for at in range(len(dressed)) if dressed[at : at + len(bare)] == bare), 0)
     return list(dressed[:at])
@@ -231,7 +230,7 @@ def _first_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 
 @dataclass(slots=True)
 class TokenConversation:
-    """Grows turn by turn. ``ids`` is replaced, never changed: an engine may still read the old."""
+    """One conversation as token ids. ``ids`` is never mutated: an engine may still hold it."""
 
     chat: ChatFormat
     ids: list[int] = field(default_factory=list)
@@ -241,18 +240,18 @@ class TokenConversation:
     """The last reply."""
 
     def start(self, system_prompt: str, text: str) -> list[int]:
-        """Begin with a system prompt, which may be empty, and what the model reads first."""
+        """Begin with a system prompt, which may be empty, and the first message; return the ids."""
         self.ids = self.chat.opening(system_prompt, text)
         return self.ids
 
     def add_observation(self, text: str) -> list[int]:
-        """Append what the model reads next; return the ids this added."""
+        """Append what the model reads next; return the added ids."""
         heard = self.chat.following(self.reply_ids, text)
         self.ids = self.ids + heard
         return heard
 
     def add_reply(self, reply_ids: list[int]) -> None:
-        """Append what the model said."""
+        """Append a sampled reply."""
         self.ids = self.ids + reply_ids
         self.reply_ids = reply_ids
         self.turns += 1

@@ -1,8 +1,8 @@
-"""Text to token ids for chat: what a template writes is control, what people write never is.
+"""Text to token ids for chat, safe against injected control tokens.
 
-A ``Writer`` tokenises one piece of a conversation in one go, as the model saw it in training, and
-then looks whether a content has produced a control token. If so (somebody typed ``<|im_end|>``),
-it tokenises again with such words cut in two, so that they stay mere text.
+A ``Writer`` tokenises one piece of a conversation at once, as the model saw it in training, and
+checks whether a content produced a control token. If so (somebody typed ``<|im_end|>``), it
+tokenises again with such words split, so that they stay text.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym_agents.text.template import Piece
 
 CACHED_CONTENTS = 1024
-"""Contents whose ids a ``Writer`` remembers: groups of episodes begin alike."""
+"""Cache size of a ``Writer``: the episodes of a group begin alike."""
 
 
 class Codec:
-    """A copy of a tokenizer, out of reach of the settings that others make on theirs.
+    """A copy of a tokenizer that no other code reconfigures.
 
     Args:
-        tokenizer: What to copy. One that is not of the Rust kind is used as it is.
-        fixed: Every fixed text of the conversation. The added tokens in it are control tokens, as
-            are all special ones.
+        tokenizer: What to copy. A slow (Python) tokenizer is used as it is.
+        fixed: Every fixed text of the conversation. Added tokens in it are control tokens, like
+            all special tokens.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, fixed: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class Codec:
             self._backend.no_truncation()
             self._backend.no_padding()
             self._backend.encode_special_tokens = False
-        # Some vocabularies add runs of spaces and line breaks, which are mere text.
+        # Some vocabularies add runs of spaces and line breaks; these are text.
         added = {at: t for at, t in tokenizer.added_tokens_decoder.items() if t.content.strip()}
         self.tokens: dict[str, int] = {token.content: at for at, token in added.items()}
         """Added tokens, special or not."""
@@ -47,7 +47,7 @@ class Codec:
         """Tokens in front of which a text can be cut without changing its ids."""
         text = "\0".join(fixed)
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
-        unknown = tokenizer.unk_token_id  # any strange word gives it, so it proves nothing
+        unknown = tokenizer.unk_token_id  # any unknown word gives it
         special = {at for at, token in added.items() if token.special} - {unknown}
         self.control = frozenset(
             {at for token, at in self.tokens.items() if token in text}
@@ -56,7 +56,7 @@ class Codec:
         )
         """Ids that a content must never produce."""
         self.unknown = tokenizer.unk_token if unknown not in self.control else None
-        """The unknown token where it is not control; typed as a word it is kept from being one."""
+        """The unknown token where it is no control token."""
         words = [word for word, at in self.tokens.items() if at in {*self.control, unknown}]
         pattern = "|".join(map(re.escape, words))
         self._lookalike = re.compile(f"(?={pattern})" if pattern else r"(?!)")
@@ -66,7 +66,7 @@ class Codec:
             if at in self.control and not (token.lstrip or token.rstrip or token.single_word)
         ]
         self.anchor = next((word for word in plain if len(self.encode(word)) == 1), "")
-        """A control token that takes no white space with it, if there is one."""
+        """A control token that strips no white space around it, if there is one."""
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of ``text``, control tokens and all, with nothing added around it."""
@@ -98,14 +98,14 @@ class Codec:
 
 
 class Writer:
-    """Gives the ids of one piece for any contents."""
+    """Tokenises one piece with any contents."""
 
     def __init__(self, codec: Codec, piece: Piece) -> None:
         self._codec, self._piece = codec, piece
         self._skip = bool(piece.anchor)
         self._expected = self._controls(codec.encode(self._join(["x"] * len(piece))))
         self.ids = lru_cache(CACHED_CONTENTS)(self._write)
-        """Gives the ids for contents. They stay the writer's own: do not change them."""
+        """Returns the ids for contents; cached, do not mutate them."""
 
     def __reduce__(self) -> tuple[type[Writer], tuple[Codec, Piece]]:
         return Writer, (self._codec, self._piece)
@@ -152,14 +152,14 @@ def whole(text: str) -> str:
 
 
 _LONGEST = 8
-"""Tokens that one character may have; longer runs of broken bytes are shown as they are."""
+"""Most tokens of one character; longer runs of broken bytes are shown as they are."""
 
 
 class TokenTexts:
-    """Cuts texts at the borders of their tokens.
+    """The text of each token, for records that people read.
 
-    It has a copy of the tokenizer, because it is asked in a thread of its own, and Rust's refuses
-    to be read while somebody else sets its padding.
+    It copies the tokenizer: it runs in another thread, and a Rust tokenizer refuses to be read
+    while its padding is set.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -168,10 +168,10 @@ class TokenTexts:
             self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
 
     def __call__(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token; together they are the text of all.
+        """Return the text of each token; joined they are the whole text.
 
-        A token is decoded with the one before it: some vocabularies write a space only between two
-        words. One that ends within a character has no text, and the one that ends it has it all.
+        A token is decoded after the one before it: some vocabularies write a space only between
+        two words. A token that ends inside a character has no text; the last one has it all.
         """
         texts, before, start = [], 0, 0
         for end in range(1, len(ids) + 1):

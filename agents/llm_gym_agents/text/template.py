@@ -1,7 +1,7 @@
-"""The fixed text of a chat template, cut out around the places where people write.
+"""Splits a chat template into its fixed texts.
 
-A template is rendered with marks for contents and cut at the marks, once; no template is parsed.
-What it does to a content (trimming) is seen from white space put around the marks.
+The template is rendered once with marks for contents and split at the marks; it is never parsed.
+White space around the marks shows whether the template trims contents.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from transformers import PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
 
-_PAD = "\t\n\t"  # no template writes this by itself, so where it is missing it was trimmed
-# The contents that a template is rendered with; one that escapes loses them.
+_PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
+# The marks; a template that escapes its contents changes them and is refused.
 _SYSTEM, _USER, _REPLY, _USER_2, _REPLY_2, _USER_3 = (f'Zq{n}"<&\\\n é{n}qZ' for n in range(6))
 _REFUSALS = (TemplateError, TypeError, ValueError)
 _TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
@@ -41,18 +41,18 @@ class Piece:
 
     fixed: tuple[str, ...] = ("",)
     trims: tuple[Callable[[str], str], ...] = ()
-    """What the template does to each content; ``str`` for nothing."""
+    """How the template trims each content; ``str`` for not at all."""
     anchor: str = ""
-    """A token written in front and taken away again: what follows is then read as a middle of a
-    text, where some tokenizers would else add a space."""
+    """A token written before the text and removed again: some tokenizers add a space at the start
+    of a text."""
 
     def __len__(self) -> int:
         return len(self.trims)
 
     def split(self, tokens: Collection[str]) -> tuple[Piece, Piece, Piece]:
-        """Return this piece in three, the last slot in the middle one, cut in front of ``tokens``.
+        """Split before ``tokens`` into head, body and tail; the body holds the last slot.
 
-        The middle one is as short as they allow.
+        The body is as short as the tokens allow.
         """
         *head, before, after = self.fixed
         start, end = find_token(before, tokens, last=True), find_token(after, tokens)
@@ -83,7 +83,7 @@ class Template:
 
 
 def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> Template:
-    """Return the pieces of the tokenizer's chat template, or say why it cannot be cut."""
+    """Return the pieces of the tokenizer's chat template; raise if it cannot be split."""
 
     def render(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
         text = tokenizer.apply_chat_template(
@@ -100,7 +100,7 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
 
 
 def _user_turns(render: Render) -> tuple[Piece, Piece]:
-    """Return the first user turn, and the later ones, which must all be alike."""
+    """Return the first user turn and the later ones, which must be equal."""
     talk = [_say("user", _USER), _say("assistant", _REPLY), _say("user", _USER_2, pad=True)]
     longer = [*talk[:2], _say("user", _USER_2), _say("assistant", _REPLY_2)]
     longer.append(_say("user", _USER_3, pad=True))
@@ -141,7 +141,7 @@ def _after_last(render: Render) -> str:
 
 
 def find_token(text: str, tokens: Collection[str], *, last: bool = False) -> re.Match[str] | None:
-    """Return the first or last place in ``text`` where one of ``tokens`` is written."""
+    """Return the first or last match of ``tokens`` in ``text``."""
     pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
     found = list(re.finditer(pattern, text)) if pattern else []
     return found[-1 if last else 0] if found else None
@@ -152,7 +152,7 @@ def _say(role: str, text: str, *, pad: bool = False) -> dict[str, str]:
 
 
 def _cut(text: str, *marks: str) -> Piece | None:
-    """Return ``text`` cut at ``marks``; None unless each is there once and in this order."""
+    """Return ``text`` split at ``marks``; None unless each occurs once and in this order."""
     places = [text.find(mark) for mark in marks]
     if any(text.count(mark) != 1 for mark in marks) or places != sorted(places):
         return None

@@ -168,8 +168,8 @@ def test_train_finds_the_module_of_an_id_beside_the_user(here, capsys, monkeypat
     assert "our_poles:OurPole-v0, at most 4 turns" in capsys.readouterr().out
 
 
-def test_sft_data_takes_any_id_that_has_the_player(here):
-    command = ["sft-data", "CartPole-v1", "--episodes", "2", "--player"]
-    assert cli.main([*command, "random"]) == 0
+def test_export_episodes_takes_any_id_that_has_the_player(here):
+    command = ["export", "episodes", "CartPole-v1", "--episodes", "2", "--out", "sft.jsonl"]
+    assert cli.main([*command, "--player", "random"]) == 0
     assert len((here / "sft.jsonl").read_text().splitlines()) == 2
-    assert cli.main([*command, "solver"]) == 2
+    assert cli.main([*command, "--player", "solver"]) == 2
