@@ -64,7 +64,7 @@ LLM_GYM_ROOMS = (
     "sandbox",
     "registry",
     "as_text",
-    "data",
+    "datasets",
     "episodes",
     "parsing",
     "tools",
@@ -74,8 +74,7 @@ LLM_GYM_ROOMS = (
     "evaluate",
     "endpoint",
     "bridges",
-    "remote",
-    "serve",
+    "server",
     "view",
     "cli",
 )
@@ -184,7 +183,7 @@ def test_every_public_name_is_there():
 
 TRAINER = ROOT / "agents/llm_gym_agents"
 TRAINER_ROOMS = (
-    ("algo", "text", "lm", "run"),  # tensors, text, models and files: each knows itself only
+    ("algo", "text", "model", "run"),  # tensors, text, models and files: each knows itself only
     ("engines", "checkpoint", "export"),
     ("config",),  # above both: its rules ask algo and engines what they need
     ("rollouts",),

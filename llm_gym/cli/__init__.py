@@ -1,10 +1,10 @@
 """The ``llm-gym`` command.
 
-The core has ``list``, ``play``, ``check``, ``check-parser``, ``replay``, ``serve`` and ``view``,
-and ``eval`` for a model that is served elsewhere (``--endpoint``). Other packages, the trainer
-among them, add commands through the entry-point group ``llm_gym.commands``: a function that takes
-the arguments after the command's name and returns an exit code. It is imported only when called,
-so the core stays light.
+The core has ``list``, ``play``, ``view``, ``replay``, ``check``, ``serve`` and ``eval``. Other
+packages, the trainer among them, add commands through the entry-point group ``llm_gym.commands``: a
+function that takes the arguments after the command's name and returns an exit code. It is imported
+only when called, so the core stays light. The trainer's ``play`` and ``eval`` take over where a
+model has to be loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
-from llm_gym.cli import check, check_parser, check_sandbox, listing, play, replay, serve, view
+from llm_gym.cli import check, evaluate, listing, play, replay, serve, view
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import plain_warnings, shown
 from llm_gym.errors import ConfigError, LLMGymError, install_command
@@ -31,24 +31,19 @@ _BUILT_IN = {
     "replay": replay,
     "check": check,
     "serve": serve,
-    "check-parser": check_parser,
-    "check-sandbox": check_sandbox,
 }
 # Said here, because importing the trainer for a line of help would take seconds.
-_TRAINERS = {
-    "eval": "let a model play, here or served elsewhere, and report its success",
+_HELP = {
+    "eval": evaluate.HELP,
     "train": "train a model to play",
     "resume": "go on with a run of train",
-    "watch": "see a model play, move by move",
-    "warm-start": "teach a model to write moves, by imitation",
     "export": "write prompts, episodes, tools or a package for other trainers",
-    "sft-data": "write episodes of a built-in player as chat messages",
 }
 # As one would come to need them; what other packages add comes last.
 _LISTED = (
-    *("list", "play", "eval", "train", "resume", "watch", "view", "replay", "check", "serve"),
-    *("export", "warm-start", "sft-data", "check-parser", "check-sandbox"),
+    *("list", "play", "eval", "train", "resume", "view", "replay", "check", "serve", "export"),
 )
+Command = Callable[[list[str]], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,17 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: list[str]) -> int:
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
+    name = arguments[0] if arguments else ""
     try:
-        if _plays_served(arguments):
-            from llm_gym.cli import eval_endpoint  # brings HTTP and TLS along
-
-            return eval_endpoint.main(arguments[1:])
-        typed = " ".join(arguments[:1])
-        if _watches(arguments):
-            typed += " --model"
-            arguments[0] = "watch"  # a model needs the trainer, which the core knows by name only
-        if arguments and arguments[0] in added and arguments[0] not in _BUILT_IN:
-            return _load(added[arguments[0]], typed)(arguments[1:])
+        if name == "eval":
+            return evaluate.main(arguments[1:], lambda: _trainers(added, "eval", "eval"))
+        if _names_model(arguments):
+            return _trainers(added, "play", "play --model")(arguments[1:])
+        if name in added and name not in _BUILT_IN:
+            return _trainers(added, name, name)(arguments[1:])
         options = _parser(added).parse_args(arguments or ["--help"])
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
@@ -86,39 +78,39 @@ def _main(arguments: list[str]) -> int:
         return 2
 
 
-def _plays_served(arguments: Sequence[str]) -> bool:
-    """Return whether a served model is to play, which needs no trainer.
+def _names_model(arguments: Sequence[str]) -> bool:
+    """Return whether a model is to play, which needs the trainer.
 
-    >>> _plays_served(["eval", "llm_gym/Echo-v0", "--endpoint=http://localhost:8000"])
+    >>> _names_model(["play", "llm_gym/Echo-v0", "--model", "runs/Echo-v0"])
     True
     """
-    return arguments[:1] == ["eval"] and any(
-        each == "--endpoint" or each.startswith("--endpoint=") for each in arguments
-    )
+    named = any(each == "--model" or each.startswith("--model=") for each in arguments)
+    return arguments[:1] == ["play"] and named and not {"-h", "--help"} & set(arguments)
 
 
-def _watches(arguments: Sequence[str]) -> bool:
-    """Return whether a model is to play while a person looks on.
-
-    >>> _watches(["play", "llm_gym/Echo-v0", "--model", "runs/Echo-v0"])
-    True
-    """
-    return arguments[:1] == ["play"] and any(
-        each == "--model" or each.startswith("--model=") for each in arguments
-    )
-
-
-def _load(entry: EntryPoint, typed: str) -> Callable[[list[str]], int]:
-    try:
-        command: Callable[[list[str]], int] = entry.load()
-    except ModuleNotFoundError as error:
-        if entry.module.partition(".")[0] != "llm_gym_agents":
-            raise
-        served = "; a served model plays without it: --endpoint URL" * (entry.name == "eval")
+def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
+    """Return a command of another package; what it lacks, when called too, is one sentence."""
+    entry = added.get(name)
+    if entry is None:
         raise ConfigError(
-            f"llm-gym {typed} needs {error.name}. Install the trainer with: "
-            f"{install_command('train')}{served}"
-        ) from error
+            f"llm-gym {typed} needs the trainer. Install it with: {install_command('train')}"
+        )
+
+    def command(arguments: list[str]) -> int:
+        try:
+            run: Command = entry.load()
+            return run(arguments)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            ours = entry.module.partition(".")[0] == "llm_gym_agents"
+            if not ours or missing in ("llm_gym", "llm_gym_agents"):
+                raise
+            served = "; a served model plays without it: --endpoint URL" * (name == "eval")
+            raise ConfigError(
+                f"llm-gym {typed} needs {error.name}. Install the trainer with: "
+                f"{install_command('train')}{served}"
+            ) from error
+
     return command
 
 
@@ -131,15 +123,19 @@ def _parser(added: dict[str, EntryPoint]) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"llm-gym {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    for name in sorted({*_BUILT_IN, *added}, key=_place):
+    for name in sorted({*_BUILT_IN, *_HELP, *added}, key=_place):
         if module := _BUILT_IN.get(name):
             sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
         else:  # only to be listed: ``main`` has looked for it before
-            help_line = _TRAINERS.get(name, f"from {added[name].module}")
-            commands.add_parser(name, help=help_line)
+            help_line = _HELP.get(name) or f"from {added[name].module}"
+            commands.add_parser(name, help=help_line).set_defaults(run=_needs_trainer(name))
     return parser
+
+
+def _needs_trainer(name: str) -> Callable[[argparse.Namespace], int]:
+    return lambda options: _trainers({}, name, name)([])
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -7,11 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.as_text import ensure_text, speaks_text, split_settings
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
 from llm_gym.registry.user_code import close_user_env, import_user_module
@@ -74,6 +74,14 @@ def import_modules(options: argparse.Namespace) -> None:
             sys.stderr.write(f"llm-gym: {plugin}\n")
 
 
+def check_model_path(path: str) -> None:
+    """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
+    looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
+    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a run that is misspelt
+    if (looks_local or beside) and not Path(path).is_dir():
+        raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
+
+
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
     """Build the environment that ``options.env`` names: an id, ``module:ID`` or ``module:Class``.
 
@@ -85,6 +93,8 @@ def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
 
 def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
     """Return an environment in text; whatever it raises while it is built is one sentence."""
+    from llm_gym.as_text import ensure_text, speaks_text, split_settings  # half of what is imported
+
     spec = find_spec(env_id)
     try:
         own, words = split_settings(spec, kwargs)

@@ -10,7 +10,7 @@ from contextlib import closing
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
-from llm_gym.cli.parser import whole
+from llm_gym.cli.parser import number, whole
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import stop_reason
 from llm_gym.errors import ConfigError
@@ -23,17 +23,25 @@ HELP = "play an environment in the terminal"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument(
-        "env", help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class"
+        "env",
+        nargs="?",
+        help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class; with --model of a "
+        "run what it was trained on",
     )
     parser.add_argument("--seed", type=whole(0), help="which episode (default: a random one)")
     parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
-    # Taken by ``watch``, where the trainer is installed; here to be found.
+    # Read by the trainer's ``play``, which takes over; here for the help.
     parser.add_argument("--model", help="watch a model instead: the folder of a run, or its own")
+    parser.add_argument(
+        "--temperature", type=number(0), default=1.0, help="with --model: 0 is greedy (1)"
+    )
     add_settings(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Play one episode."""
+    if options.env is None:
+        raise ConfigError("name an environment to play; llm-gym list shows them")
     env = make(options)
     with explain_failures(options.env), closing(env):
         return _play(env, options)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import shown
-from llm_gym.episodes import read_episodes
-from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.errors import ConfigError, LLMGymError, RecordError
 from llm_gym.registry.user_code import close_user_env
 
@@ -30,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print every difference; return 1 if there was one, 2 if an episode could not be played."""
+    from llm_gym.episodes import read_episodes
+    from llm_gym.episodes.replay import rebuild, replay
+
     if not options.file.is_file():
         raise ConfigError(f"cannot read {options.file}: there is no such file")
     if options.trust:

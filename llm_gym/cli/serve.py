@@ -7,8 +7,9 @@ import os
 import sys
 from dataclasses import fields
 
-from llm_gym.cli.common import add_settings, make
+from llm_gym.cli.common import add_settings, make, settings
 from llm_gym.cli.parser import whole
+from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
 
 HELP = "serve an environment to players elsewhere, OpenEnv's clients among them"
@@ -52,12 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="and its key")
-    limits = parser.add_argument_group("limits")
-    for field in fields(ServerLimits):
-        kind = float if field.name.endswith("_s") else int
-        option = f"--max-{field.name.replace('_', '-')}"
-        told = f"{_ABOUT[field.name]} (default: {field.default})"
-        limits.add_argument(option, type=kind, default=field.default, metavar="N", help=told)
+    known = ", ".join(
+        f"{field.name}={field.default} ({_ABOUT[field.name]})" for field in fields(ServerLimits)
+    )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"how much one player may use (repeatable): {known}",
+    )
     add_settings(parser)
 
 
@@ -69,9 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls-cert and --tls-key belong together; give both")
-    limits = ServerLimits(
-        **{field.name: getattr(options, f"max_{field.name}") for field in fields(ServerLimits)}
-    )
+    limits = ServerLimits(**_limits(options.limit))
     server = EnvServer(
         lambda: make(options),
         options.env,
@@ -87,3 +90,14 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     server.run()
     return 0
+
+
+def _limits(pairs: list[str]) -> dict[str, float]:
+    given = settings(pairs, "--limit")
+    for name, value in given.items():
+        if name not in _ABOUT:
+            raise ConfigError(f"--limit has no {name!r}{did_you_mean(name, _ABOUT)}")
+        kinds = (int, float) if name.endswith("_s") else (int,)
+        if type(value) not in kinds:
+            raise ConfigError(f"--limit {name} must be a number, got {value!r}")
+    return given

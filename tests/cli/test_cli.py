@@ -5,7 +5,6 @@ import io
 import json
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import gymnasium as gym
@@ -141,10 +140,10 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
             ["eval", "llm_gym/Echo-v0", "--endpoint", "http://x", "--model", "m", "--top-p", "2"],
             "--top-p must be a number of at least 1e-06 and at most 1, got '2'",
         ),
-        (["check"], "the following arguments are required: env; llm-gym check --help tells more"),
+        (["check"], "the following arguments are required: what"),
         (
-            ["check-parser", "x", "--parser", "reakt"],
-            "mistral, got 'reakt' (did you mean react?)",
+            ["check", "parser", "x", "--parser", "reakt"],
+            "mistral, got 'reakt' (did you mean 'react'?)",
         ),
         (["plai"], "there is no command 'plai' (did you mean play?)"),
         (
@@ -180,17 +179,18 @@ def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, 
 def test_an_unknown_command_is_answered_with_all_there_are(capsys):
     assert main(["improve"]) == 2
     said = capsys.readouterr().err
-    for name in ("list", "play", "check-parser", "eval", "train"):
+    for name in ("list", "play", "check", "eval", "train"):
         assert f" {name}" in said
 
 
 @pytest.mark.parametrize(
-    ("command", "why"), [("replay", "holds no episodes"), ("check-parser", "holds no replies")]
+    ("command", "why"),
+    [(["replay"], "holds no episodes"), (["check", "parser"], "holds no replies")],
 )
 def test_an_empty_file_does_not_pass(command, why, tmp_path, capsys):
     empty = tmp_path / "empty.jsonl"
     empty.touch()
-    assert main([command, str(empty)]) == 2
+    assert main([*command, str(empty)]) == 2
     assert why in capsys.readouterr().err
 
 
@@ -220,10 +220,50 @@ def test_the_console_script_is_installed_and_knows_its_version():
     assert out == f"llm-gym {llm_gym.__version__}\n"
 
 
-def test_a_missing_trainer_is_told_in_the_words_that_were_typed(monkeypatch, capsys):
-    entry = EntryPoint("watch", "llm_gym_agents.not_installed:main", "llm_gym.commands")
-    monkeypatch.setattr("llm_gym.cli.entry_points", lambda group: [entry])
-    assert main(["play", "llm_gym/Echo-v0", "--model", "runs/Echo-v0"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("llm-gym: llm-gym play --model needs llm_gym_agents.not_installed. ")
-    assert install_command("train") in said
+NO_TRAINER = """
+import sys
+for name in ("torch", "tyro", "pydantic", "transformers", "yaml", "rich", "tensordict", "torchrl"):
+    sys.modules[name] = None
+from llm_gym.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+ECHO = "llm_gym/Echo-v0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["train", "--help"], 0, "--help-settings"),
+        (["eval", "--help"], 0, "LLM_GYM_API_KEY"),
+        (["resume", "--help"], 0, "--trust"),
+        (["export", "--help"], 0, "verifiers"),
+        (["play", "--model", "x", "--help"], 0, "--temperature"),
+        (["train", "llm_gym/Ecko-v0"], 2, ECHO),
+        (["eval", "llm_gym/Ecko-v0", "--model", "x"], 2, ECHO),
+        (["eval", ECHO, "--model", "x", "--episods", "3"], 2, "--episodes"),
+        (["resume", "runs/nothing"], 2, "runs/nothing"),
+        (["eval", ECHO, "--model", "./runs/nothing"], 2, "./runs/nothing"),
+        (["train", ECHO], 2, install_command("train")),
+        (["eval", ECHO, "--model", "x"], 2, "--endpoint"),
+        (["play", ECHO, "--model", "x"], 2, "llm-gym play --model needs"),
+    ],
+)
+def test_the_core_alone_answers_without_the_trainer(arguments, code, said):
+    command = [sys.executable, "-c", NO_TRAINER, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == code, done.stderr
+    told = done.stderr if code else done.stdout
+    assert said in told
+    assert code == 0 or told.count("\n") == 1
+
+
+def test_a_wrong_setting_is_answered_without_torch():
+    pytest.importorskip("pydantic")
+    code = (
+        "import sys; from llm_gym.cli import main; "
+        "print(main(['train', 'text-game-easy', '--training.lerning-rate', '1']), "
+        "'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "2 False\n"
+    assert "did you mean --training.learning-rate?" in done.stderr

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from llm_gym import read_episodes
-from llm_gym.cli import eval_endpoint
+from llm_gym.cli.evaluate import eval_parser
 from tests.endpoint.stand_in import StandIn
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluate.md").read_text()
@@ -30,5 +30,5 @@ def test_the_commands_of_the_page_are_understood():
         words = shlex.split(command.partition(" > ")[0])
         if words[0] == "...":
             words = ["x", "--endpoint", "http://127.0.0.1", "--model", "m", *words[1:]]
-        options = eval_endpoint._parser().parse_args(words)
-        assert options.env or options.suite
+        options = eval_parser().parse_args(words)
+        assert options.env or options.suite is not None

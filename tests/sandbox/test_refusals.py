@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from llm_gym.cli import check_sandbox, main
+from llm_gym.cli import main
 from llm_gym.errors import ConfigError
 from llm_gym.sandbox import Sandbox, SandboxError, check, shared
 from llm_gym.sandbox.check import PROBES, Finding
@@ -65,18 +65,18 @@ def test_words_for_an_unusual_end():
 
 def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):
     if refusal("auto"):
-        assert main(["check-sandbox"]) == 2
+        assert main(["check", "sandbox"]) == 2
         assert "cannot be isolated" in capsys.readouterr().err
         return
     probes = {name: PROBES[name] for name in ("read a file outside", "start a process")}
     monkeypatch.setattr(check, "PROBES", {**probes, "do nothing": "1"})
-    assert main(["check-sandbox", "--verbose"]) == 0
+    assert main(["check", "sandbox", "--verbose"]) == 0
     out = capsys.readouterr().out
     assert "isolated by " in out
     assert "held     read a file outside" in out
     assert "held     do nothing" in out
     assert "2 of 2 ways" in out  # what fails without isolation too is not counted
-    assert main(["check-sandbox", "--isolation", "none"]) == 2
+    assert main(["check", "sandbox", "--isolation", "none"]) == 2
     assert "--isolation must be one of" in capsys.readouterr().err
 
 
@@ -84,6 +84,6 @@ def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
     if refusal("auto"):
         pytest.skip(refusal("auto"))
     found = [Finding("a way out", False, "it is out"), Finding("another", True)]
-    monkeypatch.setattr(check_sandbox, "check_isolation", lambda sandbox: found)
-    assert main(["check-sandbox"]) == 1
+    monkeypatch.setattr(check, "check_isolation", lambda sandbox: found)
+    assert main(["check", "sandbox"]) == 1
     assert "ESCAPED  a way out: it is out" in capsys.readouterr().out

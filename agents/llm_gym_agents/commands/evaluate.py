@@ -1,4 +1,4 @@
-"""``llm-gym eval``: let a model play an environment, or the whole suite, and say how it went."""
+"""``llm-gym eval`` of a model that is loaded here; ``llm_gym.cli.evaluate`` has its options."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from llm_gym.cli import eval_endpoint
 from llm_gym.cli.common import build, import_modules, settings
-from llm_gym.cli.eval_common import add_arguments, chosen, show
-from llm_gym.cli.parser import Parser, whole
+from llm_gym.cli.evaluate import chosen, eval_parser, show
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
-from llm_gym_agents.engines.load import BACKENDS
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
@@ -29,13 +26,11 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
-    parser = _parser()
+    parser = eval_parser()
     options = parser.parse_args(argv)
-    if options.endpoint is not None:  # written as --endp, which only this parser understands
-        return eval_endpoint.main(argv)
     path, config = find_model(options.model, options.env, options.modules)
     if path != options.model or config != ConfigStore():  # of a run: as it was trained
-        env = None if options.suite else config.environment.env_id
+        env = None if options.suite is not None else config.environment.env_id
         parser.set_defaults(env=env, **as_trained(config))
         options = parser.parse_args(argv)
     names = chosen(options)
@@ -104,39 +99,3 @@ def _play(
             max_turns=options.max_turns,
             env_kwargs={"rules": "system", **given},
         )
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        prog="llm-gym eval",
-        description="Let a model play, and report success with its 95 % interval.",
-    )
-    parser.add_argument(
-        "--model", required=True, help="the folder of a model or a run, or a hub name"
-    )
-    parser.add_argument(
-        "--engine", choices=BACKENDS, default="transformers", help="what runs it (transformers)"
-    )
-    parser.add_argument(
-        "--constrained",
-        action="store_true",
-        help="allow only moves that can be used (vllm, sglang)",
-    )
-    parser.add_argument(
-        "--engine-set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the engine, such as --engine-set max_model_len=4096 (repeatable)",
-    )
-    add_arguments(parser)
-    parser.add_argument(
-        "--workers", type=whole(0), default=0, help="processes for slow environments"
-    )
-    parser.add_argument("--max-turns", type=whole(1), help="replies after which an episode is cut")
-    parser.add_argument(
-        "--endpoint",
-        metavar="URL",
-        help="let a model play that is served there; see llm-gym eval --endpoint URL --help",
-    )
-    return parser

@@ -1,4 +1,4 @@
-"""``llm-gym export``: data and packages for other trainers."""
+"""``llm-gym export``: data and packages for other trainers, or for a warm start."""
 
 from __future__ import annotations
 
@@ -10,23 +10,16 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.cli.common import add_settings, import_modules, settings
+from llm_gym.cli.common import add_settings, build, import_modules, settings
 from llm_gym.cli.parser import Parser, whole
 from llm_gym.core.splits import SPLITS
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.plugins import find_spec
-from llm_gym_agents.export.episodes import (
-    Row,
-    as_dataset,
-    episode_rows,
-    prompt_rows,
-    tool_definitions,
-)
-from llm_gym_agents.export.verifiers import write_package
-from llm_gym_agents.export.verl import verl_rows
+from llm_gym.registry.user_code import close_user_env
 
 _KINDS = ("prompts", "episodes", "verl", "tools", "verifiers")
+Row = dict[str, Any]
 
 
 def main(argv: list[str]) -> int:
@@ -34,35 +27,67 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     import_modules(options)
     kwargs = settings(options.set)
+    close_user_env(build(options.env, kwargs))  # known to be there before anything is loaded
+    out = Path(options.out or f"{options.kind}.jsonl")
     if options.kind == "verifiers":
+        from llm_gym_agents.export.verifiers import write_package
+
         told = str(write_package(options.out or ".", options.env, **kwargs))
     elif options.kind == "tools":
+        from llm_gym_agents.export.episodes import tool_definitions
+
         env = gym.make(find_spec(options.env), **kwargs)
         told = json.dumps(tool_definitions(env), indent=2)
+    elif out.suffix not in (".jsonl", ".parquet"):
+        raise ConfigError(f"--out must end in .jsonl or .parquet, got {out.name!r}")
     else:
-        told = _write(_rows(options, kwargs), Path(options.out or f"{options.kind}.jsonl"))
+        told = _write(_rows(options, kwargs), out)
     sys.stdout.write(told + "\n")
     return 0
 
 
 def _rows(options: argparse.Namespace, kwargs: dict[str, Any]) -> list[Row]:
+    from llm_gym_agents.export.episodes import episode_rows, prompt_rows
+    from llm_gym_agents.export.verl import verl_rows
+
     seeds = range(options.seed, options.seed + options.episodes)
+    split = None if options.split == "all" else options.split
     if options.kind == "prompts":
-        return prompt_rows(options.env, seeds, split=options.split, **kwargs)
+        return prompt_rows(options.env, seeds, split=split, **kwargs)
     if options.kind == "verl":
         return verl_rows(options.env, seeds, **kwargs)
+    if options.split is None and _has_splits(options.env, kwargs):
+        split = "train"
     chosen = {"player": options.player, "only_won": options.only_won}
-    return episode_rows(options.env, seeds, split=options.split, **chosen, **kwargs)
+    rows = episode_rows(options.env, seeds, split=split, **chosen, **kwargs)
+    if not rows:
+        raise ConfigError(
+            f"{options.player} won none of {options.episodes} episodes, so there is nothing to "
+            "write; play more, or leave --only-won out"
+        )
+    for row in rows:
+        # What the last move led to is left out: there is nothing to learn in answering it.
+        last = max(at for at, each in enumerate(row["messages"]) if each["role"] == "assistant")
+        row["messages"] = row["messages"][: last + 1]
+    return rows
+
+
+def _has_splits(env_id: str, kwargs: dict[str, Any]) -> bool:
+    env = build(env_id, kwargs)
+    try:
+        return env.has_wrapper_attr("has_splits") and bool(env.get_wrapper_attr("has_splits"))
+    finally:
+        close_user_env(env)
 
 
 def _write(rows: list[Row], path: Path) -> str:
+    from llm_gym_agents.export.episodes import as_dataset
+
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         as_dataset(rows).to_parquet(str(path))
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="ascii")
     else:
-        raise ConfigError(f"--out must end in .jsonl or .parquet, got {path.name!r}")
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="ascii")
     return f"{path}: {len(rows)} rows"
 
 
@@ -70,7 +95,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="llm-gym export",
         description="Write what other trainers read: the beginnings of episodes, episodes of "
-        "a built-in player, rows of verl, tool definitions, or a package for verifiers.",
+        "a built-in player as chat messages, rows of verl, tool definitions, or a package for "
+        "verifiers. A warm start reads episodes too: --warm-start.player file.",
         epilog="TRL and SkyRL-Gym take objects instead: llm_gym_agents.export.trl and .skyrl "
         "(docs/serve_and_export.md)",
     )
@@ -79,7 +105,11 @@ def _parser() -> Parser:
     parser.add_argument("--out", help="a .jsonl or .parquet file; for verifiers a folder")
     parser.add_argument("--episodes", type=whole(1), default=1000, help="how many (1000)")
     parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
-    parser.add_argument("--split", choices=SPLITS, help="which instances (default: all)")
+    parser.add_argument(
+        "--split",
+        choices=(*SPLITS, "all"),
+        help="which instances (episodes: train where there are splits; else all)",
+    )
     parser.add_argument("--player", choices=PLAYERS, default="solver", help="who plays (solver)")
     parser.add_argument("--only-won", action="store_true", help="leave out episodes that were lost")
     add_settings(parser)

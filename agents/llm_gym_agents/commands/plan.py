@@ -11,8 +11,7 @@ from typing import TextIO
 
 from safetensors import safe_open
 
-from llm_gym.cli.common import build
-from llm_gym.registry.user_code import close_user_env, explain_failures
+from llm_gym.registry.user_code import explain_failures
 from llm_gym_agents.build import tiny_tokenizer
 from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
@@ -33,25 +32,8 @@ from llm_gym_agents.run.files import write_atomically
 CHOICES = "choices.json"
 
 
-def flags(argv: Sequence[str]) -> set[str]:
-    """Return the settings that a command line names, whatever it gives them.
-
-    >>> sorted(flags(["--training.learning-rate", "1", "--no-ray.use-ray", "--model.dtype=x"]))
-    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
-    """
-    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
-    return {name.replace(".no_", ".") for name in named if "." in name}
-
-
-def try_env(config: ConfigStore) -> None:
-    """Build the environment once: a setting that it does not know is a sentence, and no trace."""
-    settings = config.environment
-    if settings.env_id is not None:
-        close_user_env(build(settings.env_id, settings.env_kwargs))
-
-
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
-    """Fill in what nobody chose, and return what every such setting became."""
+    """Set what the user did not set, and return what every such setting became."""
     own = {f"{ENV_KWARGS}.{name}" for name in config.environment.env_kwargs}
     with explain_failures(str(config.environment.env_id)):
         seen = profile_task(config)

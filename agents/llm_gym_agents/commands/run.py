@@ -1,7 +1,9 @@
-"""A run as a command makes it: from the table of its settings to what it says at its end."""
+"""A run as a command makes it: from the table of its settings to its report."""
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +11,20 @@ from typing import Any
 from rich.console import Console
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.build import is_embedded
-from llm_gym_agents.checkpoint import Checkpoints
+from llm_gym_agents.build import is_embedded, load_lm
+from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder, save_lm
 from llm_gym_agents.commands.plan import choice_lines, keep_choices, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.config.files import untrusted
 from llm_gym_agents.distributed.place import leads
 from llm_gym_agents.learn.memory_plan import plan_distributed
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.progress import TrainingProgress
+from llm_gym_agents.run_folder import WARM_START
 from llm_gym_agents.trainer import PPOTrainer
 
 
@@ -44,6 +48,50 @@ def run(
     trainer = PPOTrainer(config, **made)
     report = RunReport(trainer, console, strict=strict, judged=not hurry)
     return train(trainer, report, recipe.name, choices)
+
+
+def resume_run(folder: Path, modules: Sequence[str], *, trust: bool) -> int:
+    """Go on with the run in ``folder``; code that it names is run only if it is trusted."""
+    newest = Checkpoints(folder / "checkpoints").latest() or folder / WARM_START
+    state = load_checkpoint(newest)
+    if missing := state.parts["run"].values["unsaved_args"]:
+        raise ConfigError(
+            f"the run in {folder} needs its {' and '.join(missing)}, which only the program that "
+            "began it has; run that again with config.checkpoint.resume = True"
+        )
+    config = ConfigStore.load(folder / "config.json")
+    if not trust and (why := untrusted(config, modules)):
+        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
+    config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
+    if config.model.lora_rank:
+        # The checkpoint's model is merged; its adapters belong on the base that the config names.
+        trainer = PPOTrainer(config)
+    else:
+        lm, tokenizer = load_lm(config, str(model_folder(state)))
+        trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
+    console = Console(quiet=not leads(config))
+    return train(trainer, RunReport(trainer, console), folder.name)
+
+
+def warm_start_only(config: ConfigStore) -> int:
+    """Teach a model to write moves by imitation, and save it in the folder of the run."""
+    out = Path(config.checkpoint.output_dir)
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"--out must be a new folder, got {out}, which holds something")
+    with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
+        config.checkpoint.output_dir = folder
+        trainer = PPOTrainer(config)
+        try:
+            trainer.warm_up(lambda sentence: sys.stdout.write(f"{sentence}\n"))
+            if not trainer.warm_start:
+                sys.stdout.write("nothing was taught, so nothing was written\n")
+                return 1
+            save_lm(out, trainer.learner.lm, trainer.tokenizer)
+        finally:
+            trainer.cleanup()
+    env_id = config.environment.env_id
+    sys.stdout.write(f"{out}  (train it with: llm-gym train {env_id} --model {out})\n")
+    return 0
 
 
 def train(

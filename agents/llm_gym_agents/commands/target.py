@@ -1,22 +1,20 @@
-"""What a command line asks to train: a recipe, an id or a config file, as a recipe and a folder."""
+"""What a command line asks to train: a recipe, an id or a config file. Nothing here needs torch."""
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import gymnasium as gym
 
-from llm_gym.core.text import closest
-from llm_gym.errors import ConfigError
-from llm_gym.registry.plugins import find_spec
+from llm_gym.cli.common import build
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import named
 from llm_gym_agents.config.files import read_config
-from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
-from llm_gym_agents.run.files import is_locked
-from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.recipes import Recipe, find_recipe
 
 
 def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
@@ -30,27 +28,35 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
     if found is not None:
         return found, None
     chosen: set[str] = set()
-    if target.endswith((".yaml", ".yml", ".json")):
+    if is_config_file(target):
         config = ConfigStore.load(target)
         name, chosen = Path(target).stem, named(read_config(Path(target)))
     else:
         config, name = ConfigStore(), re.split("[/:]", target)[-1]
-        try:
-            find_spec(target)
-        except ConfigError as error:
-            meant = closest(target, NAMES)
-            why = f"there is no recipe {target!r}; did you mean {meant}?" if meant else str(error)
-            raise ConfigError(f"{why} (llm-gym train without a name lists the recipes)") from error
         config.environment.env_id = _with_module(target, modules)
-    about = f"Training on {target}."
-    return Recipe(name=name, about=about, expected="", config=config), chosen
+    return Recipe(name=name, about=f"Training on {target}.", config=config), chosen
 
 
-def unused_folder(folder: Path) -> Path:
-    """Return ``folder``, or the first of ``folder-2``, ``folder-3``, ... that holds no run."""
-    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    places = itertools.chain([folder], names)
-    return next(place for place in places if not read_metrics(place) and not is_locked(place))
+def is_config_file(target: str) -> bool:
+    """Whether ``target`` names a file of settings."""
+    return target.endswith((".yaml", ".yml", ".json"))
+
+
+def flags(argv: Sequence[str]) -> set[str]:
+    """Return the settings that a command line names, whatever it gives them.
+
+    >>> sorted(flags(["--training.learning-rate", "1", "--ray.no-use-ray", "--model.dtype=x"]))
+    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
+    """
+    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
+    return {name.replace(".no_", ".") for name in named if "." in name}
+
+
+def try_env(config: ConfigStore) -> None:
+    """Build the environment once: a setting that it does not know is a sentence, and no trace."""
+    settings = config.environment
+    if settings.env_id is not None:
+        close_user_env(build(settings.env_id, settings.env_kwargs))
 
 
 def shrink(config: ConfigStore) -> None:
@@ -65,6 +71,16 @@ def shrink(config: ConfigStore) -> None:
     config.inference.num_envs = 4
     config.inference.max_tokens = min(config.inference.max_tokens, 8)
     config.inference.max_turns = min(config.inference.max_turns or 4, 4)
+
+
+def unused_folder(folder: Path) -> Path:
+    """Return ``folder``, or the first of ``folder-2``, ``folder-3``, ... that holds no run."""
+    from llm_gym_agents.run.files import is_locked
+    from llm_gym_agents.run.metrics import read_metrics
+
+    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    places = itertools.chain([folder], names)
+    return next(place for place in places if not read_metrics(place) and not is_locked(place))
 
 
 def _with_module(env_id: str, modules: list[str]) -> str:

@@ -1,71 +1,122 @@
-"""``llm-gym train`` and ``llm-gym resume``."""
+"""``llm-gym train`` and ``llm-gym resume``.
+
+Help, a wrong flag, an unknown id and a missing folder are answered at once: torch is imported only
+after these were checked.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from llm_gym.cli.common import add_imports, import_modules
+from llm_gym.cli.common import add_imports, check_model_path, import_modules
 from llm_gym.cli.parser import Parser
-from llm_gym.errors import ConfigError
-from llm_gym.view.live_server import serve_live
-from llm_gym_agents.build import load_lm
-from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder
-from llm_gym_agents.commands.needs import check_needs
-from llm_gym_agents.commands.plan import choose, flags, list_recipes, show_plan, try_env
-from llm_gym_agents.commands.report import RunReport, say
-from llm_gym_agents.commands.run import run, train
-from llm_gym_agents.commands.target import find_target, shrink, unused_folder
-from llm_gym_agents.config import ConfigStore, parse_args
-from llm_gym_agents.config.defaults import named
-from llm_gym_agents.config.files import read_config, untrusted
-from llm_gym_agents.distributed.place import agree, leads
+from llm_gym.core.text import closest
+from llm_gym.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.recipes import NAMES
-from llm_gym_agents.run_folder import WARM_START
-from llm_gym_agents.trainer import PPOTrainer
 
-_EPILOG = "every other argument is a setting: llm-gym train ENV --help-settings lists them"
+if TYPE_CHECKING:
+    from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.recipes import Recipe
+
+_EPILOG = (
+    "Every other argument is a setting, such as --training.learning-rate 1e-5: llm-gym train ENV "
+    "--help-settings lists them, and docs/settings.md."
+)
 
 
 def main(argv: list[str]) -> int:
     """Train by recipe, by environment or by config file."""
     options, rest = _parser().parse_known_args(argv)
-    import_modules(options)
-    if options.target is None:
+    if options.target is None and not options.help_settings:
+        from llm_gym_agents.commands.plan import list_recipes
+
         list_recipes(sys.stdout)
         return 0
-    recipe, chosen = find_target(options.target, options.modules)
-    config = recipe.config
-    if options.config:
-        config.update(ConfigStore.load(options.config).diff())
-        chosen = None if chosen is None else chosen | named(read_config(Path(options.config)))
-    unnamed = config.checkpoint.output_dir == ConfigStore().checkpoint.output_dir
-    if unnamed:
-        name = f"{recipe.name}-smoke" if options.smoke else recipe.name
-        config.checkpoint.output_dir = str(unused_folder(Path("runs") / name))
-    config = parse_args(["--help"] if options.help_settings else rest, config)
+    import_modules(options)
+    recipe, config, chosen = _read_settings(options, rest)
     check_needs(config)
-    if config.environment.env_id is None:
-        raise ConfigError(f"{options.target} must name what is played, as environment.env_id")
-    try_env(config)
+
+    from llm_gym_agents.commands.plan import choose, show_plan
+    from llm_gym_agents.commands.run import run, warm_start_only
+    from llm_gym_agents.distributed.place import agree
+
+    if options.warm_start_only:
+        if config.warm_start.player == "none":
+            config.warm_start.player = "random"
+        # As a later run on the taught model would choose them, which is told the rules.
+        if chosen is not None:
+            choose(config, chosen | {"warm_start.player", "inference.system_prompt"})
+        return warm_start_only(config)
     if not options.dry_run:
         agree(config)
-    choices = [] if chosen is None else choose(config, chosen | flags(rest))
+    choices = [] if chosen is None else choose(config, chosen)
     if options.smoke:
+        from llm_gym_agents.commands.target import shrink
+
         shrink(config)
     if options.dry_run:
         config.check()
         show_plan(config, choices, sys.stdout)
         return 0
-    with ExitStack() as beside:
-        if options.view and leads(config):
-            config.check()
-            url = beside.enter_context(serve_live(Path(config.checkpoint.output_dir)))
-            say(Console(), f"live:   {url}")
+    with _followed(config) if options.view else nullcontext():
         return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
+
+
+def _read_settings(
+    options: argparse.Namespace, rest: list[str]
+) -> tuple[Recipe, ConfigStore, set[str] | None]:
+    """Return the recipe, its settings, and which of them the user chose; None for all."""
+    if options.target is not None:
+        _check_target(options.target)
+
+    from llm_gym_agents.commands.target import find_target, flags, try_env, unused_folder
+    from llm_gym_agents.config import ConfigStore, parse_args
+    from llm_gym_agents.config.defaults import named
+    from llm_gym_agents.config.files import read_config
+
+    if options.target is None:
+        parse_args(["--help"])
+    recipe, chosen = find_target(options.target, options.modules)
+    config = recipe.config
+    if options.config:
+        config.update(ConfigStore.load(options.config).diff())
+        chosen = None if chosen is None else chosen | named(read_config(Path(options.config)))
+    if config.checkpoint.output_dir == ConfigStore().checkpoint.output_dir:
+        kind = "-smoke" * options.smoke + "-warm-start" * options.warm_start_only
+        config.checkpoint.output_dir = str(unused_folder(Path("runs") / f"{recipe.name}{kind}"))
+    shortcuts = {"--model.model-name": options.model, "--checkpoint.output-dir": options.out}
+    for flag, value in shortcuts.items():
+        rest = rest if value is None else [flag, value, *rest]
+    config = parse_args(["--help"] if options.help_settings else rest, config)
+    if config.environment.env_id is None:
+        raise ConfigError(f"{options.target} must name what is played, as environment.env_id")
+    try_env(config)
+    return recipe, config, None if chosen is None else chosen | flags(rest)
+
+
+@contextmanager
+def _followed(config: ConfigStore) -> Iterator[None]:
+    """Open a page that follows the run."""
+    from rich.console import Console
+
+    from llm_gym.view.live_server import serve_live
+    from llm_gym_agents.commands.report import say
+    from llm_gym_agents.distributed.place import leads
+
+    if not leads(config):
+        yield
+        return
+    config.check()
+    with serve_live(Path(config.checkpoint.output_dir)) as url:
+        say(Console(), f"live:   {url}")
+        yield
 
 
 def resume(argv: list[str]) -> int:
@@ -79,58 +130,78 @@ def resume(argv: list[str]) -> int:
         help="run whatever code the folder names: of its model, its environment, its engine",
     )
     options = parser.parse_args(argv)
-    import_modules(options)
     folder = Path(options.run)
-    state = load_checkpoint(_newest(folder))
-    if missing := state.parts["run"].values["unsaved_args"]:
-        raise ConfigError(
-            f"the run in {folder} needs its {' and '.join(missing)}, which only the program that "
-            "began it has; run that again with config.checkpoint.resume = True"
-        )
-    config = ConfigStore.load(folder / "config.json")
-    if not options.trust and (why := untrusted(config, options.modules)):
-        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
-    config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
-    if config.model.lora_rank:
-        # The checkpoint's model is merged; its adapters belong on the base that the config names.
-        trainer = PPOTrainer(config)
-    else:
-        lm, tokenizer = load_lm(config, str(model_folder(state)))
-        trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
-    console = Console(quiet=not leads(config))
-    return train(trainer, RunReport(trainer, console), folder.name)
-
-
-def _newest(folder: Path) -> Path:
-    """Return the checkpoint that a run goes on from; refuse a folder without one."""
-    if latest := Checkpoints(folder / "checkpoints").latest():
-        return latest
-    if (folder / WARM_START).exists():
-        return folder / WARM_START
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}; name that of a run, such as runs/Echo-v0")
-    raise ConfigError(
-        f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
-        f"--checkpoint.output-dir {folder} begins it again"
-    )
+    if not any(folder.glob("checkpoints/iteration-*")) and not (folder / "warm-start").exists():
+        raise ConfigError(
+            f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
+            f"--out {folder} begins it again"
+        )
+    import_modules(options)
+
+    from llm_gym_agents.commands.run import resume_run
+
+    return resume_run(folder, options.modules, trust=options.trust)
+
+
+def check_needs(config: ConfigStore) -> None:
+    """Raise one sentence for a package that is not installed, or a model that is not there."""
+    from llm_gym_agents.config.profile import EMBEDDED
+
+    served = config.inference.backend
+    elsewhere = served == "sglang" and "url" in config.inference.engine
+    wanted = {
+        f"inference.backend {served}": (served, served != "transformers" and not elsewhere),
+        "ray.use_ray": ("ray", config.ray.use_ray),
+        "model.lora_rank": ("peft", bool(config.model.lora_rank)),
+    }
+    for setting, (package, is_wanted) in wanted.items():
+        if is_wanted and importlib.util.find_spec(package) is None:
+            extra = {"peft": "lora"}.get(package, package)
+            raise MissingExtraError(
+                f"{setting} needs {package}. Install it with: {install_command(extra)}"
+            )
+    if config.model.model_name != EMBEDDED:
+        check_model_path(config.model.model_name)
+
+
+def _check_target(target: str) -> None:
+    """Refuse what is no recipe, no config file and no environment."""
+    if target in NAMES or target.endswith((".yaml", ".yml", ".json")):
+        return
+    try:
+        find_spec(target)
+    except ConfigError as error:
+        meant = closest(target, NAMES)
+        why = f"there is no recipe {target!r}; did you mean {meant}?" if meant else str(error)
+        raise ConfigError(f"{why} (llm-gym train without a name lists the recipes)") from error
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="llm-gym train", description="Train a model to play.", epilog=_EPILOG)
-    parser.add_argument(
-        "target", nargs="?", help=f"a recipe ({', '.join(NAMES)}), an id or a config file"
+    parser = Parser(
+        prog="llm-gym train",
+        description="Train a model to play.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
     )
-    add_imports(parser)
+    parser.add_argument(
+        "target", nargs="?", help=f"an id, a config file or a recipe ({', '.join(NAMES)})"
+    )
+    parser.add_argument("--model", help="a model folder or hub name (default: a tiny one is made)")
+    parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
     parser.add_argument("--config", help="a YAML or JSON file of settings on top")
+    add_imports(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and do nothing")
+    parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
     parser.add_argument(
         "--strict", action="store_true", help="end a run that cannot learn instead of advising"
     )
-    parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
     parser.add_argument("--view", action="store_true", help="open a page that follows the run")
+    parser.add_argument(
+        "--warm-start-only",
+        action="store_true",
+        help="teach the model to write moves by imitation, save it in --out, and stop",
+    )
     parser.add_argument("--help-settings", action="store_true", help="list every setting")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

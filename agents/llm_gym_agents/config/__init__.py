@@ -3,7 +3,6 @@
 from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.config.schema import (
     CheckpointConfig,
-    ConfigStore,
     EnvConfig,
     InferenceConfig,
     ModelConfig,
@@ -14,6 +13,7 @@ from llm_gym_agents.config.schema import (
     UnknownSettingError,
     WarmStartConfig,
 )
+from llm_gym_agents.config.store import ConfigStore
 
 __all__ = [
     "CheckpointConfig",

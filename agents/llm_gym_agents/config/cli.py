@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from llm_gym.cli.common import settings
+from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.schema import ConfigStore
+from llm_gym_agents.config.schema import SECTIONS
+from llm_gym_agents.config.store import ConfigStore
+
+_HINT = "llm-gym train ENV --help-settings lists every setting"
 
 
 def parse_args(
@@ -27,6 +31,7 @@ def parse_args(
     A setting that does not exist, or a value that it does not take, is one ``ConfigError``, and
     ``--help`` ends the program with a page.
     """
+    _check_names(argv)
     import tyro
 
     said = io.StringIO()
@@ -46,6 +51,20 @@ def parse_args(
         raise ConfigError(_sentence(said.getvalue())) from None
 
 
+def _check_names(argv: Sequence[str]) -> None:
+    """Refuse a flag that no setting has, before tyro is imported."""
+    known = [
+        f"--{name}.{each}".replace("_", "-")
+        for name, cls in SECTIONS.items()
+        for each in cls.model_fields
+    ]
+    for word in argv:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag.startswith("--") and flag.replace(".no-", ".") not in (*known, "--help"):
+            meant = did_you_mean(flag, known).replace("'", "")
+            raise ConfigError(f"there is no setting {flag}{meant}; {_HINT}")
+
+
 def _sentence(box: str) -> str:
     r"""Return what tyro says in a box of several lines as one sentence.
 
@@ -60,10 +79,7 @@ def _sentence(box: str) -> str:
     lines = lines[1:]
     body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
     told = re.sub(r"^Error parsing (\w+: )?", "", " ".join(body)).rstrip(".")
-    meant = re.findall(r"^--[a-z]\S*", "\n".join(lines[len(body) :]), re.M)
-    if meant and told.startswith("Unrecognized"):
-        told += f" (did you mean {meant[0]}?)"
-    return f"{told or box.strip()}; llm-gym train ENV --help-settings lists every setting"
+    return f"{told or box.strip()}; {_HINT}"
 
 
 def _registry() -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
-from llm_gym_agents.config.schema import ConfigStore
+from llm_gym_agents.config.schema import Settings
 
 When = Callable[[TaskProfile], bool]
 ENV_KWARGS = "environment.env_kwargs"
@@ -234,7 +234,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def apply_defaults(
-    config: ConfigStore, profile: TaskProfile, chosen: Collection[str] = ()
+    config: Settings, profile: TaskProfile, chosen: Collection[str] = ()
 ) -> list[Choice]:
     """Set in ``config`` what the user did not set; return what every setting of the table became.
 
@@ -258,7 +258,7 @@ def apply_defaults(
     return list(made.values())
 
 
-def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) -> None:
+def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
     """Clamp derived sizes to the user's batch size."""
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
@@ -289,14 +289,14 @@ def named(data: dict[str, dict[str, Any]]) -> set[str]:
     return found
 
 
-def _get(config: ConfigStore, name: str) -> Any:
+def _get(config: Settings, name: str) -> Any:
     if name.startswith(f"{ENV_KWARGS}."):
         return config.environment.env_kwargs.get(name.rpartition(".")[2])
     section, setting = name.split(".")
     return getattr(getattr(config, section), setting)
 
 
-def _set(config: ConfigStore, name: str, value: Any) -> None:
+def _set(config: Settings, name: str, value: Any) -> None:
     if name.startswith(f"{ENV_KWARGS}."):
         kwargs = config.environment.env_kwargs
         config.environment.env_kwargs = {**kwargs, name.rpartition(".")[2]: value}

@@ -10,16 +10,14 @@ import json
 import re
 from collections.abc import Collection, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from llm_gym.episodes.replay import risky_setting
 from llm_gym.errors import ConfigError
+from llm_gym_agents.config.schema import Settings
 from llm_gym_agents.run.files import write_atomically
-
-if TYPE_CHECKING:
-    from llm_gym_agents.config.schema import ConfigStore
 
 _YAML = (".yaml", ".yml")
 MAX_BYTES = 1 << 20
@@ -56,7 +54,7 @@ def read_config(path: Path) -> Any:
         raise ConfigError(f"cannot read {path}: {why}") from error
 
 
-def untrusted(config: ConfigStore, imported: Collection[str] = ()) -> str:
+def untrusted(config: Settings, imported: Collection[str] = ()) -> str:
     """Return the first setting that names code, a program or a server, or nothing.
 
     Args:

@@ -17,7 +17,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.game import Game
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
-from llm_gym_agents.config.schema import ConfigStore
+from llm_gym_agents.config.schema import Settings
 
 EMBEDDED = "tiny"
 _EPISODES = 20
@@ -65,7 +65,7 @@ class TaskProfile:
     """Whether it asks a critic."""
 
 
-def profile_task(config: ConfigStore) -> TaskProfile:
+def profile_task(config: Settings) -> TaskProfile:
     """Return the profile of what ``config`` trains on what."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
@@ -78,7 +78,7 @@ def profile_task(config: ConfigStore) -> TaskProfile:
     )
 
 
-def _of_task(config: ConfigStore) -> TaskProfile:
+def _of_task(config: Settings) -> TaskProfile:
     """Return what model and environment say."""
     model = config.model
     kind: Literal["embedded", "full", "lora"] = "full"

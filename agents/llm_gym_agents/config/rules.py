@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.schema import ConfigStore
+from llm_gym_agents.config.schema import Settings
 from llm_gym_agents.engines.base import MIN_TEMPERATURE
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
 
 
-def first_problem(config: ConfigStore) -> str | None:
+def first_problem(config: Settings) -> str | None:
     """Return what must change before ``config`` can be trained with, or None."""
     return next(chain.from_iterable(rule(config) for rule in _RULES), None)
 
 
-def _batches(config: ConfigStore) -> Iterator[str]:
+def _batches(config: Settings) -> Iterator[str]:
     training = config.training
     if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
         yield (
@@ -46,7 +46,7 @@ def _batches(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _schedule(config: ConfigStore) -> Iterator[str]:
+def _schedule(config: Settings) -> Iterator[str]:
     training = config.training
     iterations = training.num_epochs * training.num_iters_per_epoch
     for name in ("warmup_iters", "critic_warmup_iters"):
@@ -57,7 +57,7 @@ def _schedule(config: ConfigStore) -> Iterator[str]:
             )
 
 
-def _rates(config: ConfigStore) -> Iterator[str]:
+def _rates(config: Settings) -> Iterator[str]:
     training = config.training
     rates = {
         "training.learning_rate": training.learning_rate,
@@ -69,7 +69,7 @@ def _rates(config: ConfigStore) -> Iterator[str]:
             yield f"{name} must be at most 1, got {rate:g}; from 1e-6 to 3e-3 is usual"
 
 
-def _losses(config: ConfigStore) -> Iterator[str]:
+def _losses(config: Settings) -> Iterator[str]:
     training = config.training
     widest = max(training.clip_ratio or 0.0, training.clip_ratio_high or 0.0)
     if training.policy_loss == "gspo" and widest > _WIDEST_GSPO_CLIP:
@@ -93,7 +93,7 @@ def _losses(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _play(config: ConfigStore) -> Iterator[str]:
+def _play(config: Settings) -> Iterator[str]:
     temperature = config.inference.temperature
     if temperature < MIN_TEMPERATURE:
         yield (
@@ -113,16 +113,16 @@ def _play(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _warm_start(config: ConfigStore) -> Iterator[str]:
+def _warm_start(config: Settings) -> Iterator[str]:
     settings = config.warm_start
     if settings.player == "file" and settings.file is None:
         yield (
             "warm_start.file must name a file of conversations with warm_start.player 'file', got "
-            "None; llm-gym sft-data writes one"
+            "None; llm-gym export episodes writes one"
         )
 
 
-def _machine(config: ConfigStore) -> Iterator[str]:
+def _machine(config: Settings) -> Iterator[str]:
     model = config.model
     if model.tensor_parallel_size > 1 and config.inference.backend == "transformers":
         yield (
@@ -131,7 +131,7 @@ def _machine(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _ray(config: ConfigStore) -> Iterator[str]:
+def _ray(config: Settings) -> Iterator[str]:
     ray = config.ray
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
@@ -140,7 +140,7 @@ def _ray(config: ConfigStore) -> Iterator[str]:
         )
 
 
-_RULES: tuple[Callable[[ConfigStore], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _batches,
     _schedule,
     _rates,

@@ -1,15 +1,7 @@
-"""``ConfigStore``: every setting of a run, checked at each assignment and as a whole.
+"""Every setting of a run, by section: its type, its default, and what it does.
 
->>> config = ConfigStore()
->>> config.training.learning_rate = 3e-4
->>> config.diff()
-{'training': {'learning_rate': 0.0003}}
->>> config.training.gamma = 2
-Traceback (most recent call last):
-    ...
-llm_gym.errors.ConfigError: training.gamma must be less than or equal to 1, got 2
-
-``docs/settings.md`` is written from the types, defaults and docstrings here.
+``docs/settings.md`` is written from the types, defaults and docstrings here. What settings mean
+together is said by ``rules``, ``unused_settings`` and ``defaults``, which read ``Settings``.
 """
 
 from __future__ import annotations
@@ -18,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
@@ -250,7 +241,7 @@ class WarmStartConfig(Section):
     rl_rate_factor: PositiveFloat = 1.0
     """Factor on the learning rates of reinforcement learning after imitating a solver."""
     file: Text | None = None
-    """Conversations to imitate, as llm-gym sft-data writes them."""
+    """Conversations to imitate, as llm-gym export episodes writes them."""
 
 
 class TrainingConfig(Section):
@@ -448,8 +439,8 @@ class ParallelConfig(Section):
 # --- all of them -----------------------------------------------------------------------------
 
 
-class ConfigStore(BaseModel):
-    """The settings of a run. ``check`` it before use: each setting alone is always right."""
+class Settings(BaseModel):
+    """Every setting of a run, by section; each is checked at its assignment."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
@@ -478,20 +469,6 @@ class ConfigStore(BaseModel):
             return super().__getattr__(name)  # type: ignore[misc]
         raise _unknown_section(name)
 
-    def check(self) -> None:
-        """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with."""
-        from llm_gym_agents.config.rules import first_problem
-
-        problem = first_problem(self)
-        if problem is not None:
-            raise ConfigError(problem)
-
-    def unused_settings(self) -> list[str]:
-        """Return a sentence for each setting that was changed and has no effect here."""
-        from llm_gym_agents.config.unused_settings import unused_settings
-
-        return unused_settings(self)
-
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return every setting, by section, as JSON values."""
         return self.model_dump()
@@ -513,7 +490,7 @@ class ConfigStore(BaseModel):
             for setting, value in settings.items():
                 setattr(getattr(self, name), str(setting), value)
 
-    def diff(self, other: ConfigStore | None = None) -> dict[str, dict[str, Any]]:
+    def diff(self, other: Settings | None = None) -> dict[str, dict[str, Any]]:
         """Return the settings that differ from those of ``other``, or from the defaults."""
         base = (other or type(self)()).to_dict()
         changed = {
@@ -522,27 +499,10 @@ class ConfigStore(BaseModel):
         }
         return {name: settings for name, settings in changed.items() if settings}
 
-    def save(self, path: str | Path) -> None:
-        """Write every setting to a ``.json``, ``.yaml`` or ``.yml`` file."""
-        from llm_gym_agents.config.files import write_config
-
-        write_config(self.to_dict(), Path(path))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the config in a ``.json``, ``.yaml`` or ``.yml`` file."""
-        from llm_gym_agents.config.files import read_config
-
-        data = read_config(Path(path))
-        try:
-            return cls.from_dict(data)
-        except ConfigError as error:
-            raise ConfigError(f"cannot use {path}: {error}") from error
-
 
 SECTIONS: dict[str, type[Section]] = {
     name: field.annotation  # type: ignore[misc]
-    for name, field in ConfigStore.model_fields.items()
+    for name, field in Settings.model_fields.items()
 }
 
 

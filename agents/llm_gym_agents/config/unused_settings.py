@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.schema import ConfigStore, RayConfig
+from llm_gym_agents.config.schema import RayConfig, Settings
 
 
 class _Unused(NamedTuple):
@@ -41,7 +41,7 @@ _CRITIC_SETTINGS = (
 )
 
 
-def unused_settings(config: ConfigStore) -> list[str]:
+def unused_settings(config: Settings) -> list[str]:
     """Return a sentence for each setting that differs from its default and has no effect."""
     changed = {
         f"{section}.{name}": value
@@ -57,7 +57,7 @@ def unused_settings(config: ConfigStore) -> list[str]:
     return [*idle, *_not_held_out(config)]
 
 
-def _not_held_out(config: ConfigStore) -> Iterator[str]:
+def _not_held_out(config: Settings) -> Iterator[str]:
     """Say that what is evaluated on is trained on as well, which makes of it another measure."""
     settings = config.environment
     shared = settings.eval_split is not None and settings.train_split in (None, settings.eval_split)
@@ -68,7 +68,7 @@ def _not_held_out(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _algorithm(config: ConfigStore) -> Iterator[_Unused]:
+def _algorithm(config: Settings) -> Iterator[_Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
@@ -84,7 +84,7 @@ def _algorithm(config: ConfigStore) -> Iterator[_Unused]:
     yield _Unused(names, f"training.policy_loss={training.policy_loss!r}")
 
 
-def _switches(config: ConfigStore) -> Iterator[_Unused]:
+def _switches(config: Settings) -> Iterator[_Unused]:
     yield from _training_switches(config)
     environment = config.environment
     if not config.model.lora_rank:
@@ -101,7 +101,7 @@ def _switches(config: ConfigStore) -> Iterator[_Unused]:
     yield from _ray(config)
 
 
-def _training_switches(config: ConfigStore) -> Iterator[_Unused]:
+def _training_switches(config: Settings) -> Iterator[_Unused]:
     training = config.training
     if training.kl == "none":
         yield _Unused(("training.kl_coef",), "training.kl='none'")
@@ -109,7 +109,7 @@ def _training_switches(config: ConfigStore) -> Iterator[_Unused]:
         yield _Unused(("training.kl_early_stop",), "training.ppo_epochs=1")
 
 
-def _warm_start(config: ConfigStore) -> Iterator[_Unused]:
+def _warm_start(config: Settings) -> Iterator[_Unused]:
     player = config.warm_start.player
     cause = f"warm_start.player={player!r}"
     if player != "file":
@@ -123,7 +123,7 @@ def _warm_start(config: ConfigStore) -> Iterator[_Unused]:
         yield _Unused(tuple(f"warm_start.{name}" for name in names), cause)
 
 
-def _ray(config: ConfigStore) -> Iterator[_Unused]:
+def _ray(config: Settings) -> Iterator[_Unused]:
     if not config.ray.use_ray:
         names = [name for name in RayConfig.model_fields if name != "use_ray"]
         yield _Unused(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")

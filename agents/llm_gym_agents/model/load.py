@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -19,6 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from llm_gym.cli.common import check_model_path
 from llm_gym.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -37,7 +37,7 @@ def load_model(
     dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    check_path(path)
+    check_model_path(path)
     with _loading("model", path), no_progress_bars():
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             path,
@@ -51,7 +51,7 @@ def load_model(
 
 def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
     """Return the configuration of the model at ``path``: its shape, before any weight is read."""
-    check_path(path)
+    check_model_path(path)
     with _loading("model", path):
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             path, trust_remote_code=trust_remote_code
@@ -61,7 +61,7 @@ def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConf
 
 def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """Return the tokenizer at ``path``. One without a padding token pads with its end of text."""
-    check_path(path)
+    check_model_path(path)
     with _loading("tokenizer", path):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             path, trust_remote_code=trust_remote_code
@@ -91,14 +91,6 @@ def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def check_path(path: str) -> None:
-    """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
-    looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
-    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a run that is misspelt
-    if (looks_local or beside) and not Path(path).is_dir():
-        raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
 
 
 def _first(error: Exception) -> str:

@@ -8,12 +8,13 @@ nothing is downloaded.
 
 from __future__ import annotations
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
-from llm_gym_agents.recipes import Recipe
-from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
+from llm_gym_agents.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ENV_ID = "llm_gym/TextGameEasy-v0"
 
@@ -83,6 +84,9 @@ def prepare(
 
     In a hurry its tokenizer has read little, to try out everything that comes after.
     """
+    from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
+    from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
+
     tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=20 if hurry else 200))
     seed = config.training.seed
     lm = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed, context_length=256)

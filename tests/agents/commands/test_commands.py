@@ -130,7 +130,7 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
         (["eval", "--model", "tiny"], "name one environment, or pass --suite"),
         (["train", "text-game-eas"], "no recipe 'text-game-eas'; did you mean text-game-easy?"),
         (["eval", "llm_gym/Ecko-v0", "--model", "x"], "no environment 'llm_gym/Ecko-v0'"),
-        (["eval", "--suite", "--only", "Nothing", "--model", "x"], "no environment of the suite"),
+        (["eval", "--suite", "Nothing", "--model", "x"], "no environment of the suite"),
     ],
 )
 def test_a_mistake_is_one_sentence(here, capsys, arguments, says):
@@ -172,7 +172,7 @@ def test_an_evaluation_says_what_failed_and_what_nobody_knows(echo_run, here, ca
     assert "2 of 2 episodes failed in their environment" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["eval", "watch"])
+@pytest.mark.parametrize("command", ["eval", "play"])
 def test_the_folder_of_a_run_chooses_no_code(echo_run, tmp_path, capsys, monkeypatch, command):
     shutil.copytree(echo_run, tmp_path / "run")
     config = json.loads((tmp_path / "run/config.json").read_text())
@@ -191,7 +191,7 @@ def test_the_folder_of_a_run_chooses_no_code(echo_run, tmp_path, capsys, monkeyp
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("command", ["eval", "watch"])
+@pytest.mark.parametrize("command", ["eval", "play"])
 def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, command):
     (here / "runs").mkdir()
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
@@ -225,7 +225,7 @@ def test_a_folder_without_a_checkpoint_is_begun_again(here, capsys):
 
 def test_a_setting_that_does_not_exist_is_named(here, capsys):
     assert cli.main(["train", "llm_gym/Echo-v0", "--training.learning-rat", "1"]) == 2
-    assert "--training.learning-rat, 1 (did you mean --training.learning-rate?)" in said(capsys)
+    assert "did you mean --training.learning-rate?" in said(capsys)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_eval_of_one_environment_as_json(here, model, capsys):
 
 
 def test_eval_of_a_part_of_the_suite_as_a_table(here, model, capsys):
-    arguments = ["--suite", "--only", "Echo", "Count", "--episodes", "2", "--max-tokens", "2"]
+    arguments = ["--suite", "Echo", "Count", "--episodes", "2", "--max-tokens", "2"]
     assert cli.main(["eval", "--model", model, *arguments]) == 0
     text = said(capsys)
     assert "llm_gym/Echo-v0" in text

@@ -55,7 +55,7 @@ def test_whole_numbers_and_exponents_are_numbers():
     ("typed", "sentence"),
     [
         (["--training.learning-rate", "-1"], "training.learning_rate must be "),
-        (["--training.lerning-rate", "1"], "(did you mean --training.learning-rate?)"),
+        (["--training.lerning-rate", "1"], "did you mean --training.learning-rate?"),
         (["--training.gamma"], "--training.gamma"),
         (["--ray.use-ray", "yes"], "yes"),
         (["--training.adv-estimator", "grop"], "did you mean 'grpo'?"),

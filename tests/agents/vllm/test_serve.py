@@ -156,7 +156,7 @@ def test_what_the_server_refuses_is_one_sentence(url, monkeypatch):
 
 def test_the_command_plays_and_reckons(url, tmp_path, capsys):
     options = ["--endpoint", url, "--model", "tiny", "--episodes", "4", "--max-tokens", "8"]
-    options += ["--price-in", "1", "--price-out", "10", "--json", "--out", str(tmp_path)]
+    options += ["--prices", "1", "10", "--json", "--out", str(tmp_path)]
     assert cli.main(["eval", GUESS, *options]) == 0
     [result] = json.loads(capsys.readouterr().out)
     assert result["episodes"] == 4

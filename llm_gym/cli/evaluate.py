@@ -1,0 +1,260 @@
+"""``llm-gym eval``: a model plays, loaded here (which needs the trainer) or served elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_gym.cli.common import (
+    add_settings,
+    build,
+    check_model_path,
+    import_modules,
+    settings,
+)
+from llm_gym.cli.parser import Parser, number, whole
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError
+from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.suite import ENVS
+from llm_gym.registry.user_code import close_user_env
+
+if TYPE_CHECKING:
+    from llm_gym.endpoint import Prices, ServedEvaluation
+    from llm_gym.evaluate.result import Evaluation
+
+HELP = "let a model play, here or served elsewhere, and report its success"
+
+
+def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int:
+    """Run the command; ``load`` returns the trainer's, for a model that is not served."""
+    options = eval_parser().parse_args(argv)
+    if options.endpoint is not None:
+        return _play_served(options)
+    check_model_path(options.model)
+    if options.env is not None or options.suite is not None:
+        import_modules(options)
+        for name in chosen(options):
+            find_spec(name)
+    return load()(argv)
+
+
+def eval_parser() -> Parser:
+    """Return the options of ``llm-gym eval``."""
+    parser = Parser(
+        prog="llm-gym eval",
+        description="Let a model play, and report success with its 95 % interval.",
+        epilog="With --endpoint the API key is read from the environment variable "
+        "LLM_GYM_API_KEY, for OpenAI itself also from OPENAI_API_KEY.",
+    )
+    parser.add_argument(
+        "env", nargs="?", help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class"
+    )
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="the folder of a model or a run, a hub name, or with --endpoint the served name",
+    )
+    parser.add_argument(
+        "--suite", nargs="*", metavar="PART", help="play the suite, or what has PART in its id"
+    )
+    parser.add_argument("--episodes", type=whole(1), default=100, help="of each environment (100)")
+    parser.add_argument("--num-envs", type=whole(1), default=32, help="episodes side by side (32)")
+    parser.add_argument(
+        "--split", choices=("train", "dev", "test"), help="which instances (default: all)"
+    )
+    parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
+    parser.add_argument("--max-turns", type=whole(1), help="replies after which an episode is cut")
+    parser.add_argument("--out", metavar="FOLDER", help="write the episodes there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_settings(parser)
+    asked = parser.add_argument_group("how the model is asked")
+    asked.add_argument(
+        "--max-tokens", type=whole(1), default=64, help="most tokens of a reply (64)"
+    )
+    asked.add_argument(
+        "--temperature", type=number(0), default=0.0, help="0, the default, is greedy"
+    )
+    asked.add_argument(
+        "--top-p", type=number(1e-6, 1), default=1.0, help="nucleus sampling (1: off)"
+    )
+    asked.add_argument(
+        "--context",
+        choices=("history", "observation"),
+        default="history",
+        help="what is read: the whole episode (default), or the last observation alone",
+    )
+    asked.add_argument(
+        "--system-prompt", help='told instead of the rules; "" for a model that was trained without'
+    )
+    here = parser.add_argument_group("a model that is loaded here")
+    here.add_argument(
+        "--engine",
+        choices=("transformers", "vllm", "sglang"),
+        default="transformers",
+        help="what runs it (transformers)",
+    )
+    here.add_argument(
+        "--engine-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the engine, such as --engine-set max_model_len=4096 (repeatable)",
+    )
+    here.add_argument(
+        "--constrained",
+        action="store_true",
+        help="allow only moves that can be used (vllm, sglang)",
+    )
+    here.add_argument("--workers", type=whole(0), default=0, help="processes for slow environments")
+    served = parser.add_argument_group("a model that is served elsewhere")
+    served.add_argument("--endpoint", metavar="URL", help="such as http://127.0.0.1:8000/v1")
+    served.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
+    served.add_argument(
+        "--prices",
+        type=number(0),
+        nargs=2,
+        metavar=("READ", "WRITTEN"),
+        help="of a million tokens each",
+    )
+    served.add_argument(
+        "--body",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a field of every request, such as --body reasoning_effort=low; null leaves one out "
+        "(repeatable)",
+    )
+    return parser
+
+
+def _play_served(options: argparse.Namespace) -> int:
+    from llm_gym.endpoint import EndpointError, Interrupted, Prices
+
+    names = chosen(options)
+    import_modules(options)
+    for name in names:  # built before anybody is asked
+        close_user_env(build(name, {"rules": "system", **settings(options.set)}))
+    prices = Prices(*options.prices) if options.prices else None
+    results: list[ServedEvaluation] = []
+    try:
+        for name in names:
+            results.append(_play(name, prices, options))
+    except (EndpointError, Interrupted) as error:
+        if error.result is not None:
+            results.append(error.result)
+        if results:
+            show(results, options.json)
+        raise
+    return show(results, options.json)
+
+
+def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> ServedEvaluation:
+    from llm_gym.endpoint import play
+
+    file = Path(options.out, f"{re.sub('[/:]', '_', name)}.jsonl") if options.out else None
+    return play(
+        name,
+        options.endpoint,
+        options.model,
+        options.episodes,
+        num_envs=options.num_envs,
+        seed=options.seed,
+        split=options.split,
+        context=options.context,
+        system_prompt=options.system_prompt,
+        max_turns=options.max_turns,
+        prices=prices,
+        records=file,
+        on_end=_progress(name, options.episodes),
+        env_kwargs=settings(options.set),
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        body=settings(options.body, "--body"),
+        key_env=options.key_env,
+    )
+
+
+def _progress(name: str, episodes: int) -> Callable[[int], None] | None:
+    if not sys.stderr.isatty():
+        return None
+
+    def tell(ended: int) -> None:
+        text = f"\r{name}: {ended} of {episodes} episodes"
+        sys.stderr.write(text if ended < episodes else f"\r{' ' * len(text)}\r")
+        sys.stderr.flush()
+
+    return tell
+
+
+def chosen(options: argparse.Namespace) -> list[str]:
+    """Return what to play as it was named: one environment, or some of the suite."""
+    if (options.env is None) == (options.suite is None):
+        raise ConfigError("name one environment, or pass --suite for all of them")
+    if options.suite is None:
+        return [options.env]
+    parts = options.suite or [""]
+    ids = [row.id for row in ENVS if any(part in row.id for part in parts)]
+    if not ids:
+        raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id")
+    return ids
+
+
+def show(results: Sequence[Evaluation], as_json: bool) -> int:
+    """Print how it went, for people or for programs; return 1 if nothing could be played."""
+    if as_json:
+        text = json.dumps([result.summary() for result in results], indent=2)
+    else:
+        text = table(results)
+        if any(result.normalised is not None for result in results):
+            text += "\nscale: 0 is a random player, 1 the solver"
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+    for result in results:
+        for note in result.notes():
+            sys.stderr.write(f"{result.env_id}: {note}\n")
+    failed = StopReason.ERROR
+    return int(all(each.stop_reason == failed for result in results for each in result.episodes))
+
+
+def table(results: Sequence[Evaluation]) -> str:
+    """Return the figures in columns, as wide as they need to be."""
+    rows = [_cells(result) for result in results]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    widths = [max(len(name), *(len(row.get(name, "")) for row in rows)) for name in names]
+    lines = [names, *([row.get(name, "") for name in names] for row in rows)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def _cells(result: Evaluation) -> dict[str, str]:
+    from llm_gym.endpoint import ServedEvaluation
+
+    low, high = result.interval
+    cells = {
+        "environment": str(result.env_id),
+        "success": f"{result.success:.1%}",
+        "95 %": f"{low:.0%}-{high:.0%}",
+        "scale": "-" if result.normalised is None else f"{round(result.normalised, 2) + 0.0:.2f}",
+        "return": f"{result.mean_return:.3g}",
+        "turns": f"{result.mean_turns:.1f}",
+        "unusable": f"{result.invalid:.1%}",
+        "tokens/s": f"{result.tokens / max(result.seconds, 1e-9):,.0f}",
+    }
+    if isinstance(result, ServedEvaluation):
+        cells["read"] = f"{result.usage.tokens_in:,}"
+        cells["written"] = f"{result.usage.tokens_out:,}"
+        if result.cost is not None:
+            cells["cost"] = f"{result.cost:.2f}" if result.cost >= 1 else f"{result.cost:.4f}"
+    return cells

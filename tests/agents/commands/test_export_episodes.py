@@ -1,0 +1,111 @@
+"""``llm-gym export episodes`` and ``train --warm-start-only``, which reads what it writes."""
+
+import json
+
+import pytest
+
+from llm_gym import cli
+from llm_gym.core.splits import split_of
+from llm_gym.envs.questions.dataset import DatasetEnv
+from llm_gym.errors import ConfigError
+from llm_gym_agents.commands.export import main
+from llm_gym_agents.model.load import load_model, load_tokenizer
+
+GUESS, ECHO = "llm_gym/GuessTheNumber-v0", "llm_gym/Echo-v0"
+DATA = "llm_gym.envs.questions.dataset:DatasetEnv"
+FEW = ("--warm-start.turns", "40", "--warm-start.steps", "3", "--inference.max-tokens", "3")
+
+
+def export(tmp_path, env, *arguments):
+    out = tmp_path / "data" / "episodes.jsonl"
+    assert main(["episodes", env, "--out", str(out), *arguments]) == 0
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_a_conversation_goes_from_the_rules_to_the_last_move(tmp_path, capsys):
+    settings = ("--set", "rules=system", "--set", "action_format=tag", "--seed", "7")
+    rows = export(tmp_path, GUESS, "--episodes", "3", "--player", "oracle", *settings)
+    assert [row["seed"] for row in rows] == [7, 8, 9]
+    assert {(row["player"], row["env_id"], row["success"]) for row in rows} == {
+        ("oracle", GUESS, True)
+    }
+    for row in rows:
+        roles = [message["role"] for message in row["messages"]]
+        assert roles == ["system", *["user", "assistant"] * row["turns"]]
+        assert row["messages"][2]["content"].startswith("<action>")
+    assert "3 rows" in capsys.readouterr().out
+
+
+def test_lost_episodes_can_be_left_out(tmp_path):
+    arguments = (GUESS, "--episodes", "40", "--player", "random")
+    everything = export(tmp_path, *arguments)
+    won = export(tmp_path, *arguments, "--only-won")
+    assert [row["seed"] for row in won] == [row["seed"] for row in everything if row["success"]]
+    assert 0 < len(won) < 40
+
+
+def test_train_instances_are_the_default_where_there_are_splits(tmp_path):
+    game = "llm_gym/TextGameEasy-v0"
+    for arguments, splits in (((), {"train"}), (("--split", "test"), {"test"})):
+        rows = export(tmp_path, game, "--episodes", "10", *arguments)
+        assert {split_of(row["instance_id"]) for row in rows} == splits
+    rows = export(tmp_path, game, "--episodes", "60", "--split", "all")
+    assert len({split_of(row["instance_id"]) for row in rows}) > 1
+
+
+def test_what_it_writes_is_a_data_set_of_ours(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": f"{n}?", "answer": n}) + "\n" for n in range(9)))
+    how = ("--player", "oracle", "--split", "all", "--episodes", "9", "--set", "rules=system")
+    export(tmp_path, DATA, "--set", f"dataset={rows}", *how)
+    env = DatasetEnv(dataset=tmp_path / "data" / "episodes.jsonl", prompt="messages")
+    assert env.num_rows == 9
+    env.reset(seed=0)
+    assert env.step(env.describe().rstrip("?"))[4]["success"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([GUESS, "--episodes", "0"], "--episodes"),
+        (["llm_gym/Nothing-v0"], "llm_gym/Nothing-v0"),
+        ([GUESS, "--split", "test"], "splits"),
+        ([GUESS, "--player", "random", "--only-won", "--episodes", "1"], "--only-won"),
+        ([GUESS, "--out", "x.csv"], "--out"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_older_files_alone(
+    tmp_path, monkeypatch, arguments, named
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "episodes.jsonl").write_text("older")
+    with pytest.raises(ConfigError, match=named):
+        main(["episodes", *arguments])
+    assert (tmp_path / "episodes.jsonl").read_text() == "older"
+
+
+@pytest.mark.parametrize("player", ["random", "solver", "auto"])
+def test_a_warm_start_alone_writes_a_model_that_can_be_loaded(tmp_path, player, capsys):
+    out = tmp_path / "model"
+    how = ("--warm-start.rounds", "1", "--warm-start.player", player, "--out", str(out))
+    assert cli.main(["train", ECHO, "--warm-start-only", *FEW, *how]) == 0
+    text = capsys.readouterr().out
+    assert "warm start: imitating" in text
+    assert f"--model {out}" in text
+    tokenizer = load_tokenizer(str(out))
+    assert load_model(str(out)).config.vocab_size == len(tokenizer)
+
+
+def test_exported_episodes_are_a_source_that_is_read_once(tmp_path, capsys):
+    data, out = tmp_path / "echo.jsonl", tmp_path / "model"
+    arguments = ["--episodes", "3", "--out", str(data), "--set", "rules=system"]
+    assert cli.main(["export", "episodes", ECHO, *arguments]) == 0
+    given = ["--warm-start.player", "file", "--warm-start.file", str(data), "--out", str(out)]
+    assert cli.main(["train", ECHO, "--warm-start-only", *FEW, *given]) == 0
+    assert "12 moves" in capsys.readouterr().out
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path, capsys):
+    (tmp_path / "mine").write_text("")
+    assert cli.main(["train", ECHO, "--warm-start-only", "--out", str(tmp_path), *FEW]) == 2
+    assert "--out" in capsys.readouterr().err
