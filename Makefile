@@ -131,11 +131,11 @@ scores: $(DEV)  ## Measure the scores that `llm-gym list` prints.
 	$(BIN)/python -m benchmarks.pages
 
 $(VENV)/.docs: $(DEV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	$(PIP) install --constraint constraints.txt --editable ".[docs]"
 	@touch $@
 
 docs: $(VENV)/.docs  ## Build the site with its API reference into site/.
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs build --strict --quiet
 
 size: $(DEV)  ## Print how large the code base is, and how much runs before the first update.
 	$(BIN)/python -m benchmarks.size

@@ -1,7 +1,8 @@
 """Hooks of ``mkdocs build``: pages of the API reference, and links that leave ``docs/``.
 
 Reference pages list the ``__all__`` of a module, so a new public name is on its page at once. A
-link to a file of the repository outside of ``docs/`` becomes the path of that file.
+name is documented once; other pages link to it. A link to a file of the repository outside of
+``docs/`` becomes the path of that file.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import griffe
 from mkdocs.structure.files import File
 
 DOCS = Path(__file__).parent
 REFERENCE: dict[str, tuple[str, ...]] = {
-    "llm_gym": ("llm_gym",),
     "wrappers": ("llm_gym.wrappers",),
     "episodes": ("llm_gym.episodes",),
     "tools": ("llm_gym.tools", "llm_gym.parsing"),
     "sandbox": ("llm_gym.sandbox",),
     "datasets": ("llm_gym.datasets",),
     "endpoint": ("llm_gym.endpoint",),
-    "llm_gym_agents": ("llm_gym_agents",),
+    "llm_gym": ("llm_gym",),
     "engines": (
         "llm_gym_agents.engines.base",
         "llm_gym_agents.engines.transformers.engine",
@@ -30,15 +31,27 @@ REFERENCE: dict[str, tuple[str, ...]] = {
         "llm_gym_agents.engines.sglang.engine",
     ),
     "algo": ("llm_gym_agents.algo",),
+    "llm_gym_agents": ("llm_gym_agents",),
 }
-"""Page → modules whose public names it lists."""
+"""Page → modules whose public names it lists; the first page of a name documents it."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|/)([^)#\s]+)(?:#[^)\s]*)?\)")
+_DOCTEST = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
+
+
+class Doctests(griffe.Extension):
+    """Shows examples of docstrings as code."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Put a fence around a doctest that stands outside of a section."""
+        if obj.docstring is not None:
+            text = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
+            obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", text)
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages of the reference."""
-    for page, modules in REFERENCE.items():
-        files.append(File.generated(config, f"reference/{page}.md", content=reference(modules)))
+    for page, content in reference().items():
+        files.append(File.generated(config, f"reference/{page}.md", content=content))
     return files
 
 
@@ -56,31 +69,38 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _LINK.sub(target, markdown)
 
 
-def reference(modules: tuple[str, ...]) -> str:
-    """Return the page that documents every public name of ``modules``."""
-    lines = [f"# {modules[0].rpartition('.')[2]}\n"]
-    for module in modules:
-        lines.append(f"## `{module}`\n")
-        lines += [f"::: {home}\n" for home in dict.fromkeys(map(_home, *public(module)))]
-    return "\n".join(lines)
+def reference() -> dict[str, str]:
+    """Return the pages that document every public name."""
+    seen: set[str] = set()
+    pages = {}
+    for page, modules in REFERENCE.items():
+        lines = [f"# {page}\n"]
+        for module in modules:
+            homes = {name: home_of(module, name) for name in public(module)}
+            lines.append(f"## `{module}`\n")
+            linked = [f"[`{name}`][{home}]" for name, home in homes.items() if home in seen]
+            lines += [f"Documented elsewhere: {', '.join(linked)}.\n"] if linked else []
+            lines += [f"::: {home}\n" for home in homes.values() if home not in seen]
+            seen |= set(homes.values())
+        pages[page] = "\n".join(lines)
+    return pages
 
 
-def public(module: str) -> tuple[list[str], list[str]]:
-    """Return the module again and again, and its public names: those of ``__all__``, or its own."""
+def public(module: str) -> list[str]:
+    """Return the public names of a module: ``__all__``, or what it defines itself."""
     found = import_module(module)
-    names = getattr(found, "__all__", None) or [
+    own = [
         name
         for name, value in vars(found).items()
         if not name.startswith("_") and getattr(value, "__module__", None) == module
     ]
-    return [module] * len(names), list(names)
+    return list(getattr(found, "__all__", own))
 
 
-def _home(module: str, name: str) -> str:
+def home_of(module: str, name: str) -> str:
     """Return where a public name is defined."""
     value = getattr(import_module(module), name)
-    if isinstance(value, type) or callable(value):
-        home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if home and own and home.startswith("llm_gym"):
-            return f"{home}.{own}"
+    home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if callable(value) and home and own and home.startswith("llm_gym"):
+        return f"{home}.{own}"
     return value.__name__ if hasattr(value, "__path__") else f"{module}.{name}"

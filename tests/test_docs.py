@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,16 @@ def test_every_page_is_in_the_index():
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if f"({page})" not in index] == ["README.md"]
+
+
+@pytest.mark.parametrize("package", ["llm_gym", "llm_gym_agents"])
+def test_the_reference_has_every_public_name(package):
+    pytest.importorskip("mkdocs")
+    from docs import site_hooks
+
+    pages = site_hooks.reference()
+    nav = (ROOT / "mkdocs.yml").read_text()
+    assert all(f"reference/{page}.md" in nav for page in pages)
+    text = "\n".join(pages.values())
+    for name in import_module(package).__all__:
+        assert f"::: {site_hooks.home_of(package, name)}\n" in text
