@@ -1,4 +1,13 @@
-"""What a grader is: it turns an answer and a reply into what can be compared."""
+"""Graders: is this reply the answer?
+
+A grader turns the gold answer into a *key* once, turns a reply into a *value* (None where it
+cannot be used: the player is told so), and compares the two. It is pure, takes time linear in the
+reply, and never pays a reply for merely mentioning the answer among others.
+
+``grader="number"`` names one with its usual settings; ``NumberGrader(tolerance=0.01)`` is one with
+others; a function ``(reply, answer)`` that returns a score from 0 to 1 is one too, and so is
+``(reply, row)``, which gets the whole row as the data set has it.
+"""
 
 from __future__ import annotations
 
@@ -412,20 +421,6 @@ class FunctionGrader(Grader):
             raise ConfigError(f"a grader returns a score from 0 to 1, {name} gave {given!r:.60}")
         return score
 
-
-__all__ = [
-    "GRADERS",
-    "LETTERS",
-    "ChoiceGrader",
-    "ContainsGrader",
-    "ExactGrader",
-    "FunctionGrader",
-    "Grader",
-    "NumberGrader",
-    "RegexGrader",
-    "as_text",
-    "get_grader",
-]
 
 GRADERS: dict[str, Grader] = {
     "exact": ExactGrader(),

@@ -1,7 +1,7 @@
 """``Source``: rows that are read from end to end once, and again one by one.
 
-``scan`` says for each row at which *place* it stands; ``fetch`` reads a single row again from its
-place. Here are the sources that are objects already; ``files`` has those that are files.
+``scan`` yields each row with its *place*; ``fetch`` reads the row at a place again. These sources
+are objects in memory; ``files`` has those that are files.
 """
 
 from __future__ import annotations

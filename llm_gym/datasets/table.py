@@ -1,8 +1,12 @@
-"""The order in which rows are visited: shuffled, without a list of them.
+"""``Table``: a data set, checked once from end to end and then read row by row.
 
-``shuffled`` is a permutation that is computed, not stored: a small Feistel network, repeated until
-it lands inside the range. So a row is found in constant time and no memory in a data set of any
-size, and the order is the same in every process and with every version of NumPy.
+Opening reads every row: whether it can be used, whether its own answer is graded right in the
+format that players write, and which split it is in. A row that fails is named at once. In memory
+stay 17 bytes per row (25 once splits are asked for), so a file may be larger than memory. Tables of
+files are shared: ``n`` environments of a process read them once.
+
+``shuffled`` computes the order of the rows instead of storing it, with a small Feistel network. So
+it takes no memory, and is the same in every process and with every version of NumPy.
 """
 
 from __future__ import annotations

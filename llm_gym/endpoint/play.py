@@ -1,4 +1,7 @@
-"""One episode as a conversation: the environment is the user, the model the assistant."""
+"""``play``: a served model plays many episodes at once, a thread for each conversation.
+
+In a conversation the environment is the user and the model the assistant.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,8 @@ Context = Literal["history", "observation"]
 
 
 @dataclass(frozen=True)
-class Conversation:
-    """How episodes are talked through.
+class ChatPlayer:
+    """Plays episodes as conversations with a served model.
 
     Args:
         client: The model.
@@ -88,7 +91,7 @@ class Conversation:
             episode.stop_reason = StopReason.ERROR
         else:
             address(episode, self.system_prompt)
-            replies = self._talk(env, episode, number)
+            replies = self._converse(env, episode, number)
         episode.episode_id = episode.group = number
         episode.policy = self.client.model
         episode.extra = {
@@ -98,7 +101,7 @@ class Conversation:
         }
         return close_record(episode)
 
-    def _talk(self, env: gym.Env[str, str], episode: Trajectory, number: int) -> list[Reply]:
+    def _converse(self, env: gym.Env[str, str], episode: Trajectory, number: int) -> list[Reply]:
         replies: list[Reply] = []
         while not (episode.dones and episode.dones[-1]):
             try:
@@ -186,12 +189,12 @@ def play(
     if episodes < 1 or num_envs < 1:
         raise ConfigError(f"episodes and num_envs must be at least 1, got {episodes}, {num_envs}")
     client = ChatClient(url, model, **chat)
-    talk = Conversation(client, context, system_prompt, seed)
+    player = ChatPlayer(client, context, system_prompt, seed)
     make = _maker(env, env_kwargs or {}, max_turns)
     envs = [make() for _ in range(min(num_envs, episodes))]
     options = {"split": split} if split else None
-    ended, began = _Ended(records, on_end), time.perf_counter()
-    crew = _Crew(talk, envs, [(at, seed + at, options) for at in range(episodes)])
+    ended, began = _EpisodeLog(records, on_end), time.perf_counter()
+    threads = _EpisodeThreads(player, envs, [(at, seed + at, options) for at in range(episodes)])
 
     def result() -> ServedEvaluation:
         took = time.perf_counter() - began
@@ -199,19 +202,19 @@ def play(
         env_id = next((episode.env_id for episode in played if episode.env_id), None)
         return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes, prices)
 
-    return _play_out(crew, ended, result)
+    return _play_out(threads, ended, result)
 
 
-class _Crew:
+class _EpisodeThreads:
     """Threads that take episodes from one list until it is empty, an environment each."""
 
     def __init__(
         self,
-        talk: Conversation,
+        player: ChatPlayer,
         envs: list[gym.Env[str, str]],
         tasks: list[tuple[int, int, dict[str, Any] | None]],
     ) -> None:
-        self._talk, self._count = talk, len(tasks)
+        self._player, self._count = player, len(tasks)
         self._tasks = deque(tasks)
         self._done: queue.SimpleQueue[Trajectory | BaseException] = queue.SimpleQueue()
         self._threads = [
@@ -229,9 +232,9 @@ class _Crew:
                 raise done
             yield done
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """End what is still being played. A thread that hangs in its environment is left behind."""
-        self._talk.client.stop()
+        self._player.client.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(_JOIN_S)
@@ -243,7 +246,7 @@ class _Crew:
                     task = self._tasks.popleft()
                 except IndexError:
                     break
-                self._done.put(self._talk.play(env, *task))
+                self._done.put(self._player.play(env, *task))
         except StoppedError:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us
@@ -252,7 +255,7 @@ class _Crew:
             env.close()
 
 
-class _Ended:
+class _EpisodeLog:
     """The episodes that have ended, in memory and, one by one, on disk."""
 
     def __init__(
@@ -288,11 +291,11 @@ class _Ended:
 
 
 def _play_out(
-    crew: _Crew, ended: _Ended, result: Callable[[], ServedEvaluation]
+    threads: _EpisodeThreads, ended: _EpisodeLog, result: Callable[[], ServedEvaluation]
 ) -> ServedEvaluation:
     """Note the episodes as they end; whatever stops it, those that have ended are kept."""
     try:
-        for episode in crew.play():
+        for episode in threads.play():
             ended.add(episode)
     except EndpointError as error:
         error.result = result() if ended.episodes else None
@@ -302,7 +305,7 @@ def _play_out(
         interrupted.result = result() if ended.episodes else None
         raise interrupted from None
     finally:
-        crew.dismiss()
+        threads.stop()
         ended.save()
     return result()
 

@@ -1,4 +1,4 @@
-"""What every parser gives back, and what every parser promises.
+"""What every parser returns and promises, and what a model is told about a tool.
 
 A parser is pure: the same text gives the same ``Parsed``, whatever came before. It never raises
 for what a model wrote, reads at most ``MAX_CHARS`` characters, and takes time linear in them. What

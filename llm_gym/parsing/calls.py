@@ -1,7 +1,8 @@
-"""JSON in the middle of other text, in linear time.
+"""Calls in JSON or in tags, in the middle of other text, in linear time.
 
-Python's decoder does the reading. It is strict where it is lax (no ``NaN``, no number that
-overflows), and the number of attempts is bounded: a failed attempt may cost the whole text.
+Python's decoder reads the JSON; ``NaN`` and numbers that overflow are refused, and the number of
+attempts is bounded, because a failed one may cost the whole text. ``read_call`` knows the names
+that models and APIs give the parts of a call.
 """
 
 from __future__ import annotations

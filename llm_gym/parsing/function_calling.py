@@ -1,6 +1,6 @@
-"""How families of models write function calls: a reader and a writer for each.
+"""The formats in which models were trained to call functions: a reader and a writer for each.
 
-A reader gives back ``Parsed``; a reply without a call is an answer as a whole. One broken call
+A reader returns ``Parsed``; a reply without a call is an answer as a whole. One broken call
 makes the whole reply a problem: running half of what a model asked for helps nobody, and reading
 stops at the first failure, which keeps it linear.
 """

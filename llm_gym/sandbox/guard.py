@@ -1,10 +1,9 @@
 """Runs a program that must not outlive whoever started it: ``python guard.py LINE PROGRAM ...``.
 
-A script of its own, with nothing but the standard library. The program has our streams; where LINE
-is not 0, what it prints comes through us, and a line of more bytes than that ends it: whoever reads
-line by line would otherwise have to hold all of it. When the parent of this process ends, however
-it does, the program and all that it has started are killed.
-Polling, and not ``PR_SET_PDEATHSIG``: that fires when the *thread* which started us ends.
+A script with nothing but the standard library. When the parent of this process ends, the program
+and all that it has started are killed. The program has our streams. Where LINE is not 0, a printed
+line of more bytes than that ends the program, because its reader would have to hold the whole line.
+The parent is polled: ``PR_SET_PDEATHSIG`` fires when the *thread* that started us ends.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class SandboxWorker:
         wrapper = _wrapper(isolation, paths)
         who = _who(isolation)
         self.folder = tempfile.mkdtemp(prefix="llm-gym-")
-        os.chmod(self.folder, 0o711)  # whoever the worker is, it builds its walls on this folder
+        os.chmod(self.folder, 0o711)  # whoever the worker is, it builds its new root on this folder
         home = FOLDER if isolation in NAMESPACED else self.folder
         self.requests, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
@@ -189,11 +189,11 @@ def _cgroup_for(isolation: str) -> WorkerCgroup | None:
 
 
 def _who(isolation: str) -> dict[str, Any]:
-    """Return who a worker starts as: never as root, unless it can build walls first as root."""
+    """Return who a worker starts as: never as root, unless root builds its namespaces first."""
     if os.geteuid() != 0 or isolation == "none":
         return {}
     if isolation == "namespaces" and _may_mount():
-        return {}  # becomes nobody by itself, once the walls stand
+        return {}  # becomes nobody by itself, once its namespaces stand
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
 
@@ -296,7 +296,7 @@ class WorkerCgroup:
             (self.path / "cgroup.subtree_control").write_text(wanted)
             (self.path / WORKER_CGROUP).mkdir()
             if owner is not None:
-                # The folder, to make cells in; the files, to move processes between them.
+                # The folder, to make groups in; the files, to move processes between them.
                 for name in (".", "cgroup.procs", WORKER_CGROUP, f"{WORKER_CGROUP}/cgroup.procs"):
                     os.chown(self.path / name, owner, owner)
             self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,4 +1,8 @@
-"""The environment as a tool: for models that do everything by calling."""
+"""``MultiTurnManager``: a conversation with tools, turn by turn, without Gymnasium's loop.
+
+``ToolUse`` is the same as a wrapper, for when something else drives the environment.
+``EnvironmentStepTool`` is the environment as a tool, for models that do everything by calling.
+"""
 
 from __future__ import annotations
 

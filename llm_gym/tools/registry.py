@@ -1,7 +1,8 @@
 """``ToolRegistry``: the tools of an episode, and the one place where they are run.
 
 Whatever a call does (an unknown name, arguments that do not fit, an exception, no end), the
-answer is text for the model. Only ``KeyboardInterrupt`` and its like get through.
+answer is text for the model. Only ``KeyboardInterrupt`` and its like get through. ``as_registry``
+builds a registry from names, so that an environment with tools has a JSON spec.
 """
 
 from __future__ import annotations

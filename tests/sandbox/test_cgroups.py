@@ -1,4 +1,4 @@
-"""Control groups: bounds for a cell as a whole, where the system hands us a group.
+"""Control groups: bounds for a child as a whole, where the system hands us a group.
 
 Most machines that run tests hand us none, so what is written, and where, is shown on a tree of
 plain folders that fills itself as the kernel's does; the last tests need the kernel's own.
@@ -77,14 +77,14 @@ def test_what_a_killed_program_has_left_is_swept_and_nobody_elses(tree):
 @pytest.mark.parametrize("controllers", [["memory", "pids"], ["memory"], ["pids"]])
 def test_a_cell_is_bound_as_a_whole_by_the_controllers_that_there_are(tree, controllers):
     group = worker.make_cgroup()
-    cells = ChildCgroups(group.descriptor, controllers)
-    names = [cells.make(1 << 20, 5), cells.make(2 << 20, 6)]
+    groups = ChildCgroups(group.descriptor, controllers)
+    names = [groups.make(1 << 20, 5), groups.make(2 << 20, 6)]
     assert len(set(names)) == 2
     first = group.path / names[0]
     assert (first / "memory.max").read_text() == ("1048576" if "memory" in controllers else "")
     assert (first / "memory.swap.max").read_text() == ("0" if "memory" in controllers else "")
     assert (first / "pids.max").read_text() == ("5" if "pids" in controllers else "")
-    cells.enter(names[1])
+    groups.enter(names[1])
     assert (group.path / names[1] / "cgroup.procs").read_text() == "0"
     assert (first / "cgroup.procs").read_text() == ""
     os.close(group.descriptor)
@@ -121,7 +121,7 @@ def test_every_cell_has_a_group_that_goes_with_it(grouped):
     assert [cell for cell in place.glob("child-*") if (cell / "cgroup.procs").read_text()] == []
 
 
-def test_threads_are_bound_by_cell(grouped):
+def test_threads_are_bound_by_child(grouped):
     sandbox, _ = grouped
     if "pids" not in sandbox._started().controllers:
         pytest.skip("the group has no controller for tasks")

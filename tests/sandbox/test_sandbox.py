@@ -238,7 +238,7 @@ def test_a_worker_that_was_killed_is_replaced(sandbox):
         try:
             assert sandbox.run("print(2)").stdout == "2\n"
             break
-        except SandboxError:  # its door closes a moment after it is gone
+        except SandboxError:  # its socket closes a moment after it is gone
             deadline.wait(0.02)
     else:
         pytest.fail("the sandbox did not recover")

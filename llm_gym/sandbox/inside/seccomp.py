@@ -36,7 +36,7 @@ _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a tty, bytes 
 # and not F_SETPIPE_SZ, which is memory of the kernel.
 _FCNTL = (*range(6), 36, 1030, 1032)
 # A lock on a file of the host would be in its way, and a million of them are memory of the kernel.
-# Nobody else has the files of a cell: it is told that it has the lock.
+# Nobody else has the files of a child: it is told that it has the lock.
 _LOCKS = (6, 7, 37, 38)
 # Of a socket: not the size of its buffers (7, 8, 32, 33), which is memory of the kernel.
 _SOCKET_OPTIONS = (2, 9, 10, 13, 15, 16, 18, 19, 20, 21)
@@ -127,7 +127,7 @@ def allowed(machine: str, metadata: bool) -> bytes:
     return _packed(rows)
 
 
-@cache  # with a PID namespace the same for every cell, and as slow to write as a cell is to fork
+@cache  # with a PID namespace the same for every child, and as slow to write as a child is to fork
 def program(machine: str, pid: int, *, metadata: bool, subprocesses: bool) -> bytes:
     """Return the filter for the process ``pid``.
 

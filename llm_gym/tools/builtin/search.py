@@ -1,4 +1,4 @@
-"""BM25: which documents fit a query, by the words they share."""
+"""``search``: finds documents of a corpus by the words they share with a query (BM25)."""
 
 from __future__ import annotations
 

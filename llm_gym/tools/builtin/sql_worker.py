@@ -1,8 +1,8 @@
 """The process that SQL runs in: a script of its own, with nothing but the standard library.
 
 A query can use up memory and time inside SQLite before its first step is counted, where nothing in
-Python can stop it. So it runs here, under limits that the kernel keeps. The authorizer
-lets it read and nothing else; a sandbox would be Linux only and stop it by the wall clock.
+Python can stop it. So it runs here, under limits that the kernel keeps. The authorizer lets it
+read and nothing else. (The sandbox is Linux only, and its limit is the wall clock.)
 """
 
 from __future__ import annotations
