@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from llm_gym_agents.checkpoint.checkpoints import rank, standing
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.place import Place
+from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
@@ -34,21 +34,21 @@ class RunFolder:
 
     Args:
         config: Of the run. It is read when something is written: ``fit`` may still complete it.
-        place: The rank of this process; only the main one writes.
+        context: Of this process; only the main one writes.
         tokenizer: Turns recorded tokens into text.
     """
 
     def __init__(
-        self, config: ConfigStore, place: Place, tokenizer: PreTrainedTokenizerBase
+        self, config: ConfigStore, context: RankContext, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         settings = config.checkpoint
-        self._config, self._place = config, place
+        self._config, self._context = config, context
         self.path = Path(settings.output_dir)
-        self.checkpoints = place.checkpoints(
+        self.checkpoints = context.checkpoints(
             self.path / "checkpoints",
             keep_last_n=settings.keep_last_n,
         )
-        self.recorder = place.recorder(
+        self.recorder = context.recorder(
             self.path, settings.record_every, RECORDED_EPISODES, TokenTexts(tokenizer)
         )
         self._lock = RunLock(self.path)
@@ -56,7 +56,7 @@ class RunFolder:
 
     def lock(self) -> None:
         """Keep other runs out until ``release``."""
-        self._place.take(self._lock)
+        self._context.take(self._lock)
 
     def release(self) -> None:
         """Release the lock. Safe to call twice."""
@@ -69,7 +69,7 @@ class RunFolder:
     @contextmanager
     def open(self, iteration: int) -> Iterator[MetricsLog]:
         """Yield the log of the run after ``iteration``; the folder of another run is refused."""
-        log = self._place.log(
+        log = self._context.log(
             self.path,
             resume_after=iteration if self._is_own else None,
             wandb_project=self._config.checkpoint.wandb_project,
@@ -78,7 +78,7 @@ class RunFolder:
         self._is_own = True
         with log, closing(self.recorder):
             # ``MetricsLog`` has refused the folder of another run by now.
-            if self._place.leads:
+            if self._context.is_main:
                 self._config.save(self.path / "config.json")
             self.checkpoints.drop_after(iteration)
             yield log

@@ -37,8 +37,7 @@ from llm_gym_agents.checkpoint import (
     set_rng_state,
 )
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.place import Place
-from llm_gym_agents.distributed.players import build_players, play_ahead
+from llm_gym_agents.distributed.launch import build_players, play_ahead, rank_context
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule
@@ -96,12 +95,12 @@ class PPOTrainer:
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """Arguments that no checkpoint holds: ``llm-gym resume`` cannot make them."""
-        self.place = Place.of(config)
+        self.context = rank_context(config)
         # Every global generator: a user's environment may draw from any of them.
         set_seed(config.training.seed % 2**32)  # the largest seed that NumPy takes
         self._embedded = model is None and is_embedded(config)
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        self.learner = Learner.from_config(config, lm, self.place.ranks)
+        self.learner = Learner.from_config(config, lm, self.context.ranks)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
@@ -113,10 +112,10 @@ class PPOTrainer:
         self.curriculum = Curriculum(config.environment.curriculum)
         play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
         self._reset_progress()
-        self.files = RunFolder(config, self.place, self.tokenizer)
+        self.files = RunFolder(config, self.context, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
         collector = BatchCollector(
-            config.training, self.sampler, reward_fn, self.environment, self.place.score
+            config.training, self.sampler, reward_fn, self.environment, self.context.score
         )
         self._runner = IterationRunner(
             schedule=self.schedule,
@@ -140,7 +139,7 @@ class PPOTrainer:
         self.metrics_history: list[dict[str, float]] = []
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
-        self._stop = self.place.stop()
+        self._stop = self.context.stop()
         self.diagnostics = RunDiagnostics(len(self.tokenizer))
         self.on_warning: Callable[[str], None] = _log.warning
         """Called with a sentence when the metrics show that the run does not learn."""
@@ -160,7 +159,7 @@ class PPOTrainer:
         self.lock_folder()
         self._resume()
         self.warm_up()
-        with self.files.open(self.iteration) as log, self.place.stop() as self._stop:
+        with self.files.open(self.iteration) as log, self.context.stop() as self._stop:
             self.metrics_history = [self._named(row) for row in log.rows]
             self.diagnostics.catch_up(log.rows)
             while not self._is_done():
@@ -203,7 +202,7 @@ class PPOTrainer:
 
     def _train_iteration(self) -> dict[str, float]:
         """Collect a batch, update the model, publish its weights; return metrics."""
-        with self.place.watching():
+        with self.context.watching():
             row = self._runner.train_iteration(self.iteration, self.elapsed_s, self._stop)
         self.elapsed_s = row[metrics.ELAPSED]
         return row
@@ -276,7 +275,7 @@ class PPOTrainer:
         result = evaluate(
             self.sampler,
             self.schedule.held_out_tasks(episodes),
-            records if self.place.leads else None,
+            records if self.context.is_main else None,
             version=self.publisher.version,
             greedy=self.config.environment.eval_greedy,
             held_out=True,
@@ -297,11 +296,11 @@ class PPOTrainer:
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to resume to the folder ``path``."""
-        return self.place.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
+        return self.context.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Resume from the checkpoint in the folder ``path``."""
-        state = self.place.load(path, self.learner)
+        state = self.context.load(path, self.learner)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)
         self.learner.load_state(state.parts)

@@ -64,18 +64,18 @@ class Killer(threading.Thread):
         """Wait a while, kill somebody, wait until the place is taken again."""
         while len(self.killed) < self._left and not self._over.is_set():
             self._over.wait(self._random.expovariate(1.0))
-            members = [each for each in self._trainer.sampler.members if each.facts is not None]
-            busy = [each for each in members if each.lots] or members
+            actors = [each for each in self._trainer.sampler.pool.actors if each.info is not None]
+            busy = [each for each in actors if each.shards] or actors
             if not busy:
                 continue
-            member = self._random.choice(busy)
-            pid = member.facts.pid
+            actor = self._random.choice(busy)
+            pid = actor.info.pid
             # Only who can be replaced: somebody who is just being started is not killed.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-                told = {"iteration": self._trainer.iteration, "actor": member.index}
-                self.killed.append(told | {"playing": bool(member.lots)})
-            while member.facts is None or member.facts.pid == pid:
+                told = {"iteration": self._trainer.iteration, "actor": actor.index}
+                self.killed.append(told | {"playing": bool(actor.shards)})
+            while actor.info is None or actor.info.pid == pid:
                 if self._over.wait(0.05):
                     return
 

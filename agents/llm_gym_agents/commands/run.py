@@ -18,7 +18,7 @@ from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.files import untrusted
-from llm_gym_agents.distributed.place import leads
+from llm_gym_agents.distributed.context import is_main
 from llm_gym_agents.learn.memory_plan import plan_distributed
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes import Recipe
@@ -37,7 +37,7 @@ def run(
     strict: bool = False,
 ) -> int:
     """Train, and show what changed. In a hurry the model to begin with is a poor one."""
-    console = Console(quiet=not leads(config))
+    console = Console(quiet=not is_main(config))
     config.check()
     _check_folder(config, console)
     _introduce(recipe, config, choices, console)
@@ -69,7 +69,7 @@ def resume_run(folder: Path, modules: Sequence[str], *, trust: bool) -> int:
     else:
         lm, tokenizer = load_lm(config, str(model_folder(state)))
         trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
-    console = Console(quiet=not leads(config))
+    console = Console(quiet=not is_main(config))
     return train(trainer, RunReport(trainer, console), folder.name)
 
 
@@ -104,7 +104,7 @@ def train(
     trainer.on_warning = report.advise
     try:
         trainer.lock_folder()  # before anything is written: it may be somebody else's
-        if trainer.place.leads:
+        if trainer.context.is_main:
             keep_choices(choices, trainer.folder)
         trainer.warm_up(report.say)
         before = report.evaluate_before()
@@ -126,7 +126,7 @@ def train(
         raise report.cannot_write(error) from error
     finally:
         trainer.cleanup()
-    if trainer.place.leads:
+    if trainer.context.is_main:
         report.finished(before, after, title)
     return 0
 

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
 
     from llm_gym_agents.commands.plan import choose, show_plan
     from llm_gym_agents.commands.run import run, warm_start_only
-    from llm_gym_agents.distributed.place import agree
+    from llm_gym_agents.distributed.launch import sync_config
 
     if options.warm_start_only:
         if config.warm_start.player == "none":
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
             choose(config, chosen | {"warm_start.player", "inference.system_prompt"})
         return warm_start_only(config)
     if not options.dry_run:
-        agree(config)
+        sync_config(config)
     choices = [] if chosen is None else choose(config, chosen)
     if options.smoke:
         from llm_gym_agents.commands.target import shrink
@@ -108,9 +108,9 @@ def _followed(config: ConfigStore) -> Iterator[None]:
 
     from llm_gym.view.live_server import serve_live
     from llm_gym_agents.commands.report import say
-    from llm_gym_agents.distributed.place import leads
+    from llm_gym_agents.distributed.context import is_main
 
-    if not leads(config):
+    if not is_main(config):
         yield
         return
     config.check()

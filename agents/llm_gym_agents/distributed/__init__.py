@@ -1,1 +1,1 @@
-"""More than one process: players as Ray actors, learners over ranks; the one door to each."""
+"""More than one process: ``ray/`` plays on actors, ``ranks/`` learns over processes."""

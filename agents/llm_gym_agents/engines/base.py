@@ -211,16 +211,9 @@ class Engine(ABC):
         return getattr(self, "dtype", None)
 
     def weight_sums(self) -> Sequence[Mapping[str, WeightSum]] | None:
-        """Read back the weights in use: their sums, one mapping for each worker.
+        """Return checksums of the weights in use, one mapping for each worker.
 
-        None where an engine cannot be asked for them.
-        """
-        return None
-
-    def weight_marks(self) -> Mapping[str, str] | None:
-        """Read back marks of the weights in use that change when they do, where sums cannot be.
-
-        None where an engine cannot be asked for them either.
+        None where an engine cannot compute them.
         """
         return None
 

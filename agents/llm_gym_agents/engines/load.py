@@ -1,10 +1,8 @@
-"""From a path and a few settings to an engine and its tokenizer.
-
-``load_engine`` is the one place that knows which backends there are and which settings each takes.
-"""
+"""From a path and a few settings to an engine and its tokenizer."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -18,25 +16,8 @@ from llm_gym_agents.model.load import load_tokenizer
 
 Backend = Literal["transformers", "vllm", "sglang"]
 BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")
-_COMMON = ("dtype", "max_model_len", "tensor_parallel_size", "trust_remote_code")
-_OWN = ("attn_implementation", "device", "max_rows", "prefix_cache")
-_VLLM = (
-    "cache_gb",
-    "eager",
-    "gpu_memory_utilization",
-    "max_rows",
-    "patterns",
-    "separate",
-    "sleeps",
-    "stall_s",
-)
-_SGLANG = ("arguments", "max_rows", "patterns", "stall_s", "url")
-SETTINGS: dict[Backend, tuple[str, ...]] = {
-    "transformers": (*_COMMON, *_OWN),
-    "vllm": (*_COMMON, *_VLLM),
-    "sglang": (*_COMMON, *_SGLANG),
-}
-"""What ``config`` may hold for each backend."""
+_TRANSFORMERS = ("dtype", "max_model_len", "tensor_parallel_size", "trust_remote_code",
+                 "attn_implementation", "device", "max_rows", "prefix_cache")  # fmt: skip
 
 
 def load_engine(
@@ -49,26 +30,37 @@ def load_engine(
         backend: transformers, vllm or sglang.
         config: ``dtype``, ``max_model_len`` (most tokens of prompt and reply),
             ``tensor_parallel_size`` and ``trust_remote_code``; for transformers also ``device``,
-            ``attn_implementation``, ``max_rows`` and ``prefix_cache``, as in
-            ``TransformersEngine``; for the others what ``VLLMEngine`` and ``SGLangEngine`` take.
+            ``attn_implementation``, ``max_rows`` and ``prefix_cache``; for the others every
+            argument of ``VLLMEngine`` or ``SGLangEngine``.
     """
     settings = dict(config or {})
     check_settings(backend, settings)
-    if backend != "transformers":
-        return _load_served(path, backend, settings)
-    settings.pop("tensor_parallel_size", None)
-    length = settings.pop("max_model_len", None)
-    engine = TransformersEngine.from_pretrained(path, context_length=length, **settings)
-    return engine, engine.tokenizer
+    if backend == "transformers":
+        settings.pop("tensor_parallel_size", None)
+        length = settings.pop("max_model_len", None)
+        engine = TransformersEngine.from_pretrained(path, context_length=length, **settings)
+        return engine, engine.tokenizer
+    served = _served(backend)
+    served.need_package(settings)  # before a model is read
+    tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
+    return served(path, tokenizer=tokenizer, **settings), tokenizer
+
+
+def settings_of(backend: str) -> tuple[str, ...]:
+    """Return the names that ``config`` of ``load_engine`` may have."""
+    if backend == "transformers":
+        return _TRANSFORMERS
+    taken = inspect.signature(_served(backend)).parameters
+    return tuple(name for name in taken if name not in ("path", "tokenizer", "end_ids"))
 
 
 def check_settings(
     backend: str, settings: Mapping[str, Any], known: Sequence[str] | None = None
 ) -> None:
-    """Refuse a backend that does not exist, and settings that it does not have."""
+    """Refuse an unknown backend, and settings that it does not have."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    known = SETTINGS[backend] if known is None else known
+    known = settings_of(backend) if known is None else known
     for name in settings:
         if name not in known:
             like = closest(name, known)
@@ -82,16 +74,12 @@ def check_settings(
         )
 
 
-def _load_served(
-    path: str, backend: str, settings: dict[str, Any]
-) -> tuple[Engine, PreTrainedTokenizerBase]:
-    # A package is missed before a model is: nothing needs to be read for that.
+def _served(backend: str) -> Any:
+    """Return the class of an engine in a program of its own."""
     if backend == "vllm":
-        from llm_gym_agents.engines.vllm.engine import VLLMEngine as ServedEngine
-    else:
-        from llm_gym_agents.engines.sglang.engine import (  # type: ignore[assignment]
-            SGLangEngine as ServedEngine,
-        )
-    ServedEngine.need_package(settings)
-    tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
-    return ServedEngine(path, tokenizer=tokenizer, **settings), tokenizer
+        from llm_gym_agents.engines.vllm.engine import VLLMEngine
+
+        return VLLMEngine
+    from llm_gym_agents.engines.sglang.engine import SGLangEngine
+
+    return SGLangEngine

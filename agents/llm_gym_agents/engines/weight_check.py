@@ -1,16 +1,18 @@
-"""Does the engine hold the weights that it was given? Exact, after every push.
+"""Does the engine sample with the weights that are trained? Two looks after a push.
 
-The trainer's weights, cast as the engine keeps them, are summed while they are pushed; the engine's
-own parameters are then read back and summed where they are (``weight_sums``). A weight that missed
-its push, at a learning rate however small, is an error that names it, and nothing is sampled with
-it. A server that hashes in its own way (SGLang) is held to less: each of its weights must have
-another hash exactly where the trainer's changed.
+``WeightCheck`` is exact: the trainer's weights, cast as the engine keeps them, are summed while
+they are pushed; the engine's parameters are read back and summed where they are (``weight_sums``).
+A weight that missed a push, at a learning rate however small, is an error that names it.
+
+``Probe`` looks at what the engine computes: it continues a few short prompts, and the trainer's own
+model scores them. A gap that precision does not explain is an error. It is the only look at an
+engine that cannot sum its weights (SGLang), and is taken there after every push.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,105 +25,99 @@ from llm_gym_agents.engines.weight_sums import PendingSums, WeightSum
 Sums = Mapping[str, WeightSum]
 
 
-class WeightCheck:
-    """Watches the pushes to one engine."""
+def cast_and_sum(
+    named_tensors: Iterable[tuple[str, Tensor]],
+    dtype_of: Callable[[str], torch.dtype | None],
+    sums: PendingSums,
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield weights in the types that the engine keeps, and add each to ``sums``."""
+    for name, tensor in named_tensors:
+        own = tensor.detach()
+        cast = own.to(dtype_of(name) or tensor.dtype)
+        sums.add(name, cast, stays=cast is not own)  # nobody else writes to a copy
+        yield name, cast
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._sums = PendingSums()
+
+class WeightCheck:
+    """Compares what was pushed to one engine with what it holds.
+
+    Args:
+        packed_weights: Layers that the engine keeps as one, see ``Engine.packed_weights``.
+    """
+
+    def __init__(self, packed_weights: Mapping[str, Sequence[str]]) -> None:
+        self._packed_weights = packed_weights
         self._first = True
         self.proven = False
-        """Whether each weight of the last push was compared, by its bits."""
-        self._turned: set[str] = set()
+        """Whether every weight of the last push was compared."""
+        self._reordered: set[str] = set()
         """Weights that the engine keeps in another order, such as transposed."""
-        self._before: tuple[Sums, Mapping[str, str]] | None = None
-        self._seen: tuple[Sums, Mapping[str, str]] | None = None
 
-    def push(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> int:
-        """Give the engine weights and check that it has them; return how many were compared."""
-        watched = self._watch(named_tensors)
-        self.engine.update_weights(watched, version)
-        for _ in watched:  # what the engine has not even asked for is to be missed as well
+    def push(
+        self, engine: Engine, named_tensors: Iterable[tuple[str, Tensor]], version: int
+    ) -> int:
+        """Give the engine weights and compare them; return how many were compared."""
+        sums = PendingSums()
+        watched = cast_and_sum(named_tensors, engine.weight_dtype, sums)
+        engine.update_weights(watched, version)
+        for _ in watched:  # weights that the engine did not even read count as missing
             pass
-        return self.check()
+        return self.compare(sums.read(), engine.weight_sums(), version)
 
-    def _watch(self, named_tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights as the engine keeps them, and note what they are."""
-        self._sums = PendingSums()
-        for name, tensor in named_tensors:
-            own = tensor.detach()
-            cast = own.to(self.engine.weight_dtype(name) or tensor.dtype)
-            self._sums.add(name, cast, stays=cast is not own)  # a copy is nobody else's
-            yield name, cast
+    def compare(self, ours: Sums, theirs: Sequence[Sums] | None, version: int) -> int:
+        """Return how many weights were compared; raise ``StaleWeightsError`` if one differs.
 
-    def against(self, sums: PendingSums) -> int:
-        """Check a push that somebody else made, whose sums are ``sums``."""
-        self._sums = sums
-        return self.check()
-
-    def check(self) -> int:
-        """Raise ``StaleWeightsError`` unless the engine holds what was pushed last."""
-        ours = self._sums.read()
-        if (theirs := self.engine.weight_sums()) is not None:
+        Args:
+            ours: Sums of what was pushed.
+            theirs: Sums of the engine's weights, one mapping for each worker; None where the
+                engine has none, and nothing is compared.
+            version: Of the weights, for the error.
+        """
+        if theirs is None:
+            return 0
+        try:
             compared = self._compare(ours, theirs)
-            self._first, self.proven = False, compared == len(ours)
-            return compared
-        if (marks := self.engine.weight_marks()) is not None:
-            self._seen = (ours, marks)
-            return 0 if self._before is None else self._compare_changes(self._before, self._seen)
-        return 0
-
-    def confirm(self) -> None:
-        """Note that the engine also computes with what was pushed last: changes count from it."""
-        self._before = self._seen
+        except _Differs as found:
+            raise StaleWeightsError(
+                f"the engine does not hold the weights of version {version}: {found} "
+                "differs from what was pushed; nothing was trained on them"
+            ) from None
+        self._first, self.proven = False, compared == len(ours)
+        return compared
 
     def _compare(self, ours: Sums, theirs: Sequence[Sums]) -> int:
-        """Compare per weight of the engine; weights without a name in common, as one."""
-        left, strange = dict(ours), 0
+        """Compare weight by weight; those without a name in common, by their total."""
+        left, unnamed = dict(ours), 0
         for name in dict.fromkeys(itertools.chain.from_iterable(theirs)):
             shards = [shard[name] for shard in theirs if name in shard]
             parts = self._parts(ours, name)
             if not parts:
-                strange += sum(shard.content for shard in shards)
+                unnamed += sum(shard.content for shard in shards)
                 continue
             for part in parts:
                 left.pop(part, None)
             self._compare_one(name, [ours[part] for part in parts], shards)
         compared = len(ours) - len(left)
-        if not (left and strange and len(theirs) == 1):
+        if not (left and unnamed and len(theirs) == 1):
             return compared
-        if (strange - sum(each.content for each in left.values())) % (1 << 64):
-            raise self._stale(f"one of {', '.join(sorted(left)[:3])}")
+        if (unnamed - sum(each.content for each in left.values())) % (1 << 64):
+            raise _Differs(f"one of {', '.join(sorted(left)[:3])}")
         return len(ours)
 
     def _compare_one(self, name: str, parts: list[WeightSum], shards: list[WeightSum]) -> None:
         if len(shards) > 1:
             if not _adds_up(parts, shards):
-                raise self._stale(name)
+                raise _Differs(name)
             return
         [found], wanted = shards, _joined(parts)
         if found.content != wanted.content:
-            raise self._stale(name)
+            raise _Differs(name)
         if found.order != wanted.order:
-            # At the start that is how the engine keeps it (the probe then looks whether it
-            # computes with it rightly); later, two things have changed places.
-            if not self._first and name not in self._turned:
-                raise self._stale(name)
-            self._turned.add(name)
-
-    def _compare_changes(
-        self, before: tuple[Sums, Mapping[str, str]], after: tuple[Sums, Mapping[str, str]]
-    ) -> int:
-        compared = 0
-        for name, mark in after[1].items():
-            parts = self._parts(after[0], name)
-            if not parts or name not in before[1]:
-                continue
-            compared += 1
-            changed = any(before[0].get(part) != after[0][part] for part in parts)
-            if changed != (before[1][name] != mark):
-                raise self._stale(name)
-        return compared
+            # At the first push that is how the engine keeps it, and the probe checks that it
+            # computes with it rightly. Later it means that two weights were swapped.
+            if not self._first and name not in self._reordered:
+                raise _Differs(name)
+            self._reordered.add(name)
 
     def _parts(self, ours: Sums, name: str) -> list[str]:
         """Return which pushed weights make up the weight ``name`` of the engine, in order."""
@@ -130,16 +126,13 @@ class WeightCheck:
         path = name.split(".")
         module = path[-2] if len(path) > 1 else ""
         names = [
-            ".".join([*path[:-2], part, path[-1]])
-            for part in self.engine.packed_weights.get(module, ())
+            ".".join([*path[:-2], part, path[-1]]) for part in self._packed_weights.get(module, ())
         ]
         return names if all(each in ours for each in names) else []
 
-    def _stale(self, name: str) -> StaleWeightsError:
-        return StaleWeightsError(
-            f"the engine does not hold the weights of version {self.engine.version}: {name} "
-            "differs from what was pushed; nothing was trained on them"
-        )
+
+class _Differs(Exception):
+    """Names a weight that differs."""
 
 
 def _joined(parts: Sequence[WeightSum]) -> WeightSum:
@@ -165,7 +158,6 @@ def _adds_up(parts: Sequence[WeightSum], shards: Sequence[WeightSum]) -> bool:
 
 
 PROMPTS, PROMPT_TOKENS, REPLY_TOKENS = 4, 8, 8
-__all__ = ["COARSE", "FINE", "Allowance", "Probe", "StaleWeightsError"]
 FACTOR = 5.0
 """Times the gap of the start that is still precision: sharper models have larger ones."""
 ROUNDING = 3.0

@@ -1,9 +1,9 @@
-"""Sending weights to an engine that is not in this process.
+"""Sending weights to an engine in another process.
 
 Weights travel in buckets: large enough that a call per bucket costs nothing, small enough that a
 second copy of the model never exists. On a GPU a bucket is one flat buffer whose handle is sent
-(CUDA IPC), so nothing is copied through the host; elsewhere it is a safetensors file in shared
-memory.
+(CUDA IPC), so nothing is copied through the host. Elsewhere it is a safetensors file in shared
+memory, or numpy arrays in Ray's object store.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -44,6 +46,65 @@ def buckets(
         used += tensor.nbytes
     if run:
         yield run
+
+
+ALIGN = 256
+"""Bytes between the beginnings of two weights are a multiple of this."""
+
+
+class Spot(NamedTuple):
+    """Where a weight is in a buffer, in bytes."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class Flat(NamedTuple):
+    """Weights in a buffer, valid until it is filled again."""
+
+    buffer: Tensor
+    spots: list[Spot]
+
+    def named(self) -> list[tuple[str, Tensor]]:
+        """Return the weights, which are the buffer's own memory."""
+        return [
+            (each.name, self.buffer[each.begin : each.end].view(each.dtype).view(each.shape))
+            for each in self.spots
+        ]
+
+
+def flat_buckets(named_tensors: Iterable[tuple[str, Tensor]], size: int) -> Iterator[Flat]:
+    """Fill a buffer of ``size`` bytes with weights, again and again.
+
+    Weights are copied one by one, so at most one exists beside the buffer. A weight that is larger
+    than the buffer is a bucket by itself.
+
+    >>> one = torch.zeros(64)  # 256 bytes
+    >>> [[each.name for each in flat.spots] for flat in flat_buckets(zip("abc", [one] * 3), 512)]
+    [['a', 'b'], ['c']]
+    """
+    buffer: Tensor | None = None
+    spots: list[Spot] = []
+    used = 0
+    for name, tensor in named_tensors:
+        room = -(-tensor.nbytes // ALIGN) * ALIGN
+        if spots and buffer is not None and used + room > len(buffer):
+            yield Flat(buffer[:used], spots)
+            spots, used = [], 0
+        if buffer is None or room > len(buffer):
+            buffer = torch.empty(max(room, size), dtype=torch.uint8, device=tensor.device)
+        end = used + tensor.nbytes
+        buffer[used:end] = tensor.contiguous().view(-1).view(torch.uint8)
+        spots.append(Spot(name, tensor.dtype, tuple(tensor.shape), used, end))
+        used += room
+    if spots and buffer is not None:
+        yield Flat(buffer[:used], spots)
+
+
+# --- to another process -----------------------------------------------------------------
 
 
 def shared_memory() -> Path | None:
@@ -79,7 +140,7 @@ def flat_handle(bucket: Named) -> tuple[Tensor, bytes]:
 
 
 def handle_of(flat: Flat) -> bytes:
-    """Return what other processes read a buffer on this machine's GPU by, as long as it is kept."""
+    """Return a handle by which other processes read a GPU buffer, as long as it is kept."""
     torch.cuda.synchronize()
     rebuild, arguments = reduce_tensor(flat.buffer)
     return pickle.dumps((rebuild, arguments, flat.spots))
@@ -94,57 +155,35 @@ def in_bucket(bucket: Named | bytes) -> Iterator[tuple[str, Tensor]]:
     yield from Flat(rebuild(*arguments), spots).named()
 
 
-ALIGN = 256
-"""Bytes between the beginnings of two weights are a multiple of this."""
+# --- through an object store --------------------------------------------------------------
 
 
-class Spot(NamedTuple):
-    """Where a weight is in a buffer, in bytes."""
+class Packed(NamedTuple):
+    """One weight as bytes that pickle without a copy."""
 
     name: str
     dtype: torch.dtype
     shape: tuple[int, ...]
-    begin: int
-    end: int
+    data: np.ndarray
 
 
-class Flat(NamedTuple):
-    """Weights in a buffer; good until the next are put there."""
+def pack(bucket: Named) -> list[Packed]:
+    """Return a bucket as numpy arrays; weights on a CPU are not copied."""
+    return [
+        Packed(name, weight.dtype, tuple(weight.shape), _bytes(weight)) for name, weight in bucket
+    ]
 
-    buffer: Tensor
-    spots: list[Spot]
 
-    def named(self) -> list[tuple[str, Tensor]]:
-        """Return the weights, which are the buffer's own memory."""
+def unpack(packed: Iterable[Packed]) -> Named:
+    """Return the weights of a packed bucket, without a copy."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # only read
         return [
-            (each.name, self.buffer[each.begin : each.end].view(each.dtype).view(each.shape))
-            for each in self.spots
+            (name, torch.from_numpy(data).view(dtype).view(shape))
+            for name, dtype, shape, data in packed
         ]
 
 
-def flat_buckets(named_tensors: Iterable[tuple[str, Tensor]], size: int) -> Iterator[Flat]:
-    """Put weights into a buffer of ``size`` bytes, as many as there is room for, again and again.
-
-    Each is copied as it comes, so of what is made for it alone there is never more than one weight
-    beside the buffer. A weight that is larger is one by itself.
-
-    >>> one = torch.zeros(64)  # 256 bytes
-    >>> [[each.name for each in flat.spots] for flat in flat_buckets(zip("abc", [one] * 3), 512)]
-    [['a', 'b'], ['c']]
-    """
-    buffer: Tensor | None = None
-    spots: list[Spot] = []
-    used = 0
-    for name, tensor in named_tensors:
-        room = -(-tensor.nbytes // ALIGN) * ALIGN
-        if spots and buffer is not None and used + room > len(buffer):
-            yield Flat(buffer[:used], spots)
-            spots, used = [], 0
-        if buffer is None or room > len(buffer):
-            buffer = torch.empty(max(room, size), dtype=torch.uint8, device=tensor.device)
-        end = used + tensor.nbytes
-        buffer[used:end] = tensor.contiguous().view(-1).view(torch.uint8)
-        spots.append(Spot(name, tensor.dtype, tuple(tensor.shape), used, end))
-        used += room
-    if spots and buffer is not None:
-        yield Flat(buffer[:used], spots)
+def _bytes(weight: Tensor) -> np.ndarray:
+    flat = weight.detach().cpu().contiguous().view(-1)
+    return flat.view(torch.uint8).numpy()

@@ -45,7 +45,7 @@ class Publisher:
         self._shares = engine.shares_model and not spread
         # A sharded model can be read only through its learner.
         self._probe = None if engine.shares_model or spread else Probe(lm)
-        self._check = WeightCheck(engine)
+        self._check = WeightCheck(engine.packed_weights)
         self._outdated = False
         self._pushes = 0
         self.version = engine.version
@@ -69,13 +69,12 @@ class Publisher:
         if self._shares:
             self.engine.update_weights(self.lm.named_parameters(), version)
         else:
-            checked = self._check.push(served_weights(self.lm), version)
+            checked = self._check.push(self.engine, served_weights(self.lm), version)
             if not self.engine.shares_model:
                 found[CHECKED] = checked
             self._pushes += 1
             if self._probe is not None and probe_is_due(self._pushes, self._check.proven):
                 found[PROBE_GAP] = self._probe.check(self.engine)
-            self._check.confirm()
             found[PUBLISH_SECONDS] = time.perf_counter() - start
         self.version, self._outdated = version, False
         return found

@@ -4,7 +4,7 @@ import pytest
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.place import Place
+from llm_gym_agents.distributed.launch import rank_context
 
 
 def parallel(**settings):
@@ -17,5 +17,5 @@ def parallel(**settings):
 def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ConfigError, match=f"parallel.mode='{mode}' needs one process for each GPU"):
-        Place.of(parallel(mode=mode))
-    assert Place.of(parallel()).ranks.world == 1
+        rank_context(parallel(mode=mode))
+    assert rank_context(parallel()).ranks.world == 1

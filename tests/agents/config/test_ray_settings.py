@@ -7,7 +7,7 @@ import pytest
 
 from llm_gym.errors import MissingExtraError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.samplers import SamplerGroup
+from llm_gym_agents.distributed.ray.sampler import RaySampler
 from llm_gym_agents.rollouts.sampler import Sampler
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.distributed.echo_run import echo_trainer
@@ -40,8 +40,8 @@ def test_actors_play_instead_of_one_sampler(tmp_path):
     plain = echo_trainer(tmp_path / "plain")
     group = echo_trainer(tmp_path / "group", in_process=True, num_actors=2)
     assert isinstance(plain.sampler, Sampler)
-    assert isinstance(group.sampler, SamplerGroup)
-    assert len(group.sampler.members) == 2
+    assert isinstance(group.sampler, RaySampler)
+    assert len(group.sampler.pool.actors) == 2
     plain.cleanup()
     group.cleanup()
 

@@ -1,13 +1,11 @@
 """A small run on ``Echo`` that learns, played by whoever the ``ray`` settings say."""
 
+import contextlib
 import copy
 
-import pytest
-
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.distributed import crew
-from llm_gym_agents.distributed.in_process import InProcess
 from tests.agents.config.effect_run import ECHO, configured
+from tests.agents.distributed.in_process import without_ray
 from tests.agents.players import player_at_chance
 
 ECHO_RUN = {
@@ -23,16 +21,14 @@ ECHO_RUN = {
 def echo_trainer(folder, given=None, *, env=None, in_process=False, **ray):
     """Return a trainer; keywords are settings of ``ray``, which is used if there are any.
 
-    ``in_process`` keeps the actors in this process, without Ray.
+    ``in_process`` keeps the actors in this process.
     """
     settings = ECHO_RUN | {f"ray.{name}": value for name, value in ray.items()} | (given or {})
     if ray or in_process:
         settings["ray.use_ray"] = True
     lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
     config = configured(settings, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        if in_process:
-            patch.setattr(crew, "RayCluster", lambda *given: InProcess())
+    with without_ray() if in_process else contextlib.nullcontext():
         trainer = PPOTrainer(config, env, model=copy.deepcopy(lm), tokenizer=tokenizer)
     trainer.on_warning = lambda sentence: None
     return trainer

@@ -7,7 +7,7 @@ import torch
 
 from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.ranks import Ranks
+from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.learn.stabilizers import NonFiniteError
@@ -91,7 +91,7 @@ def update(case, ranks=SINGLE_PROCESS, updates=2, seed=0):
     }
 
 
-class AnySplit(Ranks):
+class AnySplit(ProcessGroup):
     """Deals episodes at random: some processes have none."""
 
     def __init__(self, mode, seed):
@@ -104,7 +104,7 @@ class AnySplit(Ranks):
 
 
 def update_in_group(rank, mode, case, split=None):
-    ranks = Ranks(mode, torch.device("cpu")) if split is None else AnySplit(mode, split)
+    ranks = ProcessGroup(mode, torch.device("cpu")) if split is None else AnySplit(mode, split)
     torch.manual_seed(rank)  # generators differ, as they do where environments draw from them
     found = update(case, ranks, seed=rank)
     return found if rank == 0 else {"metrics": found["metrics"], "trained": found["trained"]}
@@ -126,7 +126,7 @@ def differences(ours, theirs):
 
 def stop_where_one_breaks(rank, mode):
     """An update whose loss is NaN in process 1 alone; what each process says, and what moved."""
-    made = learner("shared critic", Ranks(mode, torch.device("cpu")))
+    made = learner("shared critic", ProcessGroup(mode, torch.device("cpu")))
     whole_loss = made.ppo.objective.forward
 
     def broken(*args, **kwargs):

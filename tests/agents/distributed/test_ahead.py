@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from llm_gym_agents.distributed.watch import staleness_of
+from llm_gym_agents.distributed.ray.sampler import staleness_metrics
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.rollouts.turns import Rollout, Turn
@@ -53,9 +53,10 @@ def test_tokens_of_older_weights_are_weighed_by_the_policy_that_sampled_them(tmp
 def test_a_batch_that_is_too_old_is_refused():
     turns = [[Turn(0, 0, [1], [2, 3], [0.0, 0.0], "stop", 4), Turn(0, 1, [1], [2], [0.0], "", 5)]]
     batch = Rollout([], turns, [], [], [])
-    assert staleness_of(batch, 5, 1) == (2 / 3, 1)
-    with pytest.raises(EngineError, match=r"may be 0 versions old .* tokens that are 1"):
-        staleness_of(batch, 5, 0)
+    found = staleness_metrics(batch, 5, 1)
+    assert found == {"ray/staleness_mean": 2 / 3, "ray/staleness_max": 1}
+    with pytest.raises(EngineError, match=r"ray\.staleness"):
+        staleness_metrics(batch, 5, 0)
 
 
 def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(tmp_path):
@@ -72,11 +73,11 @@ def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(tmp_path):
 def test_other_episodes_than_were_dealt_ahead_are_played_for_themselves(tmp_path):
     trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
     sampler = trainer.sampler
-    sampler.agenda = lambda iteration: [EpisodeTask(100 * iteration + at, at) for at in range(3)]
-    sampler.play(sampler.agenda(0), version=0)
+    sampler.upcoming = lambda iteration: [EpisodeTask(100 * iteration + at, at) for at in range(3)]
+    sampler.play(sampler.upcoming(0), version=0)
     assert list(sampler._ahead) == [1]
     sampler.push(1)
-    played = sampler.play(sampler.agenda(7), version=1)
+    played = sampler.play(sampler.upcoming(7), version=1)
     assert [episode.episode_id for episode in played.all_episodes] == [700, 701, 702]
     trainer.cleanup()
 
@@ -98,8 +99,8 @@ def test_weights_are_pushed_again_only_if_an_update_came_between(tmp_path):
 
 def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_path):
     trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
-    host, lm = trainer.sampler.members[0].actor, trainer.learner.lm
-    engine = host.sampler.engine
+    actor, lm = trainer.sampler.pool.actors[0].actor, trainer.learner.lm
+    engine = actor.sampler.engine
     before = {name: weight.clone() for name, weight in lm.named_parameters()}
     with torch.no_grad():
         for weight in lm.parameters():
@@ -111,11 +112,11 @@ def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_p
         submit(requests)
         if requests and visitor.ident is None:  # the first replies are running now
             visitor.start()
-            while not host.swap_lock.requested:
+            while not actor.swap_lock.requested:
                 pass
 
     engine.submit = submitted
-    played = host.play([EpisodeTask(id, id) for id in range(4)], None, False, False).rollout
+    played = actor.play([EpisodeTask(id, id) for id in range(4)], None, False, False).rollout
     visitor.join()
     versions = [[turn.version for turn in own] for own in played.turns]
     assert all(own[0] == 0 for own in versions)

@@ -15,7 +15,7 @@ LOST = "is gone, and nothing of this iteration was kept"
 
 
 def torchrun(folder, *, restarts, mode="fsdp", rank=1, iteration=3, flags=()):
-    path = os.pathsep.join(map(str, (ROOT / "agents", ROOT)))
+    path = os.pathsep.join([f"{ROOT}/agents", str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += [f"--max-restarts={restarts}", dying.__file__, str(folder), mode]
     return subprocess.run(

@@ -1,6 +1,7 @@
 """After a push the engine's own weights, read back, are the trainer's: to the bit."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -32,6 +33,13 @@ def serve(lm, dtype=torch.float32):
     return Served(copy.deepcopy(lm).to(dtype))
 
 
+def checked(engine):
+    """Return a check whose pushes go to ``engine``."""
+    check = WeightCheck(engine.packed_weights)
+    check.push = functools.partial(check.push, engine)
+    return check
+
+
 @torch.no_grad()
 def step(lm, rate):
     """Move every weight by about ``rate``, as Adam's first step does."""
@@ -44,7 +52,7 @@ def step(lm, rate):
 def test_a_whole_push_is_whole(family):
     lm = tiny_model(family)
     engine = serve(tiny_model(family, seed=9))
-    check = WeightCheck(engine)
+    check = checked(engine)
     for version in (1, 2):
         assert check.push(lm.named_parameters(), version) == len(list(lm.parameters()))
         step(lm, 1e-3)
@@ -55,7 +63,7 @@ def test_a_whole_push_is_whole(family):
 def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_named(dtype, part):
     lm = tiny_model()
     engine = serve(lm, dtype)
-    check = WeightCheck(engine)
+    check = checked(engine)
     name = next(name for name, _ in lm.named_parameters() if part in name)
     # At 1e-7 a number near 1 does not move in bfloat16; one near 1e-5 does, and that is enough.
     with torch.no_grad():
@@ -80,7 +88,7 @@ def test_a_push_that_nobody_takes_is_caught_by_the_publisher_at_a_tiny_rate():
 
 def test_what_an_engine_casts_is_compared_as_it_casts():
     lm = tiny_model()
-    check = WeightCheck(serve(lm, torch.bfloat16))
+    check = checked(serve(lm, torch.bfloat16))
     assert check.push(lm.named_parameters(), 1) == len(list(lm.parameters()))
 
 
@@ -120,12 +128,12 @@ def fused(lm):
 
 
 def test_fused_padded_turned_and_renamed_weights_are_compared_too(lm, fused):
-    assert WeightCheck(fused).push(lm.named_parameters(), 1) == len(list(lm.parameters()))
+    assert checked(fused).push(lm.named_parameters(), 1) == len(list(lm.parameters()))
 
 
 @pytest.mark.parametrize("part", ["k_proj", "embed", "o_proj", "lm_head", "up_proj"])
 def test_none_of_them_may_miss_a_push(lm, fused, part):
-    check = WeightCheck(fused)
+    check = checked(fused)
     check.push(lm.named_parameters(), 0)
     fused.misses = [next(name for name, _ in lm.named_parameters() if part in name)]
     step(lm, 1e-7)
@@ -134,7 +142,7 @@ def test_none_of_them_may_miss_a_push(lm, fused, part):
 
 
 def test_parts_that_changed_places_are_noticed(lm, fused):
-    check = WeightCheck(fused)
+    check = checked(fused)
     check.push(lm.named_parameters(), 0)
     fused.swaps = True
     with pytest.raises(StaleWeightsError, match="qkv_proj"):
@@ -159,7 +167,7 @@ class Split(Served):
 
 def test_shards_of_several_workers_add_up(lm):
     engine = Split(copy.deepcopy(lm))
-    check = WeightCheck(engine)
+    check = checked(engine)
     assert check.push(lm.named_parameters(), 1) == len(list(lm.parameters()))
     for stale in ((1, "model.layers.0.mlp.up_proj.weight"), (1, "model.norm.weight")):
         engine.stale = stale
@@ -173,4 +181,4 @@ class Silent(Served):
 
 
 def test_an_engine_that_cannot_be_read_back_is_not_called_proven(lm):
-    assert WeightCheck(Silent(copy.deepcopy(lm))).push(lm.named_parameters(), 1) == 0
+    assert checked(Silent(copy.deepcopy(lm))).push(lm.named_parameters(), 1) == 0

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from llm_gym_agents.engines import weight_push
-from llm_gym_agents.engines.weight_push import buckets, send
+from llm_gym_agents.engines.weight_push import buckets, flat_buckets, pack, send, unpack
 from tests.agents.tiny import tiny_model
 
 
@@ -86,6 +86,41 @@ def test_without_shared_memory_the_disk_must_do(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert weight_push.shared_memory() is None
     assert send(named(3), lambda path: [path])[0].startswith(str(tmp_path))
+
+
+def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
+    weights = [(name, each.detach()) for name, each in tiny_model().named_parameters()]
+    weights += [("halves", torch.randn(7, dtype=torch.bfloat16)), ("none", torch.empty(0))]
+    weights.append(("turned", torch.arange(6.0).view(2, 3).T))
+    size = 2 * max(each.nbytes for _, each in weights)
+    found, memory = [], set()
+    for flat in flat_buckets(iter(weights), size):
+        memory.add(flat.buffer.data_ptr())
+        assert len(flat.buffer) <= size
+        found += [(name, each.clone()) for name, each in flat.named()]
+    assert len(memory) == 1
+    assert [name for name, _ in found] == [name for name, _ in weights]
+    for (_, ours), (_, theirs) in zip(found, weights, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert ours.equal(theirs)
+
+
+def test_a_weight_that_is_larger_than_the_buffer_goes_by_itself():
+    sizes = [64, 640, 64]
+    flats = flat_buckets(((str(n), torch.ones(n)) for n in sizes), 512)
+    assert [[spot.end - spot.begin for spot in flat.spots] for flat in flats] == [
+        [256],
+        [2560],
+        [256],
+    ]
+
+
+def test_a_packed_bucket_is_unpacked_to_the_same_bits():
+    weights = [("turned", torch.arange(6.0).view(2, 3).T), ("halves", torch.ones(3).bfloat16())]
+    for (name, found), (same, weight) in zip(unpack(pack(weights)), weights, strict=True):
+        assert name == same
+        assert found.dtype == weight.dtype
+        assert found.equal(weight)
 
 
 def _read_handle(handle, answers):

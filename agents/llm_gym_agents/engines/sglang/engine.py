@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from llm_gym.endpoint.http import HTTPError
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
@@ -242,26 +241,6 @@ class SGLangEngine(Engine):
         self._server.ask("flush_cache")
         self.version = version
 
-    def weight_marks(self) -> dict[str, str] | None:
-        """Return the server's own hash of each of its weights; None from one that has none.
-
-        How it hashes is its own affair, so a mark tells that a weight has changed, not into what:
-        one of three fused projections that stays behind alone is left to the probe.
-        """
-        self._need_open()
-        try:
-            answer = self._server.http.post("/weights_checker", {"action": "checksum"}, 600.0)
-        except HTTPError as error:
-            if error.status in (404, 405):  # an older SGLang
-                return None
-            raise EngineError(f"SGLang cannot say which weights it has: {error}") from error
-        try:
-            return read_marks(answer)
-        except ValueError as error:
-            raise EngineError(
-                f"SGLang cannot say which weights it has: {error}: {answer!r:.200}"
-            ) from error
-
     # --- life and death ------------------------------------------------------------------
 
     def close(self) -> None:
@@ -325,15 +304,6 @@ def read_scores(answer: Any, count: int, vocabulary: int) -> list[float]:
     if len(rows) != count:
         raise ValueError(f"scores of {len(rows)} tokens where {count} were asked for")
     return _tokens(rows[1:], vocabulary)[1]
-
-
-def read_marks(answer: Any) -> dict[str, str]:
-    """Return the hash of each weight, of all ranks together."""
-    ranks = _rows(_row(answer, "an answer").get("ranks"))
-    sums = [_row(_row(rank, "a rank").get("checksums"), "checksums") for rank in ranks]
-    if not sums or not sums[0]:
-        raise ValueError("no checksums")
-    return {str(name): " ".join(str(each.get(name)) for each in sums) for name in sums[0]}
 
 
 def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:

@@ -9,13 +9,12 @@ import pytest
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.distributed.calls import ActorLostError
-from llm_gym_agents.distributed.cluster import RayCluster
+from llm_gym_agents.distributed.ray.cluster import ActorLostError, RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CONNECT = """
 from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.distributed.cluster import RayCluster
+from llm_gym_agents.distributed.ray.cluster import RayCluster
 import ray
 made = RayCluster(RayConfig(address={address!r}))
 print(ray.get_runtime_context().get_node_id())
@@ -35,14 +34,14 @@ def test_what_the_cluster_could_never_give_is_refused(cluster):
 OWN = """
 import os
 from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.distributed.cluster import RayCluster
+from llm_gym_agents.distributed.ray.cluster import RayCluster
 
 class Told:
     def __init__(self, argument): pass
     def play(self): return [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "RANK")]
 
 made = RayCluster(RayConfig(num_actors=2, num_gpus_per_actor=1.0), ["2", "3"])
-actors = [made.start(Told, None, "told") for _ in range(2)]
+actors = [made.start(Told, None) for _ in range(2)]
 print(sorted(made.result(made.call(actor, "play")) for actor in actors))
 print(os.environ["RANK"], os.environ.get("CUDA_VISIBLE_DEVICES"))
 made.close()
@@ -92,7 +91,7 @@ class Speaker:
 
 def test_calls_return_raise_or_lose_the_actor(cluster):
     quiet = RayCluster(RayConfig())
-    actor = quiet.start(Speaker, quiet.put([1, 2]), "speaker")
+    actor = quiet.start(Speaker, quiet.put([1, 2]))
     assert quiet.result(quiet.call(actor, "play")) == [1, 2]
     with pytest.raises(KeyError, match="not this one"):
         quiet.result(quiet.call(actor, "fail"))
@@ -106,12 +105,12 @@ def test_the_last_lines_of_a_dead_actor_come_from_its_machine(cluster, monkeypat
     import ray
 
     quiet = RayCluster(RayConfig())
-    actor = quiet.start(Speaker, None, "speaker")
+    actor = quiet.start(Speaker, None)
     pid = quiet.result(quiet.call(actor, "generate"))
     with pytest.raises(ActorLostError):
         quiet.result(quiet.call(actor, "die"))
-    assert quiet.last_words(actor, pid) == "farewell"
+    assert quiet.log_tail(actor, pid) == "farewell"
     elsewhere = SimpleNamespace(get_node_id=lambda: "another machine")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: elsewhere)
-    assert quiet.last_words(actor, pid) == "farewell"  # a task has read it there
-    assert quiet.last_words(object(), pid) == ""
+    assert quiet.log_tail(actor, pid) == "farewell"  # a task has read it there
+    assert quiet.log_tail(object(), pid) == ""

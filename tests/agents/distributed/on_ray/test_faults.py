@@ -36,13 +36,13 @@ def test_three_kills_change_no_number_and_lose_no_episode(cluster, tmp_path):
     trainer.sampler.play = counted
     rows = trainer.fit()
     # A fourth, while it waits: it is noticed when weights come, and its place has them too.
-    os.kill(trainer.sampler.members[0].facts.pid, signal.SIGKILL)
+    os.kill(trainer.sampler.pool.actors[0].info.pid, signal.SIGKILL)
     trainer.publisher.publish(9)
     tasks = training_tasks(0, 3, batch_size=8, group_size=1, options=None)
     turns = play(tasks, 9).turns
     trainer.cleanup()
     assert {turn.version for own in turns for turn in own} == {9}
-    assert trainer.sampler.watch.restarts == 4
+    assert trainer.sampler.pool.restarts == 4
     assert [comparable(row) for row in rows] == alone
     assert seen == list(range(36))
     assert rows[-1]["ray/restarts"] == 3
@@ -54,7 +54,7 @@ def test_an_environment_that_hangs_is_cut_at_its_deadline(cluster, tmp_path):
     trainer = echo_trainer(tmp_path / "run", NOT_EVALUATED, env=env, num_actors=1, timeout=20.0)
     tasks = training_tasks(0, 0, batch_size=8, group_size=1, options=None)
     assert len(trainer.sampler.play(tasks, 0).episodes) == 8
-    assert trainer.sampler.watch.restarts == 1
+    assert trainer.sampler.pool.restarts == 1
     trainer.cleanup()
 
 

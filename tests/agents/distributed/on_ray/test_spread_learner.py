@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.agents.distributed.echo_run import comparable
-from tests.agents.distributed.test_led_players import alone, check_rows, led
+from tests.agents.distributed.test_main_rank import alone, check_rows, led
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -17,7 +17,7 @@ def rows_of(rank, folder, mode, address):
 
     def kill(trainer, row):
         if rank == 0 and trainer.iteration == 1:
-            os.kill(trainer.sampler.group.members[1].facts.pid, signal.SIGKILL)
+            os.kill(trainer.sampler.pool.actors[1].info.pid, signal.SIGKILL)
 
     trainer.callbacks.append(kill)
     try:

@@ -10,7 +10,6 @@ What SGLang 0.5 does not know is refused here too, so that a wrong name cannot p
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import sys
@@ -40,10 +39,6 @@ class FixedSampler:
 
     def load(self, folder: str) -> None:
         """Nothing to load into."""
-
-    def marks(self) -> dict[str, str]:
-        """Return a hash of each weight, made as only this server makes it."""
-        return {}
 
 
 class TinySampler(FixedSampler):
@@ -90,19 +85,6 @@ class TinySampler(FixedSampler):
 
         with self.lock:
             self.model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False)
-
-    def marks(self) -> dict[str, str]:
-        import torch
-
-        own, kept = dict(self.model.named_parameters()), {}
-        for name, weight in own.items():  # SGLang keeps these three as one
-            if "q_proj" in name:
-                parts = [own[name.replace("q_proj", each)] for each in ("k_proj", "v_proj")]
-                name, weight = name.replace("q_proj", "qkv_proj"), torch.cat([weight, *parts])
-            if ("k_proj" not in name and "v_proj" not in name) or "qkv_proj" in name:
-                data = weight.detach().numpy().tobytes()
-                kept[name] = hashlib.sha256(data).hexdigest()[:16]
-        return kept
 
 
 class StandIn(ThreadingHTTPServer):
@@ -211,7 +193,6 @@ class _Handler(BaseHTTPRequestHandler):
             "/server_info": lambda body: {**server.sampler.about, "version": "0.5"},
             "/update_weights_from_disk": self._update,
             "/flush_cache": lambda body: "Cache flushed.",
-            "/weights_checker": self._marks,
             "/abort_request": lambda body: server.abort(),
         }
         if self.path in server.says:
@@ -273,11 +254,6 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.deaf:
             self.server.sampler.load(body["model_path"])
         return {"success": True, "message": "Succeeded", "num_paused_requests": 0}
-
-    def _marks(self, body: Any) -> Any:
-        assert body == {"action": "checksum"}
-        ranks = [{"checksums": self.server.sampler.marks(), "per_gpu_checksum": ""}]
-        return {"success": True, "message": "", "ranks": ranks}
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""

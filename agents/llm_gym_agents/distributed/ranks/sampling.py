@@ -1,7 +1,7 @@
-"""``RankSampler``: each process plays a part of the tasks, and has what all of them played.
+"""``RankSampler``: each process plays a part of the tasks and gets the episodes of all.
 
-Tasks are cut by their order, so episodes of one group, whose prompt an engine may have cached, stay
-together. What comes back is the same whoever played it: an episode is sampled by its own name.
+Tasks are split in order, so the episodes of one group stay together and share a cached prompt. An
+episode's seed comes from its own id, so the result does not depend on which process played it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
-from llm_gym_agents.distributed.ranks import Ranks
+from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.rollouts.rewards import reward_metrics
 from llm_gym_agents.rollouts.sampler import Player
@@ -20,32 +20,27 @@ from llm_gym_agents.rollouts.turns import Rollout, join_rollouts
 
 
 class RankSampler:
-    """Plays as a ``Sampler`` does, together with those of other processes.
+    """Plays as a ``Sampler`` does, together with the samplers (``own``) of other processes."""
 
-    Args:
-        own: Plays the part of this process.
-        ranks: The processes.
-    """
-
-    def __init__(self, own: Player, ranks: Ranks) -> None:
+    def __init__(self, own: Player, ranks: ProcessGroup) -> None:
         self._own, self._ranks = own, ranks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
 
     def play(
-        self, tasks: Sequence[EpisodeTask], version: int | None = None, **how: bool
+        self, tasks: Sequence[EpisodeTask], version: int | None = None, **options: bool
     ) -> Rollout:
-        """Play ``tasks`` to their ends; what fails in one process fails in all."""
-        first, last = part(len(tasks), self._ranks.rank, self._ranks.world)
+        """Play ``tasks`` to the end; a failure in one process is raised in all."""
+        first, last = rank_slice(len(tasks), self._ranks.rank, self._ranks.world)
         found: Rollout | LLMGymError
         try:
             found = Rollout([], [], [], [], [])
             if first < last:
-                found = self._own.play(tasks[first:last], version, **how)
+                found = self._own.play(tasks[first:last], version, **options)
         except LLMGymError as error:
             found = error
-        parts = self._ranks.everyone(found)
+        parts = self._ranks.all_gather(found)
         for each in parts:
             if isinstance(each, LLMGymError):
                 raise each
@@ -53,10 +48,10 @@ class RankSampler:
 
 
 def settle_over_ranks(
-    episodes: Sequence[Trajectory], settle: Settle, ranks: Ranks
+    episodes: Sequence[Trajectory], settle: Settle, ranks: ProcessGroup
 ) -> dict[str, float]:
-    """Let ``settle`` score each episode in one process; all of them then know every reward."""
-    first, last = part(len(episodes), ranks.rank, ranks.world)
+    """Score each episode in one process, and share all rewards with every process."""
+    first, last = rank_slice(len(episodes), ranks.rank, ranks.world)
     own = list(episodes[first:last])
     found: list[tuple[list[float], Any]] | LLMGymError
     try:
@@ -65,7 +60,7 @@ def settle_over_ranks(
     except LLMGymError as error:
         found = error
     at = iter(episodes)
-    for each in ranks.everyone(found):
+    for each in ranks.all_gather(found):
         if isinstance(each, LLMGymError):
             raise each
         for rewards, extra in each:
@@ -74,10 +69,10 @@ def settle_over_ranks(
     return reward_metrics(episodes)
 
 
-def part(items: int, rank: int, world: int) -> tuple[int, int]:
-    """Return where the part of one process begins, and where it ends.
+def rank_slice(items: int, rank: int, world: int) -> tuple[int, int]:
+    """Return the first and the last-plus-one item of one process.
 
-    >>> [part(7, rank, 3) for rank in range(3)]
+    >>> [rank_slice(7, rank, 3) for rank in range(3)]
     [(0, 2), (2, 4), (4, 7)]
     """
     return rank * items // world, (rank + 1) * items // world

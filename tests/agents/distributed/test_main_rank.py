@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from llm_gym_agents.distributed.calls import ActorLostError, ClusterLostError
-from llm_gym_agents.distributed.in_process import InProcess
-from llm_gym_agents.distributed.lead import BEAT_S, Lead
-from llm_gym_agents.distributed.ranks import Ranks
+from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
+from llm_gym_agents.distributed.ray import weight_transport
+from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.distributed.ray.main_rank import HEARTBEAT_S, MainRank
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.model.weights import full_tensor
 from llm_gym_agents.rollouts.tasks import EpisodeTask
@@ -30,7 +30,7 @@ def rows_of(rank, folder, mode, given, ray):
     """Train; return the rows of this process, and whether it is the one that drives players."""
     trainer = led(folder, mode, given, **ray)
     try:
-        return [comparable(row) for row in trainer.fit()], trainer.sampler.group is not None
+        return [comparable(row) for row in trainer.fit()], trainer.sampler.actor_pool is not None
     finally:
         trainer.cleanup()
 
@@ -74,15 +74,15 @@ def lose_one(rank, folder, mode):
     trainer = led(folder, mode)
     actor = None
     if rank == 0:
-        [member, _] = trainer.sampler.group.members
-        actor = member.actor
+        [handle, _] = trainer.sampler.pool.actors
+        actor = handle.actor
         actor.play = _lost
     rows = trainer.fit()
     found = None
     own = {name: full_tensor(each) for name, each in trainer.learner.lm.named_parameters()}
     if rank == 0:
-        assert member.actor is not actor
-        engine = member.actor.sampler.engine
+        assert handle.actor is not actor
+        engine = handle.actor.sampler.engine
         found = all(each.equal(own[name]) for name, each in engine.model.named_parameters())
     trainer.cleanup()
     return [comparable(row) for row in rows], found
@@ -104,21 +104,19 @@ def fail_in(rank, folder, how):
     trainer = led(folder, "fsdp")
     said = []
 
-    class Gone(InProcess):
-        def put(self, value):
-            raise ClusterLostError("the cluster is gone")
+    def gone(value):
+        raise ClusterLostError("the cluster is gone")
 
     if rank == 0:
-        broadcast = trainer.sampler.group.crew.broadcast
-        usual, broadcast._bytes = broadcast._cluster, 256
+        weight_transport.BUCKET_BYTES, cluster = 256, trainer.sampler.pool.cluster
         if how == "weights":
-            broadcast._cluster = Gone()
+            cluster.put = gone
     publish, play = trainer.publisher.publish, trainer.sampler.play
     with pytest.raises(EngineError) as caught:
         publish(1) if how == "weights" else play([EpisodeTask(0, 0)], 7)
     said.append(str(caught.value))
-    if rank == 0:
-        broadcast._cluster = usual
+    if rank == 0 and how == "weights":
+        del cluster.put
     publish(1)
     said.append(len(play([EpisodeTask(0, 0)], 1).episodes))
     trainer.cleanup()
@@ -137,27 +135,27 @@ def test_what_fails_where_players_are_driven_fails_everywhere(group, tmp_path, h
 
 
 def break_work(rank):
-    """Have the leading process meet with a bug of somebody's; return what this one says."""
-    lead = Lead(Ranks("ddp", torch.device("cpu")), tiny_model())
+    """Have the main process meet with a bug of somebody's; return what this one says."""
+    main = MainRank(ProcessGroup("ddp", torch.device("cpu")), tiny_model())
     with pytest.raises(KeyError if rank == 0 else EngineError, match="no such key"):
-        lead.do(lambda: {}["no such key"])
-    return lead.do(lambda: "well")
+        main.run_on_main(lambda: {}["no such key"])
+    return main.run_on_main(lambda: "well")
 
 
 def wait_for_work(rank, beats):
-    """Have the leading process work for so many beats; return how often this one was told."""
-    ranks = Ranks("ddp", torch.device("cpu"))
-    lead, told, tell = Lead(ranks, tiny_model()), [], ranks.broadcast
+    """Have the main process work for so many beats; return how often this one was told."""
+    ranks = ProcessGroup("ddp", torch.device("cpu"))
+    main, told, tell = MainRank(ranks, tiny_model()), [], ranks.broadcast
     ranks.broadcast = lambda value: told.append(tell(value)) or told[-1]
 
     def work():
         for _ in range(beats):
-            lead._beat -= 2 * BEAT_S  # as if it had taken that long
-            lead.still_at_work()
-            lead.still_at_work()  # said just now
+            main._last_beat -= 2 * HEARTBEAT_S  # as if it had taken that long
+            main.heartbeat()
+            main.heartbeat()  # said just now
         return "done"
 
-    return lead.do(work), len(told)
+    return main.run_on_main(work), len(told)
 
 
 def test_those_who_wait_are_told_that_somebody_is_at_work(group):

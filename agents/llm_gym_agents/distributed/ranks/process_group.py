@@ -1,14 +1,15 @@
-"""``Ranks``: processes that learn together, as ``torchrun`` starts them, one for each GPU.
+"""``ProcessGroup``: processes that learn together, as ``torchrun`` starts them, one for each GPU.
 
-Every process holds the whole batch on its CPU and reads a part of the episodes. What they found is
-added up, so that advantages, counts, guards and stops are the same everywhere without a word about
-them. Weights are the same in each process (``ddp``) or spread over them (``fsdp``).
+Every process holds the whole batch on its CPU and reads a part of the episodes. Results are summed
+over the processes, so advantages, counts and stops are equal everywhere without further messages.
+Every process holds all weights (``ddp``) or a shard of them (``fsdp``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, Literal
@@ -16,41 +17,43 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.distributed.sharding import shard as shard_module
 from llm_gym_agents.learn.single_process import SingleProcess
 
 Mode = Literal["ddp", "fsdp"]
+TIMEOUT = timedelta(minutes=30)
+"""That processes wait for one another."""
 
 
-class Ranks(SingleProcess):
+class ProcessGroup(SingleProcess):
     """The processes of a group, seen from one of them.
 
     Args:
-        mode: ``ddp`` keeps all weights in every process and adds gradients up; ``fsdp`` spreads
-            weights, gradients and optimizer state over the processes.
+        mode: ``ddp`` keeps all weights in every process and sums gradients; ``fsdp`` shards
+            weights, gradients and optimizer state.
         device: Where this process computes.
     """
 
     def __init__(self, mode: Mode, device: torch.device) -> None:
         self.mode, self.device = mode, device
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.loss_scale = float(self.world)  # both ways average, and an update adds up
+        self.loss_scale = float(self.world)  # DDP and FSDP average gradients; an update adds them
         self._mesh = init_device_mesh(device.type, (self.world,))
         self._replicas: list[DistributedDataParallel] = []
 
     def shard(self, model: nn.Module, compute_dtype: torch.dtype) -> None:
-        """Spread the weights of ``model`` over the processes, in place, where that is the mode."""
+        """Shard the weights of ``model`` in place, under ``fsdp``."""
         if self.mode == "fsdp":
-            shard_module(model, self._mesh, compute_dtype)
+            shard_model(model, self._mesh, compute_dtype)
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Return what an update calls, whose gradients are those of all processes."""
+        """Return the module that an update calls; its gradients are those of all processes."""
         if self.mode == "fsdp":
             return model
         replica = DistributedDataParallel(model)
@@ -58,14 +61,14 @@ class Ranks(SingleProcess):
         return replica
 
     def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
-        """Within this block replicas bring gradients together if ``last``; shards always do."""
+        """Within this block DDP sums gradients only if ``last``; FSDP always does."""
         if last or not self._replicas:
             return nullcontext()
         return self._replicas[-1].no_sync()
 
     def assign(self, costs: Sequence[int]) -> list[int]:
-        """Return which of some episodes this process reads."""
-        return dealt(costs, self.world)[self.rank]
+        """Return which episodes this process reads."""
+        return balance(costs, self.world)[self.rank]
 
     def all_sum(self, values: Tensor) -> Tensor:
         """Return the sum of ``values`` over the processes, the same bits in each."""
@@ -80,46 +83,71 @@ class Ranks(SingleProcess):
         return int(found)
 
     def broadcast(self, value: Any) -> Any:
-        """Return the ``value`` that the leading process has; anything that can be pickled."""
+        """Return the main process's ``value``, which can be pickled."""
         held = [value]
         dist.broadcast_object_list(held, src=0)
         return held[0]
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Return the ``value`` of every process, in their order."""
         found: list[Any] = [None] * self.world
         dist.all_gather_object(found, value)
         return found
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Return when every process is here."""
         dist.barrier()
 
 
-def dealt(costs: Sequence[int], hands: int) -> list[list[int]]:
-    """Deal items into hands of about the same cost: the dearest first, each to the lightest hand.
+def balance(costs: Sequence[int], groups: int) -> list[list[int]]:
+    """Split items into groups of about equal cost: the dearest first, each to the lightest group.
 
-    Items keep their order in a hand, and who is dealt what depends on the costs alone.
+    Items keep their order within a group, and the split depends on the costs alone.
 
-    >>> dealt([5, 1, 1, 3], 2)
+    >>> balance([5, 1, 1, 3], 2)
     [[0], [1, 2, 3]]
     """
-    found: list[list[int]] = [[] for _ in range(hands)]
-    loads = [0] * hands
+    found: list[list[int]] = [[] for _ in range(groups)]
+    loads = [0] * groups
     for at in sorted(range(len(costs)), key=lambda at: (-costs[at], at)):
         lightest = loads.index(min(loads))
         found[lightest].append(at)
         loads[lightest] += costs[at]
-    return [sorted(hand) for hand in found]
+    return [sorted(group) for group in found]
 
 
-def join(mode: Mode, *, device: str = "auto", timeout: float = 1800.0) -> Ranks:
+def shard_model(model: nn.Module, mesh: DeviceMesh, compute_dtype: torch.dtype) -> None:
+    """Shard the weights of ``model`` over ``mesh`` in place with FSDP2, layer by layer.
+
+    A layer is gathered when it is called, so a process holds one whole layer at a time. Embeddings,
+    head and critic are gathered for a whole pass. Only the model's ``forward`` may be called.
+    Weights and gradients stay in float32; layers are gathered in ``compute_dtype``.
+    """
+    policy = MixedPrecisionPolicy()
+    if compute_dtype != torch.float32:
+        policy = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
+    # It warns about changing the model's output in place, which nobody does.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
+    for layer in transformer_layers(model):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    # Resharded after each pass too: code that writes weights must find the sharded ones.
+    fully_shard(model, mesh=mesh, reshard_after_forward=True)
+
+
+def transformer_layers(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers of every language model in ``model``: what transformers never splits."""
+    names: set[str] = set()
+    for module in model.modules():
+        names |= set(getattr(module, "_no_split_modules", None) or ())
+    yield from (module for module in model.modules() if type(module).__name__ in names)
+
+
+def join(mode: Mode, *, device: str = "auto") -> ProcessGroup:
     """Join the group that ``torchrun`` describes in the environment; all processes have to.
 
     Args:
-        mode: See ``Ranks``.
+        mode: See ``ProcessGroup``.
         device: ``auto`` takes the GPU of this process's local rank, if there are GPUs.
-        timeout: Seconds after which a process that others wait for is given up.
     """
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR") if name not in os.environ]
     if missing:
@@ -139,23 +167,21 @@ def join(mode: Mode, *, device: str = "auto", timeout: float = 1800.0) -> Ranks:
             )
         torch.cuda.set_device(where)
     if not dist.is_initialized():
-        # Batches are dealt on the CPU, gradients on the GPU.
+        # Batches are shared on the CPU, gradients on the GPU.
         backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
-        dist.init_process_group(
-            backend, timeout=timedelta(seconds=timeout), **_fresh_store(timeout)
-        )
-    return Ranks(mode, where)
+        dist.init_process_group(backend, timeout=TIMEOUT, **_fresh_store())
+    return ProcessGroup(mode, where)
 
 
-def _fresh_store(timeout: float) -> dict[str, Any]:
-    """Return where processes that were begun again meet: not where the lost ones had met.
+def _fresh_store() -> dict[str, Any]:
+    """Return the store of restarted processes, apart from that of the lost ones.
 
-    ``torchrun --standalone`` keeps one store over its restarts (torch 2.13), in which the addresses
-    of dead processes are still written.
+    ``torchrun --standalone`` keeps one store over its restarts (torch 2.13), and the addresses of
+    dead processes are still in it.
     """
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if not attempt:
         return {}
-    store, rank, world = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+    store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
     apart = PrefixStore(f"attempt-{attempt}", store)
     return {"store": apart, "rank": rank, "world_size": world}

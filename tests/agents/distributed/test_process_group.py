@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym_agents.distributed.ranks import dealt
+from llm_gym_agents.distributed.ranks.process_group import balance
 from tests.agents.distributed.learning import (
     CASES,
     alone,
@@ -53,7 +53,7 @@ def test_what_breaks_in_one_process_stops_all_before_anything_moves(group, mode)
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
 def test_every_episode_is_dealt_to_one_hand_and_no_hand_is_far_above_the_others(costs, hands):
-    found = dealt(costs, hands)
+    found = balance(costs, hands)
     assert sorted(at for hand in found for at in hand) == list(range(len(costs)))
     loads = [sum(costs[at] for at in hand) for hand in found]
     assert max(loads) - min(loads) <= max(costs, default=0)

@@ -1,0 +1,1 @@
+"""The learner runs in several processes (``torchrun``), with DDP or FSDP2."""

@@ -1,0 +1,1 @@
+"""Episodes are played by Ray actors; the learner sends them new weights."""

@@ -1,0 +1,201 @@
+"""``SamplerActor``: what runs inside a Ray actor. Nothing here imports Ray.
+
+It holds the same ``Sampler`` that plays in one process, built by the same function from the same
+config. Its model starts with the learner's shape and random weights; the weights come in buckets.
+Two threads call it: one plays, the other updates weights, and a lock keeps them apart.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
+from llm_gym.registry.sources import EnvSource
+from llm_gym_agents.build import build_sampler, device_of, prepare_lm
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.engines.base import Completion, Request
+from llm_gym_agents.engines.weight_push import Packed, unpack
+from llm_gym_agents.engines.weight_sums import WeightSum
+from llm_gym_agents.model.precision import compute_dtype
+from llm_gym_agents.model.weights import plain_lm
+from llm_gym_agents.rollouts.policy import WeightSwapLock
+from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.rollouts.turns import Rollout
+
+VLLM_SHARE = 0.9
+"""Of the part of a GPU that an actor has, what vLLM may take."""
+
+
+class ActorSetup(NamedTuple):
+    """What an actor needs to build its sampler."""
+
+    config: ConfigStore
+    shape: Any
+    """The config of the model."""
+    generation: Any
+    """Its generation config, which names the ids that end a reply."""
+    dtype: torch.dtype
+    tokenizer: PreTrainedTokenizerBase
+    env: EnvSource
+    held_out: EnvSource | None
+    names: tuple[str, ...]
+    """Of the weights that will be sent."""
+
+
+class ActorInfo(NamedTuple):
+    """What an actor says about itself."""
+
+    pid: int
+    node: str
+    gpu: str | None
+    """UUID of its GPU; None on a CPU."""
+    env_id: str | None
+    has_splits: bool
+    context_length: int
+    dtype: torch.dtype | None
+    """In which the engine computes, where it says so."""
+    dtypes: dict[str, torch.dtype | None]
+    """In which the engine keeps each weight."""
+    packed_weights: dict[str, Sequence[str]]
+
+
+class ActorResult(NamedTuple):
+    """What an actor has played, and how long it took."""
+
+    rollout: Rollout
+    busy_s: float
+
+
+def actor_setup(
+    config: ConfigStore,
+    lm: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    env: EnvSource,
+    held_out: EnvSource | None,
+    names: Sequence[str],
+) -> ActorSetup:
+    """Return what actors need to play with the weights of ``lm``."""
+    own = copy.deepcopy(config)
+    # They sample with merged weights, in the precision in which the learner computes.
+    own.model.lora_rank, own.model.gradient_checkpointing = 0, False
+    own.parallel.mode = "none"
+    computed = compute_dtype(config.model.dtype, lm.device)
+    own.model.dtype = str(computed).removeprefix("torch.")  # type: ignore[assignment]
+    if config.inference.backend == "vllm" and config.ray.num_gpus_per_actor:
+        share = VLLM_SHARE * min(1.0, config.ray.num_gpus_per_actor)
+        own.inference.engine = {"gpu_memory_utilization": share} | own.inference.engine
+    plain = plain_lm(lm)
+    generation = getattr(plain, "generation_config", None)
+    return ActorSetup(
+        own, plain.config, generation, plain.dtype, tokenizer, env, held_out, tuple(names)
+    )
+
+
+class SamplerActor:
+    """Plays shards of episodes, and takes new weights in between."""
+
+    def __init__(self, setup: ActorSetup) -> None:
+        self._setup = setup
+
+    def build(self) -> ActorInfo:
+        """Build engine and environments.
+
+        Not done in ``__init__``: Ray reports an environment's own error only from a call.
+        """
+        setup = self._setup
+        if threads := int(setup.config.ray.num_cpus_per_actor):
+            torch.set_num_threads(threads)
+        self.sampler = build_sampler(
+            setup.config, _untrained_model(setup), setup.tokenizer, setup.env, setup.held_out
+        )
+        self.swap_lock = self.sampler.policy.swap_lock = WeightSwapLock()
+        engine = self.sampler.engine
+        return ActorInfo(
+            pid=os.getpid(),
+            node=socket.gethostname(),
+            gpu=gpu_uuid() if torch.cuda.is_available() else None,
+            env_id=self.sampler.env_id,
+            has_splits=self.sampler.has_splits,
+            context_length=engine.context_length,
+            dtype=getattr(engine, "dtype", None),
+            dtypes={name: engine.weight_dtype(name) for name in setup.names},
+            packed_weights=dict(engine.packed_weights),
+        )
+
+    def play(
+        self, tasks: Sequence[EpisodeTask], version: int | None, greedy: bool, held_out: bool
+    ) -> ActorResult:
+        """Play ``tasks`` with weights of ``version``; None where they may change meanwhile."""
+        start = time.perf_counter()
+        with self.swap_lock.playing():
+            rollout = self.sampler.play(tasks, version, greedy=greedy, held_out=held_out)
+        return ActorResult(rollout, time.perf_counter() - start)
+
+    # --- weights: called by name, by ``WeightTransport`` ---------------------------------
+
+    def begin_weights(self) -> None:
+        """Wait until nothing is sampled, and keep it so until ``end_weights``."""
+        self.swap_lock.acquire()
+        self.sampler.engine.wake()
+
+    def take_weights(self, bucket: list[Packed] | bytes) -> None:
+        """Load a bucket of new weights."""
+        self.sampler.engine.load_bucket(bucket if isinstance(bucket, bytes) else unpack(bucket))
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the sender reuses its buffer when this returns
+
+    def end_weights(self, version: int) -> list[dict[str, WeightSum]] | None:
+        """Go on with the new weights; return their checksums as read back from the engine."""
+        engine = self.sampler.engine
+        try:
+            engine.finish_loading(version)
+            sums = engine.weight_sums()
+            return None if sums is None else [dict(each) for each in sums]
+        finally:
+            self.swap_lock.release()
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Reply to a few prompts, for the probe."""
+        self.swap_lock.acquire()
+        try:
+            return self.sampler.engine.generate(requests)
+        finally:
+            self.swap_lock.release()
+
+    def forget(self) -> None:
+        """Empty the engine's prefix cache."""
+        self.sampler.engine.forget()
+
+    def close(self) -> None:
+        """End environments and engine."""
+        # An actor that was never built has no sampler, and an engine that failed is closed.
+        with suppress(RuntimeError, AttributeError):
+            self.sampler.close()
+
+
+def gpu_uuid(device: torch.device | None = None) -> str:
+    """Return the UUID of a GPU of this process, by default of the current one."""
+    at = torch.cuda.current_device() if device is None else device
+    return str(torch.cuda.get_device_properties(at).uuid)
+
+
+def _untrained_model(setup: ActorSetup) -> PreTrainedModel:
+    """Return a model of the learner's shape with random weights."""
+    trust = setup.config.model.trust_remote_code
+    with torch.random.fork_rng():  # a test runs actors in the learner's process
+        lm: PreTrainedModel = AutoModelForCausalLM.from_config(
+            setup.shape, dtype=setup.dtype, trust_remote_code=trust
+        )
+    if setup.generation is not None:
+        lm.generation_config = setup.generation
+    if setup.config.inference.backend == "transformers":
+        lm.to(device=device_of(setup.config.model.device))  # type: ignore[call-arg]
+    return prepare_lm(setup.config, lm).requires_grad_(False)

@@ -1,0 +1,332 @@
+"""``RaySampler``: many actors behind the calls of one ``Sampler``.
+
+Tasks are split into shards by id, shards are given to actors, and the results are joined in id
+order: the batch is the same whoever played it. The shards of a lost actor are played again from
+their seeds (``actor_pool``). A shard counts only when all of it is there, so no episode is lost or
+counted twice, and ``play`` checks that.
+
+With ``staleness`` k the shards of the next k iterations are given out as well before those of this
+one are awaited, so actors play while the learner learns. They take new weights between two
+replies, each turn says which version sampled it, and the learner weights every token by the policy
+that sampled it (``training.importance_cap``).
+
+Only the main process of a learner over several has actors (``main_rank``); the others get its
+results.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import cast
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from llm_gym.registry.sources import EnvSource
+from llm_gym_agents.build import build_policy, device_of
+from llm_gym_agents.config import ConfigStore, RayConfig
+from llm_gym_agents.distributed.ray.actor import ActorInfo, ActorResult, actor_setup
+from llm_gym_agents.distributed.ray.actor_handle import ActorEngine, ActorHandle, EpisodeShard
+from llm_gym_agents.distributed.ray.actor_pool import ActorPool, gpu_assignment
+from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
+from llm_gym_agents.distributed.ray.main_rank import HEARTBEAT_S, MainRank
+from llm_gym_agents.engines.base import Engine, EngineError
+from llm_gym_agents.engines.weight_check import Probe
+from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, probe_is_due
+from llm_gym_agents.learn.single_process import SingleProcess
+from llm_gym_agents.model.weights import is_sharded, served_names
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.sampler import require_version
+from llm_gym_agents.rollouts.tasks import EpisodeTask, split_tasks
+from llm_gym_agents.rollouts.turns import Rollout, episode_id, join_rollouts
+
+Upcoming = Callable[[int], Sequence[EpisodeTask]]
+"""The training tasks of an iteration; none after the last."""
+
+
+def ray_players(
+    config: ConfigStore,
+    lm: PreTrainedModel,
+    ranks: SingleProcess,
+    tokenizer: PreTrainedTokenizerBase,
+    env: EnvSource,
+    held_out: EnvSource | None,
+) -> tuple[RaySampler, RayPublisher]:
+    """Start the actors that ``config.ray`` asks for; they have no weights yet."""
+    main = MainRank(ranks, lm)
+
+    def start() -> ActorPool:
+        learners = 0
+        if config.parallel.mode != "none":
+            learners = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        device = torch.device(device_of(config.model.device))
+        cluster = RayCluster(config.ray, gpu_assignment(config.ray, device, learners))
+        setup = actor_setup(config, lm, tokenizer, env, held_out, served_names(lm))
+        return ActorPool(cluster, setup, config.ray, main.weights, lm.device)
+
+    def make_policy(engine: Engine) -> LLMPolicy:
+        return build_policy(config, engine, tokenizer)
+
+    sampler = RaySampler(main, start, make_policy, config.ray, config.inference.isolated_batch_size)
+    # A sharded model cannot be read outside its learner, so it cannot be probed.
+    probed = config.inference.backend != "transformers" and not is_sharded(lm)
+    return sampler, RayPublisher(sampler, main, Probe(lm) if probed else None)
+
+
+class RaySampler:
+    """Plays named episodes on many actors.
+
+    Args:
+        main: Runs work in the process that has the actors.
+        start: Starts the actors; called in that process only.
+        make_policy: Returns a policy like that of every actor, around an engine.
+        settings: How far actors may play ahead, and how long they may take.
+        shard_size: Episodes of a shard; None gives every actor one shard of a batch.
+    """
+
+    def __init__(
+        self,
+        main: MainRank,
+        start: Callable[[], ActorPool],
+        make_policy: Callable[[Engine], LLMPolicy],
+        settings: RayConfig,
+        shard_size: int | None,
+    ) -> None:
+        self._main, self._make_policy = main, make_policy
+        self._settings, self._shard_size = settings, shard_size
+        self.upcoming: Upcoming | None = None
+        """Tells which tasks come next, for playing ahead."""
+        self.actor_pool: ActorPool | None = None
+        """None outside the main process."""
+        self.metrics: dict[str, float] = {}
+        """Of the last training batch."""
+        self._ahead: dict[int, list[EpisodeShard]] = {}
+
+        def begin() -> ActorInfo:
+            self.actor_pool = start()
+            return self.pool.info
+
+        self._info = main.run_on_main(begin)
+
+    @property
+    def pool(self) -> ActorPool:
+        """The actors, in the main process."""
+        assert self.actor_pool is not None
+        return self.actor_pool
+
+    @property
+    def env_id(self) -> str | None:
+        """Of the environments, if they are registered."""
+        return self._info.env_id
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether the environments tell training instances from held-out ones."""
+        return self._info.has_splits
+
+    @cached_property
+    def policy(self) -> LLMPolicy:
+        """A policy like that of every actor, to read its chat format and limits from."""
+        return self._make_policy(cast(Engine, ActorEngine(self._info)))
+
+    # --- playing ---------------------------------------------------------------------------
+
+    def play(
+        self,
+        tasks: Sequence[EpisodeTask],
+        version: int | None = None,
+        *,
+        greedy: bool = False,
+        held_out: bool = False,
+    ) -> Rollout:
+        """Play ``tasks`` to the end; see ``Sampler.play``."""
+        return self._main.run_on_main(lambda: self._play(tasks, version, greedy, held_out))
+
+    def _play(
+        self, tasks: Sequence[EpisodeTask], version: int | None, greedy: bool, held_out: bool
+    ) -> Rollout:
+        pool, staleness = self.pool, self._settings.staleness
+        require_version(version, pool.version)
+        trains = version is not None and not greedy and not held_out
+        shards = self._given_ahead(tasks, version) if trains else None
+        if shards is None:
+            shards = self._give(tasks, None if staleness else version, greedy, held_out)
+        if trains:
+            self._give_ahead(pool.version)
+        try:
+            self._await(shards)
+        except BaseException:
+            _drop(shards)
+            raise
+        rollout = join_rollouts([shard.played for shard in shards if shard.played is not None])
+        _check_ids(tasks, rollout)
+        if trains:
+            self.metrics = staleness_metrics(rollout, pool.version, staleness)
+            self.metrics |= pool.batch_metrics()
+        return rollout
+
+    def _give(
+        self,
+        tasks: Sequence[EpisodeTask],
+        version: int | None,
+        greedy: bool = False,
+        held_out: bool = False,
+    ) -> list[EpisodeShard]:
+        """Split tasks into shards and give them to the actors in turn."""
+        actors = self.pool.actors
+        size = self._shard_size or -(-len(tasks) // len(actors)) or None
+        split = split_tasks(tasks, size)
+        shards = [EpisodeShard(each, version, greedy, held_out) for each in split]
+        for at, shard in enumerate(shards):
+            self.pool.assign(actors[at % len(actors)], shard)
+        return shards
+
+    def _give_ahead(self, version: int) -> None:
+        for iteration in range(version + 1, version + 1 + self._settings.staleness):
+            if iteration in self._ahead or self.upcoming is None:
+                continue
+            if tasks := self.upcoming(iteration):
+                self._ahead[iteration] = self._give(tasks, None)
+
+    def _given_ahead(
+        self, tasks: Sequence[EpisodeTask], version: int | None
+    ) -> list[EpisodeShard] | None:
+        """Return the shards of this iteration, if they were given out before."""
+        shards = self._ahead.pop(version or 0, None)
+        known = {task.id for shard in shards or () for task in shard.tasks}
+        return shards if known == {task.id for task in tasks} else None
+
+    def _await(self, shards: Sequence[EpisodeShard]) -> None:
+        """Wait until all ``shards`` are played, and replace actors that are lost or too slow."""
+        timeout, cluster = self._settings.timeout, self.pool.cluster
+        while any(shard.played is None for shard in shards):
+            busy = [actor for actor in self.pool.actors if actor.shards]
+            left = [at for actor in busy if (at := actor.overdue_in(timeout)) is not None]
+            calls = [actor.shards[0].call for actor in busy]
+            ready = cluster.ready(calls, max(0.0, min([HEARTBEAT_S, *left])))
+            self._main.heartbeat()
+            for actor, call in zip(busy, calls, strict=True):
+                overdue = actor.overdue_in(timeout)
+                if call in ready:
+                    self._finish(actor)
+                elif overdue is not None and overdue <= 0:
+                    self.pool.replace(actor, f"took more than {timeout:g} s for its episodes")
+
+    def _finish(self, actor: ActorHandle) -> None:
+        try:
+            result: ActorResult = self.pool.cluster.result(actor.shards[0].call)
+        except ClusterLostError:
+            raise
+        except Exception as error:
+            if not actor.shards[0].wanted and not isinstance(error, ActorLostError):
+                actor.shards.popleft()
+            elif isinstance(error, EngineError):  # the actor is gone, or its engine is
+                self.pool.replace(actor, str(error))
+            else:
+                raise
+        else:
+            actor.finish(result)
+
+    # --- weights ---------------------------------------------------------------------------
+
+    def push(self, version: int) -> int:
+        """Give every actor the present weights; return how many weights were compared."""
+        if version < self.pool.version:  # the run went back: what was played ahead is of no use
+            for shards in self._ahead.values():
+                _drop(shards)
+            self._ahead.clear()
+        return self.pool.push(version)
+
+    def forget(self) -> None:
+        """Empty the prefix caches of all engines."""
+        if not self._settings.staleness:  # else they are playing, and last bits may differ anyway
+            self.pool.forget()
+
+    def close(self) -> None:
+        """End every actor, and the cluster if it was started here. Safe to call twice."""
+        if self.actor_pool is not None:
+            self.actor_pool.close()
+
+
+class RayPublisher:
+    """Keeps every actor on the trained weights; see ``learn.publish.Publisher``.
+
+    Args:
+        sampler: Whose actors they are.
+        main: Runs work in the process that has the actors.
+        probe: Compares actors that compute with another program than the learner.
+    """
+
+    def __init__(self, sampler: RaySampler, main: MainRank, probe: Probe | None) -> None:
+        self._sampler, self._main, self._probe = sampler, main, probe
+        self._pushes = 0
+        self._outdated = False
+        self.version = 0
+        """Of the weights that the actors have."""
+
+    def sleep_until_published(self) -> None:
+        """Note that the weights will change; the actors go on with theirs."""
+        self._outdated = True
+
+    def publish_if_outdated(self) -> None:
+        """Publish the weights that an interrupted or failed update has left."""
+        if self._outdated:
+            self.publish(self.version)
+
+    def publish(self, version: int) -> dict[str, float]:
+        """Give every actor the present weights; return metrics of it and of the last batch."""
+        metrics = self._main.run_on_main(lambda: self._publish(version))
+        self.version, self._outdated = version, False
+        return metrics
+
+    def _publish(self, version: int) -> dict[str, float]:
+        start = time.perf_counter()
+        metrics: dict[str, float] = {CHECKED: self._sampler.push(version)}
+        pool = self._sampler.pool
+        self._pushes += 1
+        if self._probe is not None and probe_is_due(self._pushes, pool.transport.proven):
+            engine = ActorEngine(pool.info, pool.cluster, pool.actors[0].actor)
+            engine.version = version
+            metrics[PROBE_GAP] = self._probe.check(cast(Engine, engine))
+        metrics[PUBLISH_SECONDS] = time.perf_counter() - start
+        return metrics | self._sampler.metrics
+
+    def empty_cache(self) -> None:
+        """Empty the engines' prefix caches, so that a resumed run computes the same bits."""
+        self._main.run_on_main(self._sampler.forget)
+
+
+def staleness_metrics(rollout: Rollout, version: int, allowed: int) -> dict[str, float]:
+    """Return by how many versions a batch lags behind; refuse more than ``allowed``.
+
+    The mean is over tokens.
+    """
+    lags = [(version - turn.version, len(turn.reply_ids)) for own in rollout.turns for turn in own]
+    most = max((lag for lag, _ in lags), default=0)
+    if most > allowed:
+        raise EngineError(
+            f"a batch may be {allowed} versions old (ray.staleness), got tokens that are {most}; "
+            "nothing was trained on them"
+        )
+    tokens = sum(count for _, count in lags)
+    mean = sum(lag * count for lag, count in lags) / max(tokens, 1)
+    return {"ray/staleness_mean": mean, "ray/staleness_max": most}
+
+
+def _drop(shards: Sequence[EpisodeShard]) -> None:
+    """Note that nobody waits for these any more; an actor still plays them to the end."""
+    for shard in shards:
+        shard.wanted = False
+
+
+def _check_ids(tasks: Sequence[EpisodeTask], rollout: Rollout) -> None:
+    """Raise unless every task came back exactly once."""
+    ids = [episode_id(episode) for episode in rollout.all_episodes]
+    if ids != sorted(task.id for task in tasks):
+        raise EngineError(
+            f"every one of {len(tasks)} episodes must come back once, got {len(ids)} with "
+            f"{len(set(ids))} different ids"
+        )

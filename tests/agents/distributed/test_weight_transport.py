@@ -1,0 +1,107 @@
+"""Weights on their way to actors: by a handle on the learner's GPU, or through the store."""
+
+import pickle
+
+import pytest
+import torch
+
+from llm_gym_agents.distributed.ray import weight_transport
+from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
+from tests.agents.distributed.echo_run import echo_trainer
+
+HERE = ("here", "GPU-A")
+
+
+@pytest.fixture
+def trainer(tmp_path, monkeypatch):
+    """Three actors; the learner is on the GPU of the first two, as far as they know."""
+    made = echo_trainer(tmp_path, in_process=True, num_actors=3)
+    monkeypatch.setattr(weight_transport, "BUCKET_BYTES", 2048)
+    monkeypatch.setattr(weight_transport, "handle_of", handle_of)
+    made.sampler.pool.transport._gpu = HERE
+    for handle, gpu in zip(made.sampler.pool.actors, ("GPU-A", "GPU-A", "GPU-B"), strict=True):
+        handle.info = handle.info._replace(node="here", gpu=gpu)
+    with torch.no_grad():
+        for weight in made.learner.lm.parameters():
+            weight += 0.25
+    yield made
+    made.cleanup()
+
+
+def handle_of(flat):
+    """A handle that a CPU can open: it brings the buffer along."""
+    return pickle.dumps((torch.Tensor.clone, (flat.buffer,), flat.spots))
+
+
+def count_calls(trainer):
+    """Return what goes through the store from now on, and to whom handles go."""
+    cluster, stored, handles = trainer.sampler.pool.cluster, [], []
+    call = cluster.call
+
+    def counted(actor, method, *args):
+        if method == "take_weights" and isinstance(args[0], bytes):
+            handles.append(actor)
+        return call(actor, method, *args)
+
+    cluster.put = lambda value: stored.append(value) or value
+    cluster.call = counted
+    return stored, handles
+
+
+def check_weights(trainer, version):
+    own = dict(trainer.learner.lm.named_parameters())
+    for handle in trainer.sampler.pool.actors:
+        engine = handle.actor.sampler.engine
+        assert engine.version == version
+        assert all(weight.equal(own[name]) for name, weight in engine.model.named_parameters())
+
+
+def test_actors_on_the_learners_gpu_read_it_there_and_others_through_the_store(trainer):
+    stored, handles = count_calls(trainer)
+    assert trainer.publisher.publish(1)["engine/weights_checked"] > 0
+    check_weights(trainer, 1)
+    first, second, _ = (each.actor for each in trainer.sampler.pool.actors)
+    buckets = trainer.sampler.pool.transport.buckets
+    assert handles == [first, second] * buckets
+    assert len(stored) == buckets > 2
+
+
+def test_where_a_handle_cannot_be_opened_the_store_takes_its_place(trainer):
+    first = trainer.sampler.pool.actors[0].actor
+    take = first.take_weights
+
+    def closed(bucket):
+        if isinstance(bucket, bytes):
+            raise RuntimeError("CUDA error: invalid resource handle")
+        take(bucket)
+
+    first.take_weights = closed
+    _, handles = count_calls(trainer)
+    for version in (1, 2):
+        trainer.publisher.publish(version)
+        check_weights(trainer, version)
+    assert len(handles) == 2  # tried once on both, and never again
+
+
+def test_an_actor_lost_amid_a_push_is_replaced_and_has_the_weights(trainer):
+    lost = trainer.sampler.pool.actors[1]
+    before = lost.actor
+
+    def die(bucket):
+        raise ActorLostError("killed")
+
+    before.take_weights = die
+    trainer.publisher.publish(1)
+    assert lost.actor is not before
+    assert trainer.sampler.pool.restarts == 1
+    check_weights(trainer, 1)
+
+
+def test_a_lost_cluster_is_not_taken_for_a_handle_that_cannot_be_opened(trainer):
+    def gone(bucket):
+        raise ClusterLostError("the cluster is gone")
+
+    trainer.sampler.pool.actors[0].actor.take_weights = gone
+    with pytest.raises(ClusterLostError):
+        trainer.publisher.publish(1)
+    assert trainer.sampler.pool.transport._gpu == HERE
