@@ -15,11 +15,10 @@ from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
 from llm_gym.as_text.phrasebooks.readers import NumberReader, Unusable
 from llm_gym.as_text.settings import numbers_in
 from llm_gym.core.formats import ActionFormat, drop_thinking
-from llm_gym.core.reading.finders import find_pattern, find_phrases
-from llm_gym.core.reading.prose import Named
-from llm_gym.core.reading.reader import readings
-from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.text import clip
+from llm_gym.reading.answer import readings
+from llm_gym.reading.markup import visible
+from llm_gym.reading.moves import Named, find_pattern, find_phrases
 
 
 class ParsedReply(NamedTuple):
@@ -73,7 +72,7 @@ class ReplyReader:
 
     def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> ParsedReply:
         """Return what was found; ``info`` says what is legal, ``told`` what the model has read."""
-        move = self.format.parse(drop_thinking(reply) if self.strict else spoken(reply))
+        move = self.format.parse(drop_thinking(reply) if self.strict else visible(reply))
         if move is not None and (action := self._choices.get(move)) is not None:
             return ParsedReply(move, action)
         try:
@@ -129,6 +128,8 @@ class BookSpeaker:
         numbers = self.moves is None and isinstance(book.reader, NumberReader)
         self.pattern = book.move_pattern() if numbers else None
         self.free_text = self.moves is None and self.pattern is None
+
+    mention_is_answer = False
 
     def named_moves(self, text: str) -> Iterator[Named]:
         if (number := self._numbers.get(text.strip())) is not None:

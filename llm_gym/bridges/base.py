@@ -24,10 +24,10 @@ from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.formats import get_format
 from llm_gym.core.outcome import TERMINAL, StopReason
-from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
+from llm_gym.reading.markup import visible
 from llm_gym.registry.bridges import install_line
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -230,7 +230,7 @@ class BridgeEnv(gym.Env[str, str]):
         """Play what ``action`` holds."""
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise self._refusal(action)
-        move = self.format.parse(spoken(action))
+        move = self.format.parse(visible(action))
         text, reward, stop, valid, said = self._play(move)
         self._turn += 1
         if not valid:

@@ -21,14 +21,11 @@ from llm_gym.core.difficulty import settings_at, settings_given
 from llm_gym.core.formats import drop_thinking, get_format
 from llm_gym.core.game import Game
 from llm_gym.core.outcome import Outcome, StopReason, reject
-from llm_gym.core.reading.cues import TAKEN_BACK
-from llm_gym.core.reading.dressing import LISTED
-from llm_gym.core.reading.prose import is_open
-from llm_gym.core.reading.reader import has_marker, readings
-from llm_gym.core.reading.spoken import spoken
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
+from llm_gym.reading.answer import is_settled, readings
+from llm_gym.reading.markup import visible
 
 MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
@@ -166,14 +163,17 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         """Play the move that ``action`` holds."""
         if self._base_stop is not _PLAYING or not isinstance(action, str):
             raise self._base_refusal(action)
-        one_word = self._base_bare and action.isalnum()  # as most players write it
-        move = str(action) if one_word else self._base_first_reading(action)
+        said = str(action)
+        move: str | None = said
+        if not (self._base_bare and action.isalnum()):  # more than one word, as most players write
+            said = drop_thinking(action) if self.strict else visible(action)
+            move = self._base_first_reading(action, said)
         if move is None or len(move) > self.max_move_chars:
             text, valid, stop, reward = self._base_unreadable(move)
         else:
             text, valid, stop, reward = self.apply(move)
         if not valid and not self.strict:
-            move, (text, valid, stop, reward) = self._base_read_on(action, move, text)
+            move, (text, valid, stop, reward) = self._base_read_on(said, move, text)
         terms = {"success": reward}
         if valid:
             self._base_turn += 1
@@ -274,31 +274,20 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     # --- reading the reply -------------------------------------------------------------------
 
-    def _base_first_reading(self, action: str) -> str | None:
+    def _base_first_reading(self, action: str, said: str) -> str | None:
         """Return what the format's own parser finds, if there is nothing to weigh against it."""
-        if self.strict:
-            return self._base_parse(drop_thinking(action))
-        said = spoken(action)
         move = self._base_parse(said)
-        if move is None or (not self.free_text and is_open(move)):
-            return None
-        mark = self._base_format.mark
-        if (mark and action.count(mark) > 1) or (self._base_bare and has_marker(action, move)):
-            return None
-        if mark and TAKEN_BACK.search(said, said.rfind(move) + len(move)):
-            return None
-        if "\n" in action and LISTED.match(move):  # options or a plan, maybe
-            return None
-        return move
+        if self.strict or move is None:
+            return move
+        settled = is_settled(action, said, move, self._base_format, self.free_text)
+        return move if settled else None
 
-    def _base_read_on(self, action: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
+    def _base_read_on(self, said: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
         """Look closer at a reply whose first reading cannot be played."""
         refused: tuple[str | None, Outcome] = move, reject(text)
         if move is not None and self.is_understood(move):
             return refused
         told = (self._base_rules(), self._base_observations[-1])
-        said = spoken(action)
-        own = self._base_parse(said)
         for found in readings(said, self, told):
             if found.move is None:
                 self._base_reader = found.how
@@ -307,7 +296,8 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
                 continue
             outcome = self.apply(found.move)
             if outcome[1] or found.is_final:
-                self._base_reader = "format" if found.move == own else found.how
+                is_own = found.move == self._base_parse(said)
+                self._base_reader = "format" if is_own else found.how
                 return found.move, outcome
             if refused[0] is None and (self._base_bare or found.how != "last line"):
                 refused, self._base_reader = (found.move, outcome), found.how

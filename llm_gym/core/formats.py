@@ -3,7 +3,7 @@ r"""How a model writes a move: one game, six action formats.
 A *move* is the game's own language (``go north``); an *action* is what a model writes
 (``<think>...</think>\n<action>go north</action>``). A format turns one into the other, says how
 in the rules, and gives the regex for constrained decoding. Its parser finds what was written as
-asked; ``llm_gym.core.reading`` understands the rest. Every parser is linear in the length of the
+asked; ``llm_gym.reading`` understands the rest. Every parser is linear in the length of the
 text and answers ``None`` where it finds no move: model text never raises.
 """
 

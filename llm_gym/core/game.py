@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from llm_gym.core.outcome import Outcome
-from llm_gym.core.reading.finders import find_pattern, find_phrases
+from llm_gym.reading.moves import find_pattern, find_phrases
 
 
 class Game(ABC):
@@ -31,6 +31,8 @@ class Game(ABC):
     """What the rules call a move: "guess", "answer"."""
     free_text: bool = False
     """True where a move may hold any text, which is then not searched for doubts and questions."""
+    mention_is_answer: bool = False
+    """True where a statement of fact that names one move is that move: "Paris is the capital"."""
     has_splits: bool = True
     """False for a game with too few instances (under 100) to keep some of them unseen. It is so by
     itself for one that does not define ``instance``."""

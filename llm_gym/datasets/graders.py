@@ -25,8 +25,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from llm_gym.core.reading.finders import apart, find_phrases
-from llm_gym.core.reading.prose import Named
 from llm_gym.datasets.numbers import (
     MOST,
     final_part,
@@ -36,6 +34,7 @@ from llm_gym.datasets.numbers import (
     write_number,
 )
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.reading.moves import Named, apart, find_phrases
 
 _QUOTES = " \"'`*\u201c\u201d\u2018\u2019"
 

@@ -13,8 +13,7 @@ from fractions import Fraction
 from itertools import islice
 
 from llm_gym.core.formats import parse_boxed
-from llm_gym.core.reading.cues import DENIED_AFTER
-from llm_gym.core.reading.finders import no_results
+from llm_gym.reading.moves import DENIED_AFTER, no_results
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
 MOST = 10 ** (_DIGITS // 2)

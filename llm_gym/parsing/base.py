@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from llm_gym.core.reading.spoken import own_turn
 from llm_gym.errors import ConfigError
+from llm_gym.reading.markup import own_turn
 
 MAX_CHARS = 1_000_000
 MAX_CALLS = 32

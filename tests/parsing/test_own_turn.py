@@ -2,8 +2,8 @@
 
 import pytest
 
-from llm_gym.core.reading.spoken import spoken
 from llm_gym.parsing import PARSERS, ToolCall, get_parser
+from llm_gym.reading.markup import visible
 
 A = '{"name": "add", "arguments": {"a": 1}}'
 B = A.replace("1", "2")
@@ -54,4 +54,4 @@ def test_a_mark_that_an_argument_mentions_is_no_mark(name, query):
 
 def test_code_that_looks_up_a_thought_is_no_thought():
     code = "best = scores[thought]\nprint(best, seen[think], a < thinking > b)"
-    assert spoken(code) == code
+    assert visible(code) == code

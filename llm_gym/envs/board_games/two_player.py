@@ -16,9 +16,8 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.core.reading.finders import find_numbers
-from llm_gym.core.reading.prose import Named
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named, find_numbers
 
 Beginner = Literal["player", "opponent", "random"]
 _NUMBER = re.compile(

@@ -12,10 +12,9 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.reading.finders import find_words
-from llm_gym.core.reading.prose import Named
-from llm_gym.envs.shared.word_list import LENGTHS, parse_word, words_of
+from llm_gym.envs.shared.word_list import LENGTHS, find_words, parse_word, words_of
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 _WORD = re.compile(r"^Word: ([a-z_ ]+)$", re.MULTILINE)
 _WRONG = re.compile(r"^Wrong: ([a-z, ]+)\.$", re.MULTILINE)

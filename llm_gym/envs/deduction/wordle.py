@@ -13,10 +13,16 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.finders import find_words
-from llm_gym.core.reading.prose import Named
-from llm_gym.envs.shared.word_list import LENGTHS, parse_word, some_words_of, word_set, words_of
+from llm_gym.envs.shared.word_list import (
+    LENGTHS,
+    find_words,
+    parse_word,
+    some_words_of,
+    word_set,
+    words_of,
+)
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
 _ROW = re.compile(r"^([A-Z ]+): ([GYX ]+)$", re.MULTILINE)

@@ -13,9 +13,8 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.finders import apart
-from llm_gym.core.reading.prose import Named
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named, apart
 
 PEGS = "ABCDEF"
 _STATES = 20_000  # arrangements that the table of distances may have

@@ -11,12 +11,12 @@ import numpy as np
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.datasets import questions
 from llm_gym.datasets.graders import LETTERS, ChoiceGrader, FunctionGrader, Grader, get_grader
 from llm_gym.datasets.rows import ColumnNames, DatasetRow
 from llm_gym.datasets.table import ReadOptions, Table, open_table
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 ID = "llm_gym/Dataset-v0"
 MAX_ANSWER_CHARS = 4000
@@ -140,6 +140,7 @@ class DatasetEnv(TextEnv):
         self.shuffle_seed, self.max_turns, self.instruction = shuffle_seed, max_turns, instruction
         self._graded = graded
         self.free_text = not graded or type(judge).named is Grader.named
+        self.mention_is_answer = isinstance(judge, ChoiceGrader)
         self._seed: int | None = None
         self._walks: dict[str | None, int] = {}
         self._row, self._right, self._number = DatasetRow(""), "", 0

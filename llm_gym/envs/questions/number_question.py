@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.reading.finders import find_numbers
-from llm_gym.core.reading.prose import Named
 from llm_gym.datasets.numbers import is_bare, parse_number
+from llm_gym.reading.moves import Named, find_numbers
 
 
 class NumberQuestion(TextEnv):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from llm_gym.core.reading.idioms import IDIOM
-from llm_gym.core.reading.prose import Named
+from llm_gym.reading.moves import IDIOM, Named
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
 _NAMES = {name: way for way, compass in _COMPASS.items() for name in (way, compass)}
@@ -21,7 +20,7 @@ _VERBS = (
 _SAID = re.compile(
     rf"(?:\b(?:{_VERBS})\s+)?(?:(?:to|towards?)\s+the\s+|(?:one|1|a)\s+(?:step|cell|tile|square|space)\s+"
     r"(?:to the )?|in the direction\s+|the tiles?\s+|everything\s+|it\s+|me\s+|them\s+|the box\s+"
-    r"|(?:the |all )?tiles\s+)?(?:\b|(?<=move_)|(?<=go_))"
+    r"|(?:the |all )?tiles\s+)?(?:\b|\b(?:move|go)_)"
     r"(up|down|left|right|north|south|east|west)(?:wards?)?\b",
     re.IGNORECASE,
 )
@@ -48,6 +47,8 @@ def find_directions(text: str) -> Iterator[Named]:
     """
     if (way := _ARROWS.get(text.strip(" \ufe0f.!*`"))) is not None:
         yield 0, len(text), way
+        return
+    if _SAID.search(text) is None:
         return
     text = IDIOM.sub(lambda found: "\0" * len(found[0]), text)
     for one in _SAID.finditer(text):

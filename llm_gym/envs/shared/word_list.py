@@ -7,8 +7,11 @@ A game that draws a word tells the player how many there are to choose from.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+
+from llm_gym.reading.moves import Named, apart
 
 LENGTHS = range(3, 9)
 """Lengths of the words in the list."""
@@ -69,3 +72,85 @@ def parse_word(move: str) -> str | None:
         return word
     found = _WORD.fullmatch(word)
     return found[1] if found else None
+
+
+# --- words in a sentence ------------------------------------------------------------------------
+
+_GUESSED = re.compile(
+    r"(?:\b(?:guess(?:es|ing)?|try(?:ing)?|chooses?|choosing|it'?s|pick(?:ing)?|say(?:ing)?"
+    r"|play(?:ing)?"
+    r"|go(?:ing)? (?:with|for|to)|us(?:e|ing)|i'?ll|will|would|i'?d|let'?s|let me|answer|move"
+    r"|choice|word"
+    r"|letter|action|is|be|to|then|think|should|do|so|with|prefer|like|giving|gives|get|opener"
+    r"|actually"
+    r"|definitely|clearly|certainly|on|mean|meant|now|start|begin|open|step)\s{1,3}"
+    r"|[:=,>→]\s{0,3}|\s[-–—]\s{1,3}){1,4}"
+    r"(?:(?:the|an?|my|next|new|whole|word|letter|is|be|guess|:|to"
+    r"|with)\s{1,3}){0,4}[\"'`*“‘\[]{0,3}"
+    r"([A-Za-z]+)(?![\w'])",
+    re.IGNORECASE,
+)
+_SHOWN = re.compile(
+    r"[\"'`*“‘\[]{1,3}([A-Za-z]+)[.!]?[\"'`*”’\]]{1,3}|\b([A-Z]{3,})\b|\b([B-HJ-Z])\b(?!')"
+    r"|\b(?:guess|letter|say|pick|with|an?|to)\s([A-Za-z])\b(?!')|\bso\s([a-z])(?=\W*$)"
+)
+_FIRST = re.compile(
+    r"[\s*_\"'`“‘\[-]*([A-Za-z]+)[\"'`”’*\]]*\s*(?:[.,;:!?(—–-]|$"
+    r"|(?:because|is my|since|is the|is an?|is correct|is best|is one|is common|would be|will be"
+    r"|is great|is good|it is|as|or|to|fits"
+    r"|please|then|and|vs\.?|over|rather|instead)\b)",
+    re.IGNORECASE,
+)
+# Two words that one sentence sets side by side are both meant, or neither is.
+_BESIDE = re.compile(
+    r"\b([A-Za-z]+)[\"'`*”’\]]{0,3}(?:\s?(?:[/|&+=;]|=>)\s?|,?\s(?:and after that|and then"
+    r"|as well as"
+    r"|followed by|and|or|then|otherwise|versus|vs\.?|is|not|over|instead of|rather than)\s)"
+    r"(?=[\"'`*“‘\[]{0,3}([A-Za-z]+)\b)",
+    re.IGNORECASE,
+)
+_SPELLED = re.compile(
+    r"(?<![\w'-])[A-Za-z](?:-[A-Za-z]){2,14}(?![\w-])"
+    r"|(?<![\w'-])[A-Za-z](?: [A-Za-z]){2,14}(?![\w'-])"
+)
+_NO_GUESSES = """
+a about accept action after again all also always and answer any are because been before begin
+being best both brings but can change check choice choose closer clues common correct could did
+does done each either english even every example fail fails final fine first for from game give
+goal going good great guess had has have hello help here hidden hold how i into its just know last
+left let letter letters like line lives lots made make many may maybe might mind more most move
+moves need neither never next not now okay one only oops open other our out part perhaps pick
+place play please reach reply right safe same say second see seems should since some sorry start
+step still such sure swap take target test tests than thanks that the their them then there these
+they think third this those try turn turns two use usual verify very vowel wait want was way well
+were what when where which who whole why will with word words would wrong yes you your
+"""
+_EVERYDAY = frozenset(_NO_GUESSES.split())
+
+
+def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
+    """Yield the words of these ``lengths`` that ``text`` gives as a guess.
+
+    Everyday words are no guesses, unless they are in quotes or in capitals.
+
+    >>> [move for *_, move in find_words("My next guess is crane, which has an a.", (1, 5))]
+    ['crane']
+    >>> [move for *_, move in find_words("I guess the letter a.", (1, 5))]
+    ['a']
+    """
+    spans: dict[tuple[int, int], str] = {}
+    first = _FIRST.match(text)
+    for one in (*_SHOWN.finditer(text), *_GUESSED.finditer(text), *([first] if first else ())):
+        at = one.lastindex or 1
+        word = one[at].lower()
+        if len(word) in lengths and (one.re is _SHOWN or word not in _EVERYDAY):
+            spans[one.span(at)] = word
+    for one in _BESIDE.finditer(text) if spans else ():
+        words = one[1].lower(), one[2].lower()
+        is_pair = all(len(word) in lengths and word not in _EVERYDAY for word in words)
+        if is_pair and not spans.keys().isdisjoint((one.span(1), one.span(2))):
+            spans |= {one.span(1): words[0], one.span(2): words[1]}
+    for one in _SPELLED.finditer(text):
+        if len(word := re.sub(r"\W", "", one[0]).lower()) in lengths:
+            spans[one.span()] = word
+    return apart((start, end, word) for (start, end), word in spans.items())

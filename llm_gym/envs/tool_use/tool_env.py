@@ -14,10 +14,10 @@ from typing import Unpack
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject
-from llm_gym.core.reading.dressing import undress
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.tool_use.other_calls import bare_call, closed_at, find_call
 from llm_gym.parsing import ActionParser, get_parser
+from llm_gym.reading.markup import undress
+from llm_gym.reading.moves import Named
 from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
 

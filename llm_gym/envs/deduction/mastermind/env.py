@@ -11,10 +11,10 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.deduction.mastermind.code_breaker import Answer, Code, fitting_codes, pegs
 from llm_gym.envs.shared.memo import Memo
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 _RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike)?")
 _ANSWER = re.compile(r"^([\d ]+): (\d+) black, (\d+) white", re.MULTILINE)

@@ -10,10 +10,10 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.deduction.minesweeper.field import MINE, chart, neighbours, number_cells
 from llm_gym.envs.deduction.minesweeper.solver import best_cell, can_be_proved
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
 _MOST_PROVABLE = 16  # rows or columns: larger fields without guessing take too long to find

@@ -11,7 +11,6 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.navigation.frozen_lake.planner import (
     DIRECTIONS,
     FAR,
@@ -22,6 +21,7 @@ from llm_gym.envs.navigation.frozen_lake.planner import (
 )
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 _WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "walk"))
 _ROW = re.compile(r"^(?:[P.HG] )+[P.HG]$", re.MULTILINE)

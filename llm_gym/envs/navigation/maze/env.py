@@ -11,12 +11,12 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.navigation.frozen_lake.env import parse_direction
 from llm_gym.envs.navigation.maze.map import Cell, carve, distances, doors, next_step
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
 from llm_gym.envs.shared.directions import find_directions
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 _MOVED = [f"You move {name}." for name in DIRECTIONS]
 _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]

@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.navigation.text_game.world import DIRECTIONS, Command
+from llm_gym.reading.moves import Named
 
 _QUIET = frozenset({"look", "inventory", "inv"})  # in a sentence these are mere words
 _STOP = re.compile(
     r"\s+(?:and|then|because|so|since|but|or|if|as|before|while|which|that|when|first|next|now)\b",
     re.IGNORECASE,
 )
-_WAY = re.compile(rf"(?:to\s+|the\s+|towards?\s+)*({'|'.join(DIRECTIONS)})\b", re.IGNORECASE)
+_WAY = re.compile(rf"(?:(?:to|the|towards?|through)\s+)*({'|'.join(DIRECTIONS)})\b", re.IGNORECASE)
 _WORD = re.compile(r"\s+\S+|\S+")
-_JOINT = re.compile(r"\s+(?:with|in|into|inside|on|from|using)\b", re.IGNORECASE)
+_JOINT = re.compile(r"\s+(?:with(?! (?:me|it)\b)|in|into|inside|on|from|using)\b", re.IGNORECASE)
 _JOINED = re.compile(rf"{_JOINT.pattern}$", re.IGNORECASE)
 _MOST_WORDS = 8
 

@@ -13,10 +13,10 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.puzzles.fifteen_puzzle.planner import distance, is_solvable, plan, slides
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 DIRECTIONS = ("up", "down", "left", "right")
 _WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))

@@ -11,7 +11,6 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.puzzles.game_2048.planner import (
     FOUR,
     ROW,
@@ -28,6 +27,7 @@ from llm_gym.envs.puzzles.game_2048.planner import (
 )
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 DIRECTIONS = ("up", "down", "left", "right")
 _MOST_TURNS = 100_000  # tiles that are drawn beforehand

@@ -12,11 +12,10 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.finders import apart
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle
 from llm_gym.envs.puzzles.sudoku.solver import layout, solution
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named, apart
 
 _ZERO, _OPEN = ord("0"), ord(".")
 _MOVE = re.compile(r"(?:place |put )?[\[(]?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9])[\])]?", re.I)

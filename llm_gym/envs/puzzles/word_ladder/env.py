@@ -11,8 +11,6 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.reading.finders import find_words
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.puzzles.word_ladder.graph import (
     FARTHEST,
     distances,
@@ -21,8 +19,9 @@ from llm_gym.envs.puzzles.word_ladder.graph import (
     steps_between,
     word_graph,
 )
-from llm_gym.envs.shared.word_list import parse_word
+from llm_gym.envs.shared.word_list import find_words, parse_word
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 _STATE = re.compile(r"Word: ([a-z]+)\. Target: ([a-z]+)\.")
 
@@ -164,7 +163,8 @@ class WordLadderEnv(TextEnv):
         return (self._start, self._target)
 
     def named_moves(self, text: str) -> Iterator[Named]:
-        return find_words(text, (self.word_length,))
+        words = find_words(text, (self.word_length,))
+        return (one for one in words if one[2] != self._word)
 
     def legal_moves(self) -> Sequence[str]:
         return word_graph(self.word_length).steps[self._word]

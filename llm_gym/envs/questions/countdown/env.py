@@ -10,7 +10,6 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.reading.prose import Named
 from llm_gym.envs.questions.countdown.arithmetic import (
     Tree,
     combine,
@@ -22,6 +21,7 @@ from llm_gym.envs.questions.countdown.arithmetic import (
     write,
 )
 from llm_gym.errors import ConfigError
+from llm_gym.reading.moves import Named
 
 LARGE = (25, 50, 75, 100)
 _DRAWS = 2000

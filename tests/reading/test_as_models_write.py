@@ -5,11 +5,11 @@ import random
 import gymnasium as gym
 import pytest
 
-from llm_gym.core.reading import reader
-from llm_gym.core.reading.prose import WINDOW, judge
-from llm_gym.core.reading.spoken import spoken
 from llm_gym.envs.shared.directions import find_directions
 from llm_gym.envs.tool_use import tool_env
+from llm_gym.reading import answer
+from llm_gym.reading.markup import visible
+from llm_gym.reading.moves import WINDOW, judge
 
 
 def read(name, reply, seed=0, **settings):
@@ -47,7 +47,7 @@ def test_no_model_is_held_to_what_it_only_thought_or_to_its_template(reply):
     assert move == "down"
     query = reply.format("search: Mila")
     if "<answer>" not in reply:
-        assert spoken(query).strip().lower().endswith("search: mila")
+        assert visible(query).strip().lower().endswith("search: mila")
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,10 @@ def test_a_thought_that_never_ends_says_nothing(reply):
             "My first instinct is down.", "My first thought is to go down.",
             "My first instinct was up, but down.", "As initially planned I go down.",
             "I am leaning towards down.", "Moving down is safe from the trap.",
-            "Down is free of any trap.", "Down is one step away from the wall.",
-            "down is a corner case, but safe", "Down keeps me from losing.",
+            "Down keeps me from losing.",
             "I move down away from death", "Let's undo the detour by going down.",
             "I avoid the hole by going down.", "Down: it is not a hole, so safe.",
-            "Down isn't a hole, so I take it.", "I go down. Wait, that's not a hole.",
+            "I go down. Wait, that's not a hole.",
             "Down + right leads to the goal, so down.", "e.g. I could go right, but I go down.",
         )),
         ("FrozenLake", "Down + right leads to the goal, so right.", "right"),
@@ -270,22 +269,22 @@ def test_code_that_talks_of_calls_is_code():
 )
 def test_marks_are_taken_off_in_one_pass(piece):
     text = "</reasoning>" + piece * (400_000 // len(piece)) + "x"
-    assert isinstance(spoken(text), str)
-    assert isinstance(spoken(text[::-1]), str)
+    assert isinstance(visible(text), str)
+    assert isinstance(visible(text[::-1]), str)
 
 
 @pytest.mark.parametrize("tag", ["action", "answer", "move", "guess"])
 def test_a_tag_of_our_own_is_left_as_it_is_and_what_is_around_it_is_not(tag):
     move = f"<{tag}>up</{tag}>"
-    assert spoken(move) == move
-    assert spoken(f"{move}<|im_end|>") == spoken(f"<s>{move}") == move
-    assert spoken(f"<think>down?</think>{move}") == spoken(f"[THINK]down?[/THINK]{move}") == move
+    assert visible(move) == move
+    assert visible(f"{move}<|im_end|>") == visible(f"<s>{move}") == move
+    assert visible(f"<think>down?</think>{move}") == visible(f"[THINK]down?[/THINK]{move}") == move
 
 
 @pytest.mark.parametrize("name", ["Maze", "Sudoku", "Wordle"])
 def test_of_a_long_reply_only_its_end_is_brought_into_our_script(name, monkeypatch):
     lengths = []
-    monkeypatch.setattr(reader, "plain_text", lambda text: lengths.append(len(text)) or text)
+    monkeypatch.setattr(answer, "plain_text", lambda text: lengths.append(len(text)) or text)
     read(name, "\uff17" * 1_000_000)
     assert 0 < max(lengths) <= WINDOW
 

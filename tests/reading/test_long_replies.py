@@ -2,8 +2,9 @@
 
 import pytest
 
-from llm_gym.core.reading.finders import find_numbers, find_words
 from llm_gym.datasets.numbers import is_bare, parse_number
+from llm_gym.envs.shared.word_list import find_words
+from llm_gym.reading.moves import find_numbers
 
 LONG = 200_000
 PIECES = ["9", "1/", "1 + ", "1 2 ", "\t", "\\", "e5", "5 \\abc{", "9,", "\u0301", "x=", "'a", "- "]

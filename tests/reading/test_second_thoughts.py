@@ -8,8 +8,8 @@ import gymnasium as gym
 import pytest
 
 from benchmarks.envs import replies
-from llm_gym.core.reading.finders import find_words
-from llm_gym.core.reading.spoken import spoken
+from llm_gym.envs.shared.word_list import find_words
+from llm_gym.reading.markup import visible
 
 READ = [
     # the last word counts
@@ -99,7 +99,7 @@ def test_a_move_in_its_own_tags_can_be_taken_back():
 
 def test_a_game_whose_move_is_to_wait_is_played():
     class Waiting:
-        free_text = False
+        free_text = mention_is_answer = False
 
         def named_moves(self, text):
             at = text.lower().find("wait")
@@ -108,7 +108,7 @@ def test_a_game_whose_move_is_to_wait_is_played():
         def marked_move(self, label, text):
             return text
 
-    from llm_gym.core.reading.reader import readings
+    from llm_gym.reading.answer import readings
 
     found = list(readings("The guard is near. Wait.", Waiting(), ()))
     assert found[-1].move == "wait"
@@ -117,7 +117,7 @@ def test_a_game_whose_move_is_to_wait_is_played():
 @pytest.mark.parametrize(
     ("sentence", "words"),
     [
-        ("crane is great", ["crane", "great"]),
+        ("crane is great", ["crane"]),
         ("First crane, then slate", ["crane", "slate"]),
         ("crane then slate", ["crane", "slate"]),
         ("crane = death", ["crane", "death"]),
@@ -130,8 +130,8 @@ def test_words_side_by_side_are_both_meant_or_neither(sentence, words):
 
 def test_code_and_lines_of_a_thought_are_not_taken_for_the_other_side():
     code = "user: int = 3\nprint(user)"
-    assert spoken(f"x = 1\n{code}").endswith(code)
-    assert spoken("<s>up</s> down") == "up</s> down"
+    assert visible(f"x = 1\n{code}").endswith(code)
+    assert visible("<s>up</s> down") == "up</s> down"
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""One reader of replies for all games. Start reading at ``reader``."""

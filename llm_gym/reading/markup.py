@@ -1,0 +1,366 @@
+r"""Stage 1: what a reply says, without reasoning, chat templates and markup; and its markers.
+
+``visible`` takes off the reasoning and the control tokens. ``undress`` takes off what a move is
+wrapped in. ``find_markers`` gives the places that say "this is my move": tags, a LaTeX box, JSON,
+a label such as ``**Action:**``, a code fence, ``[move]``. Everything is linear in the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import NamedTuple
+
+from llm_gym.core.formats import drop_thinking, parse_boxed
+
+# --- reasoning and chat templates ------------------------------------------------------------
+
+_OURS = "action|answer|move|guess"
+_THOUGHTS = r"(?:seed:)?(thinking|think|thoughts?|reasoning|scratchpad|reflection)"
+# An opening that is never closed hides the rest, so a text of openings is gone over once.
+# In square brackets only as it is a token: ``scores[thought]`` is code.
+_THOUGHT = re.compile(
+    rf"(?:[<◁]{_THOUGHTS}[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|(?=<(?:{_OURS})>)|\Z))"
+    rf"|(?-i:\[THINK\].*?(?:\[/THINK\]|(?=<(?:{_OURS})>)|\Z))"
+    r"|<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_CLOSED = re.compile(r"</thinking>|◁/think▷|\[/think\]", re.IGNORECASE)
+_CONTROL = re.compile(
+    r"<\|[\w-]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|start_of_turn|end_of_text)>|\[/?INST\]",
+    re.IGNORECASE,
+)
+# After these the turn is over: a model that writes on plays the other side as well.
+_END = r"(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text|END_OF_TURN_TOKEN)"
+_OVER = re.compile(rf"(?<=\S)\s*(?:<\|{_END}\|>|</s>|<(?:eos|end_of_turn)>)", re.IGNORECASE)
+_ENDED = re.compile(
+    r"(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|endoftext|end_of_text)\||tool_response)>"
+)
+_OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*]{0,4}:")
+_ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
+_OBSERVED = re.compile(r"\n[ \t*]{0,4}observation[ \t\d*]{0,4}:", re.IGNORECASE)
+_STRANGE = re.compile(rf"[<\[◁](?!/?(?:{_OURS})>)")
+_WORDS = ("think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal")
+_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end", "<tool_response>")
+# A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
+_STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
+_HIDE = str.maketrans("<[◁", "\ue000\ue001\ue002")
+_SHOW = str.maketrans("\ue000\ue001\ue002", "<[◁")
+_ROUNDS = 8  # control tokens, or layers of markup, taken off: bounds what a tower of them costs
+
+
+def visible(text: str) -> str:
+    r"""Return ``text`` without reasoning, control tokens and what it says for the other side.
+
+    >>> visible("<thinking>south?</thinking>go north<|im_end|>"), visible("[THINK]up?[/THINK]down")
+    ('go north', 'down')
+    >>> visible("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
+    'down'
+    >>> visible("Action: up\nObservation: You win."), visible("up\n\nUser: And now?")
+    ('Action: up', 'up')
+    """
+    if ("<" in text or "[" in text or "◁" in text) and _STRANGE.search(text):
+        text = _without_thoughts(text)
+        is_struck = "<s>" in text  # what is struck through ends like a turn
+        text = _without_control(text)
+        if not is_struck and (over := _OVER.search(text)):
+            text = text[: over.start()]
+    elif "assistantfinal" in text:
+        text = _without_thoughts(text)
+    if "\n" not in text or ":" not in text:
+        return text
+    if other := _OTHER_SIDE.search(text):
+        text = text[: other.start()]
+    acted = _ACTED.search(text)
+    seen = _OBSERVED.search(text, acted.end()) if acted else None
+    return text[: seen.start()] if seen else text
+
+
+def own_turn(text: str) -> str:
+    r"""Return ``text`` without reasoning, and up to where its turn ends; for the rest as it is.
+
+    >>> own_turn("<thinking>a?</thinking>call b<|im_end|>\n<|im_start|>user\nok")
+    'call b'
+    >>> own_turn('{"query": "the <thought> tag"}')
+    '{"query": "the <thought> tag"}'
+    """
+    if "<" not in text and "[" not in text and "◁" not in text:
+        return text
+    small = text.lower()
+    if not any(sign in small for sign in (*_WORDS, *_ENDS)):  # as most calls are written
+        return text
+    hides = not any(sign in text for sign in "\ue000\ue001\ue002")
+    if hides:
+        text = _STRING.sub(lambda found: found[0][0] + found[0][1:].translate(_HIDE), text)
+    text = _without_thoughts(text)
+    over = _ENDED.search(text)
+    text = text[: over.start()] if over else text
+    return text.translate(_SHOW) if hides else text
+
+
+def _without_thoughts(text: str) -> str:
+    small = text.lower()
+    if not any(word in small for word in _WORDS):  # a pattern would look at every bracket
+        return text
+    if "<|channel|>" in text:  # of channels, the last ``final`` one is said
+        _, channel, said = text.rpartition("<|channel|>final")
+        text = said.partition("<|message|>")[2] if channel else text.partition("<|channel|>")[0]
+    elif text.lstrip().startswith("analysis") and "assistantfinal" in text:
+        text = text.rpartition("assistantfinal")[2]
+    text = _THOUGHT.sub("", drop_thinking(text))
+    closed = list(_CLOSED.finditer(text))  # opened in the prompt
+    return text[closed[-1].end() :] if closed else text
+
+
+def _without_control(text: str) -> str:
+    for _ in range(_ROUNDS):
+        said = text.strip()
+        first = _CONTROL.match(said)
+        if first and first.end() < len(said):
+            text = said[first.end() :]
+            continue
+        at = max(said.rfind("<", -44), said.rfind("[", -44))  # as long as a control token is
+        if at < 0 or _CONTROL.fullmatch(said, at) is None:
+            break
+        text = said[:at]
+    return text
+
+
+# --- what a move is wrapped in -----------------------------------------------------------------
+
+_PAIRS = dict(zip("\"'`“‘«[(<${|「『（【《", "\"'`”’»])>$}|」』）】》", strict=True))
+_BULLET = re.compile(r"(?:[-*•>]|#{1,6}|\d{1,2}[.)])\s+(?=\S)")
+_STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+_WIDE = str.maketrans({"：": ": ", "，": ", ", "。": ". ", "！": "! ", "？": "? "})
+_IDEOGRAPH = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_SEAM = re.compile(rf"(?<=[{_IDEOGRAPH}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[{_IDEOGRAPH}])")
+_LATEX = re.compile(r"\\(?:text\w{0,4}|math\w{2}|mathtt|[fm]box|operatorname)\s?\{([^{}]*)\}")
+_LATEX_SIGNS = (
+    (re.compile(r"\\(?:times|cdot|ast)(?![a-z])"), "*"),
+    (re.compile(r"\\div(?![a-z])"), "/"),
+    (re.compile(r"\\(?:(?:long)?rightarrow|to)(?![a-z])"), "->"),
+    (re.compile(r"\\(?:left|right)(?=[()\[\]])"), ""),
+    (re.compile(r"\\(?:[ ,;:!]|q?quad(?![a-z])|space(?![a-z]))|~"), " "),
+)
+_MATH = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]")
+_HTML = re.compile(r"<([a-z_]{1,20})>([^<>]*)</\1>", re.IGNORECASE)
+_ENDS_OF_MOVES = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
+_FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
+_SMILES = (":)", ":-)", ";)", ":D")
+
+
+def undress(text: str) -> str:
+    r"""Return ``text`` without what it is wrapped in.
+
+    >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]", "- up")]
+    ['Right', 'go north', '7', '7', 'up']
+    >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?"), undress(r"1\ 2\times 3")
+    ('(1 + 2) * (3 + 4)', '-13', 'up?', '1 2* 3')
+    """
+    text = (without_latex(text) if "\\" in text else text).strip()
+    for _ in range(_ROUNDS):
+        before = text
+        text = text.rstrip(_ENDS_OF_MOVES).lstrip(_FRONTS)
+        if found := _BULLET.match(text):
+            text = text[found.end() :]
+        if text[:1] in ("\\", "<") and (found := _MATH.fullmatch(text) or _HTML.fullmatch(text)):
+            text = (found[found.lastindex or 0] or "").strip()
+        if text.endswith(_SMILES):
+            text = text[: text.rindex(text[-2:-1])]
+        if not text.isascii():
+            text = without_pictures(text)
+        closing = _PAIRS.get(text[:1])
+        if closing and len(text) > 2 and text[-1] == closing:
+            inside = text[1:-1]
+            if closing not in inside and text[0] not in inside:
+                text = inside.strip()
+        if text == before:
+            break
+    return text
+
+
+def without_latex(text: str) -> str:
+    r"""Return ``text`` with LaTeX spaces, arrows, signs and text boxes as plain characters.
+
+    >>> without_latex(r"\text{reveal } 4\ 4"), without_latex(r"C \to B"), without_latex(r"7\cdot 6")
+    ('reveal 4 4', 'C -> B', '7* 6')
+    """
+    text = _LATEX.sub(r"\1", text)
+    for pattern, plain in _LATEX_SIGNS:
+        text = pattern.sub(plain, text)
+    return re.sub(" {2,}", " ", text)
+
+
+def without_pictures(text: str) -> str:
+    """Return ``text`` without pictures and invisible characters at its ends, if more is left.
+
+    >>> without_pictures("\U0001f600 up \u200b"), without_pictures("\u2b05\ufe0f")
+    ('up', '\u2b05\ufe0f')
+    """
+    start, end = 0, len(text)
+    while end > start and _is_picture(text[end - 1]):
+        end -= 1
+    while end > start and _is_picture(text[start]):
+        start += 1
+    return text[start:end] or text
+
+
+def _is_picture(char: str) -> bool:
+    return char.isspace() or (
+        char > "\u00ff" and unicodedata.category(char) in ("So", "Cf", "Cs", "Mn", "Sk")
+    )
+
+
+def plain_text(text: str) -> str:
+    """Return ``text`` with the digits, stops and seams of other scripts as ours.
+
+    >>> plain_text("４２"), plain_text("~~up~~ down"), plain_text("答：up。")
+    ('42', ' down', '答: up. ')
+    """
+    if "~~" in text:
+        text = _STRUCK.sub("", text)
+    if text.isascii():
+        return text
+    return "".join(
+        str(unicodedata.decimal(char)) if char > "\x7f" and char.isdecimal() else char
+        for char in _SEAM.sub(" ", text.translate(_WIDE))
+    )
+
+
+# --- markers -----------------------------------------------------------------------------------
+
+_NAMES = "action|answer|move|guess|choice|command|final_answer|final answer"
+_NAME = re.compile(rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output)", re.IGNORECASE)
+_TAG = re.compile(rf"<\s?({_NAMES})\s?>", re.IGNORECASE)
+_CLOSE = re.compile(rf"</\s?(?:{_NAMES})\s?>|<(?:{_NAMES})>|\n|$", re.IGNORECASE)
+_BROKEN_JSON = re.compile(
+    rf"\{{[^{{}}]{{0,300}}?[\"'“]?\b({_NAMES})[\"'”]?\s?:\s?"
+    r"(?:\"([^\"\n]*)\"|'([^'\n]*)'|“([^”\n]*)”|([^\s,{}\"'][^,{}\"'\n]{0,200}))",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus|and)"
+    r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection|pick"
+    r"|final|total|direction|position)s?(?: (?:is|would be|will be))?"
+    r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\n\s{0,20}|\|\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(?:```|\Z)")
+_BRACKET = re.compile(r"(?<![\w\]])\[([^\[\]\n]{1,200})\](?![\w\[(])")
+MARKS = re.compile(r"<[a-z]|\\boxed|```|[:={\[]", re.IGNORECASE)
+"""Every marker has one of these."""
+STRONG = frozenset({"tag", "boxed", "json", "label"})
+"""Markers that can mean nothing but a move, so that nothing else is looked at."""
+_LONGEST = 4000  # characters of a move in an object
+
+
+class Marker(NamedTuple):
+    """One place that says "this is my move"."""
+
+    kind: str
+    """tag, boxed, json, label, fence or brackets."""
+    label: str
+    """What it is called there: action, answer, move; the language of a fence."""
+    text: str
+    start: int
+    end: int
+    more: str = ""
+    """The same with all that an object says, as some moves have several parts."""
+
+
+def find_markers(text: str) -> list[Marker]:
+    r"""Return the markers in ``text``: strong ones first, and the last one first.
+
+    >>> [(m.kind, m.text) for m in find_markers("**Action:** go up\n```\nx\n``` <Answer>7")]
+    [('tag', '7'), ('label', 'go up'), ('fence', 'x')]
+    """
+    if MARKS.search(text) is None:
+        return []
+    strong = [*_tags(text), *_boxes(text), *_objects(text)]
+    strong += [_marker("label", one[1], one[2], one) for one in _last(_LABEL, text)]
+    strong.sort(key=lambda one: -one.start)
+    weak = [_marker("fence", one[1] or "fence", one[2], one) for one in _last(_FENCE, text)]
+    weak += [_marker("brackets", "brackets", one[1], one) for one in _last(_BRACKET, text)]
+    return [one for one in (*strong, *weak) if one.text]
+
+
+def _marker(kind: str, label: str, text: str, found: re.Match[str]) -> Marker:
+    return Marker(kind, label.casefold(), text.strip(), found.start(), found.end())
+
+
+def _last(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    return list(pattern.finditer(text))[:-3:-1]  # the last two, the last one first
+
+
+def _tags(text: str) -> list[Marker]:
+    found = []
+    for one in _last(_TAG, text):
+        close = _CLOSE.search(text, one.end())
+        end = close.start() if close else len(text)
+        if not text[one.end() : end].strip():  # the move on a line of its own
+            end = text.find("<", one.end()) if "<" in text[one.end() :] else len(text)
+        after = text.find(">", end) + 1 if text.startswith("</", end) else end
+        content = text[one.end() : end].strip()
+        found.append(Marker("tag", one[1].casefold(), content, one.start(), after))
+    return found
+
+
+def _boxes(text: str) -> list[Marker]:
+    found, end = [], len(text)
+    for _ in range(2):
+        at = text.rfind(r"\boxed{", 0, end)
+        if at < 0:
+            break
+        inside = parse_boxed(text[at:end]) or text[at + 7 : end].partition("\n")[0].rstrip("}$ ")
+        found.append(Marker("boxed", "answer", inside, at, at + 8 + len(inside)))
+        end = at
+    return found
+
+
+def _objects(text: str) -> list[Marker]:
+    found, end = [], len(text)
+    for _ in range(2):
+        end = text.rfind("{", 0, end)
+        if end >= 0 and (one := _object(text, end)):
+            found.append(one)
+    if not found and "{" in text:
+        for broken in _last(_BROKEN_JSON, text):
+            said = next((part for part in broken.groups()[1:] if part), "")
+            close = text.find("}", broken.end(), broken.end() + 200)
+            marker = _marker("json", broken[1], said, broken)
+            found.append(marker._replace(end=max(close + 1, marker.end)))
+    return found
+
+
+def _object(text: str, start: int) -> Marker | None:
+    r"""Return what the JSON object at ``start`` says, with quotes of either kind.
+
+    >>> _object('{"why": "safe",\n "move": "up"}', 0)[1:3]
+    ('move', 'up')
+    >>> _object('{"row": 1, "column": 2}', 0)[1:3], _object("{'word': 'crane'}", 0)[1:3]
+    (('object', 'row 1, column 2'), ('word', 'crane'))
+    """
+    end = text.find("}", start) + 1
+    if "'" in text[start:end] and '"' not in text[start:end]:
+        text = text[:start] + text[start:end].replace("'", '"')
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    said = {str(key): _scalar(one) for key, one in value.items()}
+    said = {key: one for key, one in said.items() if one}
+    names = [key for key in said if _NAME.fullmatch(key)] or [*said][: len(said) == 1]
+    if names:
+        others = [one for key, one in said.items() if key != names[0]]
+        more = " ".join([said[names[0]], *others]) if others else ""
+        return Marker("json", names[0].casefold(), said[names[0]], start, end, more)
+    whole = ", ".join(f"{key} {one}" for key, one in said.items())
+    return Marker("json", "object", whole, start, end) if whole else None
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(one, int) for one in value):
+        return " ".join(map(str, value))
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value).strip()[:_LONGEST] if is_plain else ""
