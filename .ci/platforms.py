@@ -65,7 +65,7 @@ def cell(extra: str, target: str, python: str) -> str:
 
 def measure() -> dict[str, list[str]]:
     """Return the cells of each row, by extra."""
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(4) as pool:
         rows = {
             extra: [pool.submit(cell, extra, *column) for column in COLUMNS.values()]
             for extra in extras()
