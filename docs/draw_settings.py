@@ -1,0 +1,95 @@
+"""Write ``docs/settings.md``: every setting with its type, default, meaning and users."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from llm_gym_agents.config.defaults import RULES
+from llm_gym_agents.config.schema import SECTIONS
+
+SOURCE = Path(__file__).parents[1] / "agents/llm_gym_agents"
+SKIPPED = ("config", "recipes")
+"""Rooms that only set or check settings."""
+HEAD = """# Settings
+
+Every setting of a run. On the command line it is `--section.setting VALUE`
+(`--training.learning-rate 1e-5`, `--ray.use-ray`, `--environment.env-kwargs rooms=8`); in Python
+`config.section.setting = value`; in a file `section: {setting: value}`. `llm-gym train ENV
+--help-settings` prints the same list with the values of that run.
+
+"By task" means that `llm-gym train ENV` chooses another default for the task
+([which and why](defaults.md)). "Used by" names the parts of `llm_gym_agents` that read it.
+
+Written by `docs/draw_settings.py`; a test compares.
+"""
+_KINDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+_BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+
+
+def page() -> str:
+    """Return the whole page."""
+    parts = [HEAD]
+    for name, section in SECTIONS.items():
+        parts.append(f"\n## {name}\n\n{section.__doc__}\n\n")
+        parts.append("| setting | type | default | meaning | used by |\n|---|---|---|---|---|\n")
+        for setting, field in section.model_fields.items():
+            about = " ".join(str(field.description).split()).replace("|", "\\|")
+            cells = (f"`{setting}`", _kind(field), _default(name, setting, field), about)
+            users = ", ".join(sorted(users_of(name, setting)))
+            parts.append(f"| {' | '.join(cells)} | {users} |\n")
+    return "".join(parts)
+
+
+def users_of(section: str, setting: str) -> set[str]:
+    """Return the rooms of the trainer whose code reads a setting."""
+    read = re.compile(rf"\b_?(?:config|settings|own|{section})(?:\.{section})?\.{setting}\b")
+    found = {
+        path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] not in SKIPPED and read.search(path.read_text())
+    }
+    if f"{section}.{setting}" == "environment.max_steps":
+        found.add("llm_gym.legacy")  # a BaseEnvironment is given the section as its config
+    return found
+
+
+def _default(section: str, setting: str, field: FieldInfo) -> str:
+    by_task = any(rule.setting.startswith(f"{section}.{setting}") for rule in RULES)
+    return f"`{field.get_default(call_default_factory=True)!r}`" + ", by task" * by_task
+
+
+def _kind(field: FieldInfo) -> str:
+    """Return what a setting takes, in words."""
+    bounds = list(_bounds(field.metadata))
+    words = []
+    for option in get_args(field.annotation) if _is_union(field.annotation) else [field.annotation]:
+        if get_origin(option) is Annotated:
+            bounds += _bounds(get_args(option)[1:])
+            option = get_args(option)[0]
+        if get_origin(option) is Literal:
+            words.append(", ".join(f"`{each}`" for each in get_args(option)))
+        elif get_origin(option) is dict:
+            words.append("NAME=VALUE ...")
+        elif option is not NoneType:
+            words.append(f"{_KINDS[option]} {' and '.join(bounds)}".strip())
+    return " or ".join([*words, "none"] if _is_union(field.annotation) else words)
+
+
+def _is_union(kind: Any) -> bool:
+    return NoneType in get_args(kind)
+
+
+def _bounds(metadata: Any) -> Iterator[str]:
+    for each in metadata:
+        for name, word in _BOUNDS.items():
+            if (end := getattr(each, name, None)) is not None:
+                yield f"{word} {end:g}"
+        yield from _bounds(getattr(each, "metadata", ()))
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "settings.md").write_text(page())
