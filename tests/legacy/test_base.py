@@ -54,9 +54,9 @@ def test_a_limit_that_is_no_limit_is_refused(steps: Any) -> None:
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "lucky", False])
 def test_a_seed_that_is_no_seed_is_refused(seed: Any) -> None:
-    with pytest.raises(ConfigError, match="seed must be a whole number of at least 0 or None"):
+    with pytest.raises(ConfigError, match="seed"):
         TextGame({"seed": seed})
-    with pytest.raises(ConfigError, match="seed must be a whole number of at least 0 or None"):
+    with pytest.raises(ConfigError, match="seed"):
         EnvironmentConfig(seed=seed)
 
 

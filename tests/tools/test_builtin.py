@@ -220,7 +220,7 @@ def test_the_limits_are_settings():
     for name in ("max_rows", "max_steps", "max_value_chars"):
         with pytest.raises(ConfigError, match=name):
             SqlTool(SCRIPT, **{name: 0})
-    with pytest.raises(ConfigError, match="must be a file or SQL"):
+    with pytest.raises(ConfigError, match="database"):
         SqlTool("nowhere.db")
 
 

@@ -82,7 +82,7 @@ def test_a_call_ends_in_time_and_none_follows_a_close(command):
 
 def test_a_program_that_is_no_server_is_an_error_with_its_name():
     pytest.importorskip("mcp")
-    with pytest.raises(ConfigError, match="cannot connect to the MCP server no-such-program"):
+    with pytest.raises(ConfigError, match="no-such-program"):
         mcp_tools(["no-such-program"])
 
 

@@ -161,6 +161,6 @@ def test_the_process_ends_when_it_is_closed():
 
 @pytest.mark.parametrize("source", ["x" * 5_000_000, "a\0b", "\ud800", "/no/such/file.db"])
 def test_what_no_file_could_be_called_is_no_database(source):
-    with pytest.raises(ConfigError, match="database must be a file or SQL that makes one") as said:
+    with pytest.raises(ConfigError, match="database") as said:
         SqlTool(source)
     assert len(str(said.value)) < 400

@@ -48,7 +48,7 @@ def test_a_call_is_run_and_the_answer_ends_it():
     turn = one.step("It is 8.", turn.tool_call.result)
     assert (turn.answer, turn.tool_call, one.done) == ("It is 8.", None, True)
     assert [turn.output for turn in one.history] == [one.history[0].output, "It is 8."]
-    with pytest.raises(ConfigError, match="the episode is over; call reset"):
+    with pytest.raises(ConfigError, match="reset"):
         one.step("more")
     one.reset()
     assert (one.history, one.done) == ([], False)
@@ -196,9 +196,9 @@ def test_turns_are_limited(max_turns):
     assert one.done
     summary = one.episode_summary()
     assert (summary["truncated"], summary["num_turns"]) == (True, max_turns)
-    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
+    with pytest.raises(ConfigError, match="max_turns"):
         manager(max_turns=0)
-    with pytest.raises(ConfigError, match="max_calls must be a whole number"):
+    with pytest.raises(ConfigError, match="max_calls"):
         manager(max_calls=-1)
 
 
