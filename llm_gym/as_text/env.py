@@ -31,7 +31,7 @@ def speaks_text(env: gym.Env[Any, Any]) -> bool:
 
 
 def _is_text(space: Space[Any]) -> bool:
-    # A space that is not Gymnasium's may well be a string space of somebody else's.
+    # A space from outside Gymnasium may be another package's string space.
     known = type(space).__module__.startswith("gymnasium.")
     return isinstance(space, spaces.Text) or not known
 

@@ -1,4 +1,4 @@
-"""Whether an episode of somebody else's environment was a success."""
+"""Whether an episode of an arbitrary environment was a success."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def fresh_copy(made: Any) -> Any:
     """Return a copy of an environment as it was made, for one episode.
 
     Many keep something of the last episode, a deck that was shuffled where it lay, so that a seed
-    alone does not decide the next. Word lists are shared: they are large, and nobody writes there.
+    alone does not decide the next. Word lists are shared: they are large and never changed.
     """
     shared: dict[int, Any] = {}
     for value in vars(made).values():

@@ -75,7 +75,7 @@ class OneSeat(gym.Env[Any, Any]):
         if self._masked:
             info["action_mask"] = np.asarray(observation["action_mask"], dtype=np.int8)
             observation = observation["observation"]
-        # Once nobody is left to play, it is over for the seat as well.
+        # With no agent left the game is over for the seat as well.
         over = not game.agents or game.terminations.get(seat, True)
         cut = not over and game.truncations.get(seat, False)
         return observation, self._paid, bool(over), bool(cut), info

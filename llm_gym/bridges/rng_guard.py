@@ -1,7 +1,7 @@
 """``GlobalRngGuard``: keeps the randomness and the output of other people's code apart.
 
 Most suites draw from the generators of the whole process: ``random``, ``numpy.random`` and
-torch's. Each of their environments gets states of its own, which are put in place while it is
+torch's. Each of their environments gets states of its own, which are put in slot while it is
 called. So seeds hold, environments do not disturb each other, and the program around them draws
 what it would have drawn without them.
 
@@ -27,8 +27,8 @@ import numpy as np
 _ONE_AT_A_TIME = threading.RLock()  # what is swapped belongs to the process, with all its threads
 
 
-class Place(Protocol):
-    """Somewhere that randomness is kept: what is read there can be put back."""
+class StateSlot(Protocol):
+    """Holds a random state; what is read there can be written back."""
 
     raw: Any
 
@@ -52,7 +52,7 @@ def _memory(address: int, size: int) -> Any:
     return (ctypes.c_char * size).from_address(address)
 
 
-def python_places(generator: random.Random, quick: bool = True) -> list[Place]:
+def python_slots(generator: random.Random, quick: bool = True) -> list[StateSlot]:
     """Return where ``generator`` keeps its randomness, after a try with another one."""
     trial = random.Random(1)
     if not (quick and _replays([_words_of_python(trial)], trial.random)):
@@ -64,13 +64,13 @@ def python_places(generator: random.Random, quick: bool = True) -> list[Place]:
     return [_words_of_python(generator), spare]
 
 
-def numpy_places(state: np.random.RandomState, quick: bool = True) -> list[Place]:
+def numpy_slots(state: np.random.RandomState, quick: bool = True) -> list[StateSlot]:
     """Return where ``state`` keeps its randomness, after a try with another one."""
     trial = np.random.RandomState(1)
     at = _spare_of_numpy(trial)
     if quick and at is not None:
-        places = [_words_of_numpy(trial), _memory(id(trial) + at, 16)]
-        if _replays(places, trial.standard_normal):
+        slots = [_words_of_numpy(trial), _memory(id(trial) + at, 16)]
+        if _replays(slots, trial.standard_normal):
             return [_words_of_numpy(state), _memory(id(state) + at, 16)]
     return [_ByFunctions(lambda: state.get_state(legacy=False), state.set_state)]
 
@@ -100,33 +100,33 @@ def _spare_of_numpy(state: np.random.RandomState) -> int | None:
     return at - 8 if at >= 8 and kept["has_gauss"] else None
 
 
-def _replays(places: list[Any], draw: Callable[[], float]) -> bool:
-    """Return whether putting back what was in ``places`` makes ``draw`` draw it all again."""
-    before = [place.raw for place in places]
+def _replays(slots: list[Any], draw: Callable[[], float]) -> bool:
+    """Return whether putting back what was in ``slots`` makes ``draw`` draw it all again."""
+    before = [slot.raw for slot in slots]
     first = [draw() for _ in range(3)]
-    for place, state in zip(places, before, strict=True):
-        place.raw = state
+    for slot, state in zip(slots, before, strict=True):
+        slot.raw = state
     return first == [draw() for _ in range(3)]
 
 
-class _Places:
+class _StateSlots:
     """Where the process keeps its randomness, looked for anew when numpy's moves."""
 
     def __init__(self) -> None:
         self._bits: object = None
-        self._found: list[Place] = []
+        self._found: list[StateSlot] = []
 
-    def __call__(self) -> list[Place]:
+    def __call__(self) -> list[StateSlot]:
         bits: object = np.random.get_bit_generator()  # type: ignore[attr-defined]
         if bits is not self._bits:
             python: random.Random = random._inst
             whole: np.random.RandomState = np.random.mtrand._rand
-            self._found = [*python_places(python), *numpy_places(whole)]
+            self._found = [*python_slots(python), *numpy_slots(whole)]
             self._bits = bits  # held, so that its memory stays
         return self._found
 
 
-_places = _Places()
+_slots = _StateSlots()
 
 
 class _NullWriter(io.TextIOBase):
@@ -142,7 +142,7 @@ _NULL_WRITER = _NullWriter()
 class GlobalRngGuard:
     """What one foreign environment sees of the process while it is entered.
 
-    Random states of its own, and a standard output that leads nowhere. One thread at a time.
+    It gets random states of its own, and its output is discarded. One thread at a time.
 
     >>> theirs = GlobalRngGuard()
     >>> drawn = []
@@ -161,21 +161,21 @@ class GlobalRngGuard:
         self._callers: list[tuple[list[Any], Any, Any]] = []
 
     def seed(self, seed: int) -> None:
-        """Begin, at the next entry, with the states that follow from ``seed``."""
+        """Use the states that follow from ``seed`` from the next entry on."""
         self._seed, self._own, self._own_torch = seed, None, None
 
     def __enter__(self) -> None:
         _ONE_AT_A_TIME.acquire()
-        places, torch = _places(), _torch()
-        callers = [place.raw for place in places]
+        slots, torch = _slots(), _torch()
+        callers = [slot.raw for slot in slots]
         self._callers.append((callers, torch and torch.get_state(), sys.stdout))
         sys.stdout = _NULL_WRITER
         if self._own is None:
             random.seed(self._seed)
             np.random.seed(self._seed % 2**32)  # noqa: NPY002 - theirs
         else:
-            for place, state in zip(places, self._own, strict=True):
-                place.raw = state
+            for slot, state in zip(slots, self._own, strict=True):
+                slot.raw = state
         if torch is not None:
             if self._own_torch is None:
                 torch.manual_seed(self._seed)
@@ -184,11 +184,11 @@ class GlobalRngGuard:
 
     def __exit__(self, *_: object) -> None:
         try:
-            places = _places()
+            slots = _slots()
             callers, torchs, sys.stdout = self._callers.pop()
-            self._own = [place.raw for place in places]
-            for place, state in zip(places, callers, strict=True):
-                place.raw = state
+            self._own = [slot.raw for slot in slots]
+            for slot, state in zip(slots, callers, strict=True):
+                slot.raw = state
             if torchs is not None:
                 torch = _torch()
                 self._own_torch = torch.get_state()
@@ -198,7 +198,7 @@ class GlobalRngGuard:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Step out for a while, to call somebody else from within."""
+        """Restore the caller's state for a while, to call code of ours from within."""
         self.__exit__()
         try:
             yield
@@ -214,19 +214,19 @@ def preserve_rng() -> Iterator[None]:
     when they are imported.
     """
     with _ONE_AT_A_TIME:
-        before, torch = [place.raw for place in _places()], _torch()
+        before, torch = [slot.raw for slot in _slots()], _torch()
         drawn, output = torch and torch.get_state(), sys.stdout
         sys.stdout = _NULL_WRITER
         try:
             yield
         finally:
             sys.stdout = output
-            for place, state in zip(_places(), before, strict=True):
-                place.raw = state
+            for slot, state in zip(_slots(), before, strict=True):
+                slot.raw = state
             if torch is not None:
                 torch.set_state(drawn)
 
 
 def _torch() -> Any:
-    """Return torch's generator where somebody has imported torch; it is not imported for this."""
+    """Return torch's generator if torch is imported already, else None."""
     return getattr(sys.modules.get("torch"), "default_generator", None)

@@ -125,7 +125,7 @@ class ScienceWorldEnv(BridgeEnv):
         return self._valid
 
     def oracle_move(self) -> str:
-        """Return the next command of the gold path, for who has followed it so far."""
+        """Return the next command of the gold path, if it was followed so far."""
         if self._gold is None:
             with self._rng_guard:
                 self._gold = self._find_gold()

@@ -55,7 +55,7 @@ class FileGames(BridgeEnv):
     move_name = "command"
     suffixes: tuple[str, ...] = ()
     made_by = ""
-    """What the files are, for who has given none."""
+    """Names the files in the error for missing games."""
 
     def __init__(self, games: str | list[str], **common: Unpack[BridgeArgs]) -> None:
         if not games:
@@ -82,7 +82,7 @@ class FileGames(BridgeEnv):
         raise NotImplementedError
 
     def command(self, command: str) -> BridgeStep:
-        """Play a command that can do no harm."""
+        """Play a cleaned command."""
         raise NotImplementedError
 
 
@@ -247,7 +247,7 @@ class JerichoEnv(FileGames):
         return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, said)
 
     def oracle_move(self) -> str:
-        """Return the next command of Jericho's walkthrough, for who has followed it so far."""
+        """Return the next command of Jericho's walkthrough, if it was followed so far."""
         if not self._walkthrough:
             raise NotImplementedError(f"{self.game} has no walkthrough from here")
         return str(self._walkthrough[0])

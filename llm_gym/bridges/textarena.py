@@ -79,7 +79,7 @@ class ServedOpponent:
 
 
 def ask(opponent: Opponent, text: str) -> str:
-    """Return what an opponent replies; one that fails ends the episode, and is nobody's move."""
+    """Return an opponent's reply; raise ``WorkerError`` if it fails."""
     try:
         reply = opponent(text)
     except LLMGymError:

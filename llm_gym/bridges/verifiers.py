@@ -152,14 +152,14 @@ class VerifiersEnv(BridgeEnv):
         return await self._reply
 
     def _next_question(self) -> Any:
-        """Let the rollout run until it asks; return the messages, or None when it is over."""
+        """Run the rollout until it asks for a reply; return the messages, or None at its end."""
         assert self._rollout is not None, "begun"
         self._question = _loop().create_future()
         _run(asyncio.wait({self._rollout, self._question}, return_when=FIRST_COMPLETED))
         return self._question.result() if self._question.done() else None
 
     def _why(self) -> str:
-        """Return what the rollout died of, if it did."""
+        """Return the error of the rollout, or nothing."""
         assert self._rollout is not None, "begun"
         error = self._rollout.exception() or self._rollout.result().get("error")
         return f"{type(error).__name__}: {error}"[:200] if error else ""
@@ -195,7 +195,7 @@ def _run(work: Any) -> None:
 
 _LOADED: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """An environment of verifiers plays any number of rollouts at once, so those of the same arguments
-share one, and its data are read once, for as long as anybody plays it."""
+share one, and its data are read once, for as long as one of them lives."""
 
 
 def _load(suite: Any, env_id: str, arguments: dict[str, Any]) -> Any:

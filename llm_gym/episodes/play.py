@@ -110,7 +110,7 @@ def open_record(
 def add_turn(episode: Trajectory, action: str, step: Step) -> None:
     """Add a turn: the action, and what ``env.step`` returned for it.
 
-    A step that ends the game is not cut as well, whatever a wrapper of somebody's says.
+    A step that terminates is not truncated as well, even if a wrapper says both.
     """
     observation, reward, terminated, truncated, info = step
     terminated = bool(terminated)

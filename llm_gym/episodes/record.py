@@ -113,7 +113,7 @@ SCHEMA = 1
 """Version of the written record. A reader refuses what is newer than itself."""
 
 ENV_REWARDS = "env_rewards"
-"""In ``extra``: what the environment gave, where ``rewards`` are somebody else's."""
+"""In ``extra``: the environment's rewards, where ``rewards`` come from a reward function."""
 
 _STOP_REASONS = frozenset(StopReason)
 _PER_TURN = ("rewards", "dones", "infos", "moves", "terminated", "truncated")
@@ -189,8 +189,8 @@ class Trajectory:
     def stop_reason(self) -> StopReason:
         """Why the episode stopped.
 
-        The last turn says so. Whoever ends an episode from outside (a full context, a dead
-        environment) assigns the reason, also to an episode without a single turn.
+        Taken from the last turn. Code that ends an episode from outside (a full context, a dead
+        environment) assigns it, also to an episode without a turn.
         """
         if self._stop_reason is not None:
             return self._stop_reason

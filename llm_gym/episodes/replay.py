@@ -169,7 +169,7 @@ _SPECIAL: Mapping[str, Callable[[Any], bool]] = {
     "tools": _tools,
     "dataset": _dataset,
     "render_mode": _render_mode,
-    # A sandbox without walls, a server of somebody's, code by name.
+    # A sandbox without isolation, a foreign server, code by name.
     **dict.fromkeys(("isolation", "mcp", "sandbox", "read", "preload"), lambda value: False),
 }
 _TOOLS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
@@ -277,7 +277,7 @@ def _at(column: list[Any], turn: int) -> Any:
 
 
 def _cut(episode: Trajectory, turn: int) -> Any:
-    """Return whether the environment cut the episode; None where whoever played it may have."""
+    """Return whether the environment truncated the episode; None if the player may have."""
     last = turn == len(episode.actions) - 1
     outside = episode.stop_reason not in TERMINAL and episode.stop_reason != StopReason.PLAYING
     return None if last and outside else _at(episode.truncated, turn)

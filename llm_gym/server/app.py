@@ -1,4 +1,4 @@
-"""The HTTP application: who may ask, the row protocol, and OpenEnv's addresses.
+"""The HTTP application: access control, the row protocol, and OpenEnv's addresses.
 
 ``/v1/...`` is the row protocol, ``/ws``, ``/schema``, ``/metadata`` and ``/health`` are OpenEnv's,
 and ``/metrics`` is for Prometheus. This module is the one door to starlette.
@@ -44,7 +44,7 @@ def make_app(
 
     Args:
         runner: Plays the sessions.
-        guard: Says who may ask.
+        guard: Checks the headers of each request.
         about: The answer of ``/v1/about``; OpenEnv's ``/metadata`` is made from it too.
         description: One line about the environment.
     """
@@ -130,11 +130,11 @@ def _lifespan(sessions: Sessions) -> Any:
     return lifespan
 
 
-# --- who may ask ---------------------------------------------------------------------------
+# --- access --------------------------------------------------------------------------------
 
 
 class Guard:
-    """Judges requests by their headers.
+    """Checks host, origin and token of a request.
 
     Args:
         host: The address that the server listens on.

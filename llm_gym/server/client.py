@@ -105,7 +105,7 @@ class Connection:
             threading.Event().wait(wait)
 
     def _said(self, error: HTTPError) -> str:
-        """Return what went wrong, and what to do about it."""
+        """Return the error message with a remedy."""
         url = self._http.url
         if error.status is None:
             return f"no server answers ({error}); does llm-gym serve run at {url}?"
@@ -208,7 +208,7 @@ class RemoteSession:
         return self.name, self.number + 1, operation, argument
 
     def take(self, operation: str, argument: Any, answer: Any) -> None:
-        """Note that an operation was played."""
+        """Append a played operation to the history."""
         self.number += 1
         if operation == protocol.RESET and argument[0] is not None:
             self.history, self.seen = [], ""
@@ -220,7 +220,7 @@ class RemoteSession:
                 self.history = None
 
     def again(self, operation: str, argument: Any) -> list[Row]:
-        """Return the rows that bring another session to where this one was, and one step on."""
+        """Return the rows that replay this session under a new name, then the operation."""
         self.name, self.number = secrets.token_urlsafe(16), 0
         if operation == protocol.RESET and argument[0] is not None:
             past: Sequence[tuple[str, Any]] = []
@@ -235,14 +235,14 @@ class RemoteSession:
         return [(self.name, at + 1, *row) for at, row in enumerate(rows)]
 
     def saved(self) -> bytes:
-        """Return what ``restore`` needs: a seed and actions, and no code."""
+        """Return the seed and the actions as JSON, for ``restore``."""
         if self.history is None:
             raise ConfigError("a snapshot needs an episode that began with a seed not long ago")
         state = {"history": self.history, "seen": self.seen}
         return json.dumps(state).encode("ascii")
 
     def restore(self, saved: bytes) -> None:
-        """Go back to what was saved; the next operation plays it again in another session."""
+        """Load a saved history; the next operation replays it in a new session."""
         try:
             state = json.loads(saved)
             self.history = [(str(operation), argument) for operation, argument in state["history"]]
@@ -253,7 +253,7 @@ class RemoteSession:
 
 
 def any_seed() -> int:
-    """Return a seed for whoever did not care, so that the episode can be begun again."""
+    """Return a random seed, so that an episode reset without one can be replayed."""
     return secrets.randbits(_SEED_BITS)
 
 

@@ -1,4 +1,4 @@
-"""What a server has done, in the text format of Prometheus."""
+"""Counters of a server, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ServerMetrics:
         self.counts[name, label] += by
 
     def took(self, seconds: float) -> None:
-        """Note how long an answer has taken."""
+        """Add the duration of one answer to the histogram."""
         self._seconds += seconds
         self._answers += 1
         for at, bound in enumerate(_BOUNDS):

@@ -2,8 +2,8 @@
 
 Its clients send ``{"type": "reset" | "step" | "state" | "close", "data": {...}}`` to ``/ws`` and
 get ``observation``, ``state`` or ``error`` back. An action is ``{"message": text}``; an
-observation has the text as ``message``, and beside it what Gymnasium tells apart and OpenEnv does
-not: ``terminated``, ``truncated`` and ``info``.
+observation has the text as ``message``, and what OpenEnv has no field for:
+``terminated``, ``truncated`` and ``info``.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class WebSocketSession:
         return self._said(asked[0], answer)
 
     def _read(self, text: str) -> tuple[str, Any] | str | None:
-        """Return what to play, or what to answer where nothing is to be; None at the end."""
+        """Parse a message: an operation to run, an answer to send, or None for close."""
         try:
             message = json.loads(text)
         except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ class WebSocketSession:
         return protocol.RESET, [seed, data or None]
 
     def _said(self, operation: str, answer: Answer) -> str:
-        """Return what has come of an operation."""
+        """Return the message for the result of an operation."""
         if isinstance(answer, dict):
             return _error(_CODES.get(answer["error"], "EXECUTION_ERROR"), answer["message"])
         if operation == protocol.STEP:

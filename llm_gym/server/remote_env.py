@@ -63,7 +63,7 @@ class RemoteEnv(gym.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin a new episode; ``options`` as the environment there takes them."""
+        """Begin a new episode; ``options`` go to the served environment."""
         super().reset(seed=seed)
         if seed is None and not self._session.history:
             seed = any_seed()
@@ -77,7 +77,7 @@ class RemoteEnv(gym.Env[str, str]):
         return self._shown("", _text(observation)), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play ``action`` there."""
+        """Send ``action`` and return the result."""
         if not isinstance(action, str):
             raise ActionTypeError(
                 f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
@@ -242,7 +242,7 @@ class RemoteRows:
         return len(self._sessions)
 
     def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
-        """Do every job, in one request; what can be told without asking is told at once."""
+        """Run all jobs in one request; answers known from ``about`` need none."""
         answers: list[Any] = [None] * len(jobs)
         failures: dict[int, Failure] = {}
         asked, asks = [], []
@@ -273,7 +273,7 @@ class RemoteRows:
         self._sessions = [RemoteSession() for _ in self._sessions]
 
     def _ask(self, row: int, operation: str, argument: Any) -> Any:
-        """Return the operation and argument to send, or the answer where it is known here."""
+        """Return the operation and argument to send, or the answer if it is already known."""
         about = self._connection.about
         if operation == "describe":
             return about.observation_space, about.action_space, RemoteEnv.metadata, None

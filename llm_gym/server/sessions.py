@@ -46,7 +46,7 @@ class ServerLimits:
     episode_turns: int = 10_000
     """Steps until an episode is truncated."""
     idle_s: float = 600.0
-    """Seconds without a word until a session is ended."""
+    """Seconds without a request until a session is ended."""
     step_s: float = 60.0
     """Seconds that an environment may take for a step, where it runs in a thread."""
     request_s: float = 30.0
@@ -119,7 +119,7 @@ class Sessions:
         return session
 
     def accept(self, job: Job, now: float) -> tuple[EnvSession | None, Answer]:
-        """Return the session that is to play ``job``, or None and the answer."""
+        """Return the session that plays ``job``; or None and the answer."""
         name, number, operation, _ = job
         session = self._table.get(name)
         if session is None:
@@ -149,7 +149,7 @@ class Sessions:
         return session, []
 
     def settle(self, session: EnvSession, job: Job, answer: Answer, now: float) -> None:
-        """Note that ``job`` was played, with ``answer``."""
+        """Store the answer of a finished job."""
         name, number, operation, _ = job
         session.busy, session.used_at = False, now
         session.number, session.answer = number, answer
@@ -175,7 +175,7 @@ class Sessions:
             _close(session)
 
     def end_idle(self, now: float) -> None:
-        """End those that have not been heard of for too long."""
+        """End the sessions without a request for ``idle_s``."""
         before = now - self.limits.idle_s
         silent = [name for name, one in self._table.items() if one.used_at < before]
         for name in silent:
@@ -189,7 +189,7 @@ class Sessions:
     # --- in any thread -------------------------------------------------------------------
 
     def play(self, session: EnvSession, operation: str, argument: Any) -> Answer:
-        """Do one operation; whatever goes wrong is an answer."""
+        """Run one operation; an exception becomes an error answer."""
         try:
             return self._plays[operation](self, session, argument)
         except (LLMGymError, gym.error.Error, NotImplementedError) as problem:
@@ -294,12 +294,12 @@ class ReplaceableThreads:
                 return
 
     def submit(self, task: Callable[[], object]) -> None:
-        """Have ``task`` done soon; it must not raise."""
+        """Queue a task, which must not raise."""
         self._tasks.put(task)
 
     @property
     def left_behind(self) -> int:
-        """How many hang."""
+        """Number of threads that hang."""
         return len(self._left_behind)
 
     def leave_behind(self, thread: int) -> None:
@@ -323,7 +323,7 @@ class SessionRunner:
         self._threads: ReplaceableThreads | None = None
 
     def in_loop(self, operation: str) -> bool:
-        """Return whether ``operation`` takes so little that no thread is needed."""
+        """Return whether ``operation`` runs in the event loop."""
         return self._in_loop and operation != protocol.CALL
 
     def play_here(self, job: Job, now: float) -> Answer:
@@ -391,7 +391,7 @@ class SessionRunner:
 
         self._threads.submit(task)
         limit = self.sessions.limits.step_s
-        while not by:  # waiting in line is nobody's fault
+        while not by:  # time in the queue does not count
             finished, _ = await asyncio.wait({done}, timeout=limit)
             if finished:
                 return done.result()

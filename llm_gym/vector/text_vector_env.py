@@ -118,7 +118,7 @@ def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:
     for row, space in enumerate(each):
         if not isinstance(space, Space):
             raise ConfigError(f"an environment must have spaces, got {space!r:.100} in row {row}")
-        # A string space of somebody else's is welcome; Gymnasium's own have a batch of arrays.
+        # Other packages' string spaces are accepted; Gymnasium's other spaces batch into arrays.
         if type(space).__module__.startswith("gymnasium.") and not isinstance(space, spaces.Text):
             raise ConfigError(
                 f"make_vec takes environments of text, got {space} in row {row}; use gym.make_vec"

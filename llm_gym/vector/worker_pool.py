@@ -124,7 +124,7 @@ def _sendable(
 def end_with(lifeline: Connection) -> None:
     """Have the kernel kill this process when the other end of ``lifeline`` is gone.
 
-    Nothing is ever written to it, so the only news is that whoever held it has died. The kernel
+    Nothing is ever written to it, so it becomes readable only when its holder has died. The kernel
     does the killing, so that it works in the middle of C code that holds the interpreter's lock.
     ``PR_SET_PDEATHSIG`` would do so too, but also when only the thread ends that started us.
     """
@@ -198,13 +198,13 @@ class WorkerProcess:
         self.position.value = _NOT_BEGUN
 
     def look(self, seconds: float) -> None:
-        """Count ``seconds`` of silence, unless a new job was begun since the last look."""
+        """Add ``seconds`` of silence, or reset the count if a new job has begun."""
         at = self.position.value
         self.silent = self.silent + seconds if at == self._seen else 0.0
         self._seen = at
 
     def lose(self, what: str) -> dict[int, Failure]:
-        """End the process and return the fate of its rows: ``what`` for the one at work."""
+        """End the process and return a failure for each row: ``what`` for the running one."""
         culprit = self.jobs[max(self.position.value, 0)][0]
         self.end()
         fate = Failure(f"went down with the worker of row {culprit}", lost=True)
@@ -213,7 +213,7 @@ class WorkerProcess:
         }
 
     def end(self) -> None:
-        """End the process now, politely and then not."""
+        """Terminate the process; kill it if it does not end."""
         if self.alive:
             self.pipe.close()
             if self.process.pid is not None:
@@ -256,7 +256,7 @@ class WorkerPool:
     def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
         """Do every job, workers at the same time, rows of one worker in order.
 
-        A row of a worker that is gone fails, unless it is to be reset: that starts the worker.
+        A row of a dead worker fails, except on reset, which starts the worker again.
         """
         shares: dict[WorkerProcess, list[Job]] = {}
         for job in jobs:

@@ -165,7 +165,7 @@ class Api:
             raise RecordError("moves must be a list of strings and turn a whole number")
         query = {name: str(request.get(name)) for name in ("source", "file", "line")}
         episode = Trajectory.from_json(self.episode(query).decode())
-        with self._play:  # an environment may be heavy, and nobody plays two at once
+        with self._play:  # one at a time: an environment may be heavy
             return play_on(episode, turn, moves or [])
 
     def about(self, query: Query) -> dict[str, Any]:

@@ -145,4 +145,4 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal belongs to whoever started us."""
+        """Log nothing: the terminal belongs to the command."""

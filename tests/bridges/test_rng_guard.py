@@ -33,16 +33,16 @@ def places(request, monkeypatch):
     """Both ways of keeping states: by copying memory, and by the libraries' functions."""
     if request.param == "functions":
         slow = [
-            *rng_guard.python_places(random._inst, quick=False),
-            *rng_guard.numpy_places(np.random.mtrand._rand, quick=False),
+            *rng_guard.python_slots(random._inst, quick=False),
+            *rng_guard.numpy_slots(np.random.mtrand._rand, quick=False),
         ]
-        monkeypatch.setattr(rng_guard, "_places", lambda: slow)
+        monkeypatch.setattr(rng_guard, "_slots", lambda: slow)
     return request.param
 
 
 def test_the_quick_way_is_found_here():
-    assert len(rng_guard.python_places(random.Random(0))) == 2
-    assert len(rng_guard.numpy_places(np.random.RandomState(0))) == 2
+    assert len(rng_guard.python_slots(random.Random(0))) == 2
+    assert len(rng_guard.numpy_slots(np.random.RandomState(0))) == 2
 
 
 def test_the_program_around_draws_as_if_they_were_not_there(places):

@@ -172,7 +172,7 @@ class Phrasebook:
     def success(
         self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
     ) -> bool | None:
-        """Return whether an episode that is over was a success, or None if nobody can say.
+        """Return whether a finished episode was a success, or None if that is unknown.
 
         By default the environment says so itself (``info["is_success"]``), or its spec has the
         return from which on it counts as solved.

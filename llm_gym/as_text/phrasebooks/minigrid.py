@@ -56,7 +56,7 @@ class MiniGridWords(Phrasebook):
         size = self.game.agent_view_size
         standard = isinstance(view, np.ndarray) and view.shape == (size, size, 3)
         if not standard or int(view[:, :, 0].max()) >= len(_KINDS) - 1:
-            # Somebody's wrapper shows something else, such as the whole grid with the agent in it.
+            # A wrapper shows something else, such as the whole grid with the agent in it.
             return super().describe(observation, info)
         cells, middle = view.tolist(), size // 2
         carried = cells[middle][size - 1]
