@@ -76,6 +76,8 @@ def apply_reward_fn(
         _check_turns(episode, at)
     scores = _call_all(reward_fn, episodes, second)
     terms = [_read_terms(score, episodes[at], at) for at, score in enumerate(scores)]
+    for at, episode in enumerate(episodes):
+        _check_turns(episode, at)  # again: the function may have changed them
     for episode, parts in zip(episodes, terms, strict=True):
         _add_score(episode, parts, mode)
     return [sum(parts.values()) for parts in terms]

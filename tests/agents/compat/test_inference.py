@@ -81,7 +81,7 @@ def test_summed_log_probs_of_texts(engine):
         ids = list(response.encode())
         wanted = sum(log_probs(engine.engine.model, before, ids)) if ids else 0.0
         assert total == pytest.approx(wanted, abs=1e-4)
-    with pytest.raises(ConfigError, match="as many, got 4 and 1"):
+    with pytest.raises(ConfigError, match="responses"):
         engine.compute_log_probs(PROMPTS, ["one"])
 
 
@@ -137,7 +137,7 @@ def test_other_backends_need_their_extra(kind, monkeypatch):
 
 
 def test_the_factory_knows_its_backends(tmp_path):
-    with pytest.raises(ConfigError, match="backend must be one of"):
+    with pytest.raises(ConfigError, match="backend"):
         create_inference_engine("some/model", backend="tgi")
     with pytest.raises(ConfigError, match="no model folder"):
         create_inference_engine(str(tmp_path / "nothing"))

@@ -55,7 +55,7 @@ def test_a_conversation_that_is_out_of_order_says_what_to_do(engine):
         talk.step()
     talk.start_conversation("Hi again")
     talk.step(max_tokens=2)
-    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
+    with pytest.raises(ConfigError, match="max_turns"):
         MultiTurnInferenceEngine(engine, max_turns=0)
 
 
@@ -94,7 +94,7 @@ def test_a_tool_turn_does_not_reach_the_environment(engine):
 
 
 def test_tools_need_a_manager(engine):
-    with pytest.raises(ConfigError, match="enable_tools=True needs a tool_manager"):
+    with pytest.raises(ConfigError, match="tool_manager"):
         MultiTurnInferenceEngine(engine, enable_tools=True)
     idle = MultiTurnInferenceEngine(engine, tool_manager=Abacus())
     idle.start_conversation("Hi")

@@ -97,7 +97,7 @@ def test_rows_respect_split_player_and_success():
     assert {row["success"] for row in lost} == {True, False}
     won = episode_rows(GUESS, range(40), player="random", only_won=True)
     assert won == [row for row in lost if row["success"]]
-    with pytest.raises(ConfigError, match="brings no solver along"):
+    with pytest.raises(ConfigError, match="solver"):
         episode_rows("CartPole-v1", [0])
 
 
@@ -123,7 +123,7 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)[0]["function"]["name"] == "play"
     assert main(["verifiers", GUESS, "--out", str(tmp_path)]) == 0
     assert (tmp_path / "guess_the_number" / "pyproject.toml").exists()
-    with pytest.raises(ConfigError, match=r"must end in \.jsonl or \.parquet"):
+    with pytest.raises(ConfigError, match="jsonl"):
         main(["prompts", GUESS, "--episodes", "1", "--out", str(tmp_path / "x.csv")])
     with pytest.raises(ConfigError, match="at least 1"):
         main(["prompts", GUESS, "--episodes", "0"])
@@ -169,7 +169,7 @@ def test_every_environment_that_is_made_is_closed(counted):
     prompt_rows(counted, range(3))
     assert (Counted.opened, Counted.closed) == (1, 1)
     episode_rows(counted, range(3))
-    with pytest.raises(ConfigError, match="brings no juggler along"):
+    with pytest.raises(ConfigError, match="juggler"):
         episode_rows(counted, [0], player="juggler")
     assert (Counted.opened, Counted.closed) == (3, 3)
 

@@ -98,7 +98,7 @@ def test_somebody_elses_environment_in_text_has_patterns_too():
 
 def test_an_environment_without_patterns_is_refused():
     collector = EpisodeCollector(TextEnvPool(Diary, 2, patterns=True), policy_of(ScriptedEngine()))
-    with pytest.raises(ConfigError, match=r"patterns=True needs environments with action_pattern"):
+    with pytest.raises(ConfigError, match="action_pattern"):
         collector.collect(tasks([0, 1]))
 
 

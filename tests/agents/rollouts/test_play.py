@@ -147,12 +147,12 @@ def test_a_first_prompt_that_does_not_fit_is_reported_as_unplayed():
 
 
 def test_two_episodes_of_one_id_are_refused():
-    with pytest.raises(ConfigError, match="an id of its own"):
+    with pytest.raises(ConfigError, match="id"):
         make().collect([EpisodeTask(1, 0), EpisodeTask(1, 1)])
 
 
 def test_a_context_of_another_kind_is_refused():
-    with pytest.raises(ConfigError, match="context must be 'history' or 'observation', got 'all'"):
+    with pytest.raises(ConfigError, match="context"):
         make(context="all")
 
 

@@ -14,7 +14,7 @@ from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym_agents.rollouts.policy import LLMPolicy
-from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.pool import ObjectTable, TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
 from tests.agents.odd import Crashing, CrashingAtReset, Dying, Hanging, Tagged
@@ -163,7 +163,7 @@ def test_environments_come_in_many_forms(source):
 def test_an_environment_that_cannot_be_copied_is_asked_for_as_a_function():
     env = GuessTheNumberEnv()
     env.connection = open(os.devnull)  # noqa: SIM115
-    with pytest.raises(ConfigError, match="pass a function that makes one"):
+    with pytest.raises(ConfigError, match="function"):
         TextEnvPool(env, 2)
     env.connection.close()
 
@@ -223,3 +223,27 @@ def test_an_environment_that_raises_at_its_end_takes_nothing_back(caplog):
     pool = TextEnvPool(Clinging, 2)
     pool.close()
     assert "an environment raised OSError: I stay at its end" in caplog.text
+
+
+# --- handles ------------------------------------------------------------------------------
+
+
+def test_a_handle_gives_back_its_entry_and_zero_the_empty_one():
+    table = ObjectTable("")
+    handles = [table.add(text) for text in ("a", "b")]
+    assert table.read([*handles, 0]) == ["a", "b", ""]
+
+
+def test_a_handle_from_before_a_clear_is_noticed_not_misread():
+    table = ObjectTable("")
+    old = table.add("old")
+    table.clear()
+    new = table.add("new")
+    assert table[new] == "new"
+    with pytest.raises(KeyError, match=str(old)):
+        table[old]
+
+
+def test_a_handle_never_given_is_refused():
+    with pytest.raises(KeyError, match="7"):
+        ObjectTable("")[7]

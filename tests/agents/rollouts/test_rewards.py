@@ -237,7 +237,7 @@ def test_a_function_that_raises_is_quoted_and_its_error_kept():
     def judge(trajectory):
         raise KeyError("score")
 
-    with pytest.raises(RewardError, match=r"raised KeyError: 'score', on episode 0") as caught:
+    with pytest.raises(RewardError, match=r"KeyError.*episode 0") as caught:
         apply_reward_fn(judge, batch())
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -38,7 +38,7 @@ def tasks(count):
 def test_weights_of_another_version_play_nothing():
     sampler = make()
     assert len(sampler.play(tasks(3), version=0).episodes) == 3
-    with pytest.raises(EngineError, match="must be played with weights of version 4"):
+    with pytest.raises(EngineError, match="version 4"):
         sampler.play(tasks(3), version=4)
     sampler.engine.update_weights(sampler.engine.model.named_parameters(), 4)
     turns = [turn for own in sampler.play(tasks(3), version=4).turns for turn in own]

@@ -1,11 +1,56 @@
-"""``Rollout``: which of its episodes have something after their last turn."""
+"""``Rollout``: shards are split and joined by id; which episodes are bootstrapped."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llm_gym.core.outcome import StopReason
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout
+from llm_gym.episodes import Trajectory
+from llm_gym_agents.rollouts.tasks import EpisodeTask, split_tasks
+from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn, episode_id, join_rollouts
 from tests.agents.scored import episode
 
 
-def test_only_what_our_own_limit_ended_has_nothing_after_it():
+def named(id):
+    made = Trajectory(seed=id)
+    made.episode_id = id
+    return made
+
+
+def rollout(ids, unplayed=(), env_id="some/Env-v0"):
+    return Rollout(
+        episodes=[named(id) for id in ids],
+        turns=[[Turn(id, 0, [1], [2], [0.0], "stop", 0)] for id in ids],
+        bootstrap_prompts=[BootstrapPrompt([id], True) for id in ids],
+        unplayed=[named(id) for id in unplayed],
+        failures=[f"episode {id}" for id in unplayed],
+        env_id=env_id,
+    )
+
+
+@given(st.sets(st.integers(0, 1000)), st.integers(1, 20))
+def test_every_task_is_in_one_shard_and_shards_are_full(ids, size):
+    shards = split_tasks([EpisodeTask(id, 0) for id in ids], size)
+    assert [task.id for shard in shards for task in shard] == sorted(ids)
+    assert all(len(shard) == size for shard in shards[:-1])
+
+
+def test_rollouts_are_joined_in_id_order_with_what_belongs_to_each():
+    whole = join_rollouts([rollout([3, 5], [9]), rollout([1, 4], [2])])
+    assert [episode_id(each) for each in whole.episodes] == [1, 3, 4, 5]
+    assert [turns[0].episode for turns in whole.turns] == [1, 3, 4, 5]
+    assert [prompt.ids for prompt in whole.bootstrap_prompts] == [[1], [3], [4], [5]]
+    assert [episode_id(each) for each in whole.unplayed] == [2, 9]
+    assert sorted(whole.failures) == ["episode 2", "episode 9"]
+    assert whole.env_id == "some/Env-v0"
+
+
+@pytest.mark.parametrize("rollouts", [[], [rollout([])]])
+def test_joining_nothing_gives_nothing(rollouts):
+    assert join_rollouts(rollouts).all_episodes == []
+
+
+def test_only_episodes_cut_by_our_own_limit_are_not_bootstrapped():
     stops = [
         (StopReason.MAX_STEPS, 2),
         (StopReason.MAX_STEPS, 1),  # the environment's own limit, before ours
@@ -15,6 +60,6 @@ def test_only_what_our_own_limit_ended_has_nothing_after_it():
     for each, (stop, _) in zip(episodes, stops, strict=True):
         each.stop_reason = stop
     after = [BootstrapPrompt([at], False) for at in range(3)]
-    rollout = Rollout(episodes, [[]] * 3, after, [], [])
-    assert rollout.ending_after(2).bootstrap_prompts == [None, after[1], after[2]]
-    assert rollout.ending_after(None).bootstrap_prompts == after
+    whole = Rollout(episodes, [[]] * 3, after, [], [])
+    assert whole.ending_after(2).bootstrap_prompts == [None, after[1], after[2]]
+    assert whole.ending_after(None).bootstrap_prompts == after

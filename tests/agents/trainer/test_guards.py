@@ -140,5 +140,5 @@ def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
 @pytest.mark.parametrize("estimator", ["grpo", "gae"])
 def test_replacing_needs_groups(estimator, tmp_path):
     given = settings(training__adv_estimator=estimator, training__resample_zero_variance_groups=1)
-    with pytest.raises(ConfigError, match=r"training\.group_size must be at least 2"):
+    with pytest.raises(ConfigError, match="group_size"):
         configured(given, tmp_path).check()

@@ -57,11 +57,6 @@ def test_a_first_observation_that_is_no_text_costs_its_episode_only(tmp_path):
     assert row["reward/mean"] == 1.0
 
 
-def test_what_is_wrong_with_an_answer_is_said(tmp_path):
-    with pytest.raises(ValueError, match="gave a reward of nan, which must be a number"):
-        train(tmp_path, type("Bad", (Odd,), {"reward": math.nan}))
-
-
 TELLS = {
     "success": np.array([True, False]),
     "valid_action": np.array([True, False]),
@@ -93,7 +88,7 @@ def test_prompts_that_never_fit_say_how_long_they_are(tmp_path):
         def reset(self, *, seed=None, options=None):
             return "word " * 20_000, {}
 
-    with pytest.raises(ConfigError, match="observations of up to 100,000 characters; let the env"):
+    with pytest.raises(ConfigError, match="100,000 characters"):
         train(tmp_path, Talks)
 
 
