@@ -1,4 +1,4 @@
-"""Cutting a batch of episodes into micro-batches, without padding and all on the CPU.
+"""Cut a batch of episodes into micro-batches, without padding, on the CPU.
 
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, E episodes of the batch, M of them
 in a pack.
@@ -19,30 +19,30 @@ from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 
 
 class Pack(NamedTuple):
-    """Some episodes of a batch, positions counted from the pack's own first id."""
+    """Some episodes of a batch; positions count from the pack's first id."""
 
     ids_S: Tensor
     sequence_lengths_Q: Tensor
-    """Stays on the CPU: nobody has to wait for a GPU to know how long something is."""
+    """On the CPU, so that nothing waits for a GPU."""
     position_T: Tensor
     token_T: Tensor
     bootstrap_M: Tensor
     lengths_M: Tensor
-    """Sampled tokens of each episode that are in this pack; on the CPU, too."""
+    """Sampled tokens of each episode in this pack; on the CPU."""
     index_T: Tensor
-    """Which tokens of the whole batch these are."""
+    """Indices of these tokens in the batch."""
     episodes_M: Tensor
-    """Which episodes of the whole batch these are."""
+    """Indices of these episodes in the batch."""
 
     def to(self, device: torch.device) -> Pack:
-        """Return the pack with what a model reads on ``device``."""
+        """Return the pack with the model's inputs on ``device``."""
         read = ("ids_S", "position_T", "token_T")
         there = {name: getattr(self, name).to(device, non_blocking=True) for name in read}
         return self._replace(**there)
 
 
 class _Piece(NamedTuple):
-    """An episode, or sequences of one that is too long to be read at once."""
+    """An episode, or some sequences of one that exceeds the budget."""
 
     episode: int
     first: int
@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
 
 
 class Packer:
-    """Takes episodes out of a batch."""
+    """Packs episodes of a batch."""
 
     def __init__(self, data: RolloutData) -> None:
         _check(data)
@@ -73,15 +73,15 @@ class Packer:
     def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
 
-        An episode with more ids than that is read in several packs, sequence by sequence; with
-        ``whole``, or where one sequence alone is too long, it is refused.
+        A longer episode is split between its sequences; with ``whole``, or if one sequence is too
+        long, it raises.
         """
         if budget < 1:
             raise ConfigError(f"a token budget must be at least 1, got {budget}")
         pieces = [piece for each in episodes for piece in self._pieces(each, budget, whole)]
         costs = [self._cost(piece) for piece in pieces]
         packs = _dealt(costs, budget)
-        # As many packs, but none of them nearly empty: the smallest budget that still does it.
+        # As many packs, but of equal size: the smallest budget that gives no more of them.
         low, high = max(costs, default=1), budget
         while low < high:
             middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""``PPOBatch``: what one forward and backward pass of an update reads.
+"""``PPOBatch``: the micro-batch of one forward and backward pass.
 
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, M episodes.
 """
@@ -12,7 +12,7 @@ from llm_gym_agents.batch.pack import Pack
 
 
 class PPOBatch(TensorClass):
-    """Whole episodes of a batch, as many as fit the token budget."""
+    """Episodes of a batch that fit the token budget."""
 
     ids: Tensor
     """What the model reads, ``[S]``."""
@@ -24,23 +24,22 @@ class PPOBatch(TensorClass):
     lengths: Tensor
     """Sampled tokens of each episode, ``[M]``."""
     loss_weight: Tensor
-    """Share of each token in the loss of the whole optimizer step, ``[T]``."""
+    """Weight of each token in the loss of the optimizer step, ``[T]``."""
     advantage: Tensor
     """``[T, 1]``, like values and their targets."""
     old_log_prob: Tensor | None = None
-    """Log-prob of each token before the update, by the trainer's own pass, ``[T]``; None where
-    this very pass is the first."""
+    """Log-probs of the trainer before the update, ``[T]``; None if this is its first pass."""
     sampler_log_prob: Tensor | None = None
-    """What the engine said, where this pass is the first."""
+    """Log-probs of the engine, if this is the first pass."""
     value: Tensor | None = None
-    """From before the update, ``[T, 1]``."""
+    """Before the update, ``[T, 1]``."""
     value_target: Tensor | None = None
     ref_log_prob: Tensor | None = None
     importance_weight: Tensor | None = None
 
 
 def micro_batch(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
-    """Return what one forward and backward pass reads: a pack, and what is known of its tokens."""
+    """Return the micro-batch of a pack; ``batch`` holds the fields per token."""
     device = pack.ids_S.device
     own = batch[pack.index_T]
     return PPOBatch(

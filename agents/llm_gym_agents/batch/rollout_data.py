@@ -1,10 +1,10 @@
-"""``RolloutData``: the sampled tokens of a batch of episodes, flat, with what the model read.
+"""``RolloutData``: the sampled tokens of a batch of episodes and what the model read, packed.
 
-A *sequence* is what the model reads in one go: a whole episode in history context, one turn in
-observation context, and after a truncated episode one more position, where its value is taken
-for the bootstrap. Sequences lie one after another in ``ids``; nothing is padded.
+A *sequence* is what the model reads at once: a whole episode in history context, one turn in
+observation context. A truncated episode has one more position, from which it is bootstrapped.
+Sequences lie one after another in ``ids``; nothing is padded. ``assemble`` makes it from a rollout.
 
-Shapes: S ids of all sequences, Q sequences, T sampled tokens, E episodes.
+Shapes: S ids of all sequences, Q sequences, T sampled tokens, K turns, E episodes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class RolloutData(TensorClass):
     """Sequences of each episode."""
     terminated_E: Tensor
     bootstrap_E: Tensor
-    """Index into ``ids_S`` where a truncated episode's value is read, else ``NO_POSITION``."""
+    """Index into ``ids_S`` where a truncated episode is bootstrapped, else ``NO_POSITION``."""
     group_E: Tensor
     episode_E: Tensor
     cut_E: Tensor | None = None
-    """Whether a reply of each episode was cut at its most tokens; None where nobody said."""
+    """Whether a reply of each episode hit the token limit; None if unknown."""
 
     @property
     def tokens(self) -> int:
@@ -61,14 +61,14 @@ class RolloutData(TensorClass):
 
     @classmethod
     def cat(cls, parts: Sequence[RolloutData]) -> RolloutData:
-        """Return the episodes of ``parts``, one part after another, as if assembled at once."""
+        """Concatenate ``parts``, as if they had been assembled at once."""
         if not parts:
             raise ConfigError("at least one part is needed to put a batch together, got none")
         fields = {
             name: torch.cat([getattr(part, name) for part in parts])
             for name in _FIELDS
             if all(getattr(part, name) is not None for part in parts)
-        }  # positions are still counted from each part's own first id
+        }  # positions still count from each part's first id
         first, positions, bootstraps = 0, [], []
         for part in parts:
             positions.append(part.position_T + first)
@@ -82,14 +82,11 @@ class RolloutData(TensorClass):
 _FIELDS = tuple(RolloutData.__annotations__)
 
 
-# --- from episodes --------------------------------------------------------------------
-
-
 def assemble(rollout: Rollout) -> RolloutData:
-    """Return the tokens of the episodes that were played.
+    """Return the tensors of a rollout, whose rewards must be final.
 
-    Every episode has at least one turn, and as many turns as rewards: that is checked, because a
-    reward without a token to sit on would be lost.
+    Every episode must have at least one turn and one reward per turn: a reward without a token
+    would be lost.
     """
     episodes = rollout.episodes
     packed, lengths, sequences, bootstraps = SequencePacker(), [], [], []
@@ -112,7 +109,7 @@ def assemble(rollout: Rollout) -> RolloutData:
         **_of_turns(rollout.turns, episodes),
         lengths_E=int_tensor(lengths),
         sequences_E=int_tensor(sequences),
-        # What the rules ended has no closing, and neither has what our own limits ended.
+        # Only truncated episodes have a prompt to bootstrap from.
         terminated_E=torch.tensor(
             [each is None for each in rollout.bootstrap_prompts], dtype=torch.bool
         ),
@@ -129,7 +126,7 @@ def _is_cut(turns: Sequence[Turn]) -> bool:
 
 
 def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -> dict[str, Tensor]:
-    """Return what each turn says of its tokens; its reward sits on the last of them."""
+    """Return the fields per token; a turn's reward sits on its last token."""
     flat = list(chain.from_iterable(turns))
     counts_K = int_tensor(len(turn.reply_ids) for turn in flat)
     tokens = int(counts_K.sum())
@@ -159,9 +156,6 @@ def _check(turns: Sequence[Turn], episode: Trajectory) -> None:
         raise ConfigError(f"the turns of episode {episode.episode_id} are not in order")
 
 
-# --- packing token ids ----------------------------------------------------------------
-
-
 class PackedInputs(NamedTuple):
     """What ``PolicyValueModel`` reads, in its order."""
 
@@ -172,7 +166,7 @@ class PackedInputs(NamedTuple):
 
 
 class SequencePacker:
-    """What a model reads, one sequence after another, and which of its ids are learned.
+    """Packs sequences of token ids and marks those that are learned.
 
     >>> packed = SequencePacker()
     >>> packed.read([1, 2], new_sequence=True)
@@ -191,7 +185,7 @@ class SequencePacker:
         """The learned tokens."""
 
     def read(self, ids: Sequence[int], *, new_sequence: bool = False) -> None:
-        """Append ids to the last sequence, or begin a new one with them."""
+        """Append ids to the last sequence, or start a new one."""
         if new_sequence:
             self.lengths.append(0)
         self.lengths[-1] += len(ids)
@@ -205,11 +199,11 @@ class SequencePacker:
         self.read(ids)
 
     def inputs(self) -> PackedInputs:
-        """Return all of it as tensors."""
+        """Return the packed tensors."""
         lists = (self.ids, self.lengths, self.positions, self.tokens)
         return PackedInputs(*map(int_tensor, lists))
 
 
 def int_tensor(numbers: Iterable[int]) -> Tensor:
-    """Return a vector of int64, also of no numbers at all."""
+    """Return an int64 vector, also of no numbers."""
     return torch.tensor(list(numbers), dtype=torch.int64)

@@ -34,9 +34,9 @@ DEFAULT_CONTEXT = 2048
 """Context length of a model that states none, as vLLM assumes it."""
 GIB = 2**30
 OVERHEAD = 3 * GIB
-"""CUDA's own, kernels, and what an allocator cannot use."""
+"""CUDA context, kernels, and fragmentation."""
 ENGINE_OVERHEAD = 6 * GIB
-"""The same of vLLM: what it computes in, and its CUDA graphs."""
+"""The same for vLLM, with its activations and CUDA graphs."""
 _KEPT = {"lean": (16.0, 6.0), "plain": (34.0, 8.0), "float32": (44.0, 16.0)}
 """Bytes of activations that a layer keeps for each token: per channel of the hidden state (norms,
 q, k, v, attention, residuals) and of the MLP. In bfloat16 with lean layers or without, or wide.
@@ -45,7 +45,7 @@ Counted with ``saved_tensors_hooks``, and rounded up."""
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """What the size of a model depends on."""
+    """The sizes of a model that its memory depends on."""
 
     parameters: int
     hidden: int
@@ -53,7 +53,7 @@ class ModelShape:
     mlp: int
     vocabulary: int
     kv_width: int
-    """Numbers of a key, or a value, of one token in one layer."""
+    """Width of a key, or value, of one token in one layer."""
     lean: bool = False
     """Whether its layers keep less in bfloat16 (``model.lean_layers``)."""
 
@@ -84,7 +84,7 @@ class ModelShape:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """Bytes that a run takes on one card."""
+    """Bytes that a run takes on one GPU."""
 
     weights: int
     gradients: int
@@ -102,18 +102,18 @@ class MemoryPlan:
 
     @property
     def learning(self) -> int:
-        """The most that is held while the trainer learns."""
+        """Peak while the trainer learns."""
         awake = 0 if self.engine_sleeps else self.engine
         return self.resident + self.gradients + self.activations + awake + OVERHEAD
 
     @property
     def playing(self) -> int:
-        """The most that is held while the engine plays."""
+        """Peak while the engine generates."""
         overhead = OVERHEAD + (ENGINE_OVERHEAD if self.engine else 0)
         return self.resident + self.engine + overhead
 
     def check(self, total: int) -> None:
-        """Raise one sentence with the numbers unless the run fits into ``total`` bytes."""
+        """Raise ``ConfigError`` with the numbers unless the run fits into ``total`` bytes."""
         worst, doing = max((self.learning, "learning"), (self.playing, "playing"))
         if worst <= total:
             return
@@ -147,7 +147,7 @@ def plan_memory(
     engine_bytes: int = 2,
     engine_sleeps: bool = True,
 ) -> MemoryPlan:
-    """Return what training a model of ``shape`` takes.
+    """Return the memory that training a model of ``shape`` takes.
 
     Args:
         shape: Of the model.
@@ -186,10 +186,9 @@ def plan_memory(
 
 
 def engine_share(made: MemoryPlan, *, used: int, total: int) -> float:
-    """Return the share of a card that vLLM is to be told.
+    """Return vLLM's ``gpu_memory_utilization``.
 
-    It counts what everybody holds on the card, the trainer included, so what is ``used`` when it
-    starts is part of it.
+    vLLM counts all memory in use, the trainer's included, so ``used`` at its start is part of it.
 
     >>> shares = dict.fromkeys(("weights", "gradients", "optimizer", "reference", "activations"), 0)
     >>> made = MemoryPlan(**shares, engine=8 * GIB)
@@ -201,10 +200,9 @@ def engine_share(made: MemoryPlan, *, used: int, total: int) -> float:
 
 
 def engine_must_sleep(made: MemoryPlan, *, used: int, total: int) -> bool:
-    """Return whether vLLM has to give its memory back while the trainer learns.
+    """Return whether vLLM must free its memory while the trainer learns.
 
-    Sleeping and waking cost time in every iteration, so where there is room for both it stays
-    awake. What is ``used`` when it starts is the trainer's own, or somebody else's, who stays.
+    Sleeping and waking cost time in every iteration, so with room for both it stays awake.
 
     >>> shares = dict.fromkeys(("weights", "gradients", "optimizer", "reference", "activations"), 0)
     >>> made = MemoryPlan(**shares, engine=8 * GIB)
@@ -221,7 +219,7 @@ def engine_must_sleep(made: MemoryPlan, *, used: int, total: int) -> bool:
 
 
 def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
-    """Return what a run takes of a card; ``own`` is the config of its model."""
+    """Return what a run takes on one GPU; ``own`` is the transformers config of its model."""
     settings, inference = config.model, config.inference
     served = inference.backend == "vllm"
     longest = inference.engine.get("max_model_len") or _most_positions(own)
@@ -244,18 +242,18 @@ def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
 
 
 def _most_positions(own: Any) -> int:
-    """Return how long a text a model was made for, or what is assumed where it does not say."""
+    """Return the context length of a model, or vLLM's default."""
     return getattr(own.get_text_config(), "max_position_embeddings", None) or DEFAULT_CONTEXT
 
 
 def gpu_memory(device: torch.device) -> int:
-    """Return the bytes of a card."""
+    """Return the bytes of a GPU."""
     found: int = torch.cuda.get_device_properties(device).total_memory
     return found
 
 
 def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
-    """Return how vLLM shares the trainer's card, unless the config says how."""
+    """Return vLLM's memory settings on the trainer's GPU; empty elsewhere."""
     if config.inference.backend != "vllm" or lm.device.type != "cuda":
         return {}
     free, total = torch.cuda.mem_get_info(lm.device)
@@ -276,18 +274,18 @@ class Role:
     name: str
     where: str
     bytes: int
-    """On each of its cards."""
+    """On each of its GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourcePlan:
-    """The roles of a run, and what they take of a card."""
+    """The roles of a run and their memory."""
 
     roles: tuple[Role, ...]
     learner: MemoryPlan
-    """Of a card of the learner."""
+    """Of a GPU of the learner."""
     player: MemoryPlan | None
-    """Of a card of a player that is apart; None where players are beside the learner."""
+    """Of a GPU of a separate actor; None if the rollout shares the learner's GPUs."""
 
     def lines(self) -> list[str]:
         """Return the plan as a table."""
@@ -299,7 +297,7 @@ class ResourcePlan:
         ]
 
     def check(self, total: int) -> None:
-        """Raise one sentence with the numbers unless every role fits into cards of ``total``."""
+        """Raise ``ConfigError`` unless every role fits into GPUs of ``total`` bytes."""
         for who, made in (("the learner", self.learner), ("a player", self.player)):
             if made is None:
                 continue
@@ -346,7 +344,7 @@ def plan_roles(
 
 
 def _with_critic(config: ConfigStore, made: MemoryPlan) -> MemoryPlan:
-    """Return the plan with a critic that has a trunk of its own: as much again of all it learns."""
+    """Return the plan with a separate critic, which takes as much again."""
     if config.model.critic != "separate":
         return made
     return replace(
@@ -359,10 +357,10 @@ def _with_critic(config: ConfigStore, made: MemoryPlan) -> MemoryPlan:
 
 
 def _spread(made: MemoryPlan, shape: ModelShape, world: int) -> MemoryPlan:
-    """Return the plan of one of ``world`` cards over which weights are spread.
+    """Return the plan of one of ``world`` GPUs over which weights are sharded.
 
-    Beside its share a card holds what it has gathered: two layers, of which the second is on its
-    way, and embeddings and head, with a gradient of each.
+    Beside its shard a GPU holds what it has gathered: two layers, one of them prefetched, and
+    embeddings and head, with their gradients.
     """
     layer = shape.hidden * (2 * shape.hidden + 2 * shape.kv_width + 3 * shape.mlp)
     gathered = 2 * 2 * 2 * layer + 2 * 4 * 2 * shape.vocabulary * shape.hidden
@@ -381,7 +379,7 @@ def _spread(made: MemoryPlan, shape: ModelShape, world: int) -> MemoryPlan:
 
 
 def plan_distributed(config: ConfigStore) -> ResourcePlan | None:
-    """Return the plan of a run over several processes; refuse one that cannot fit their cards.
+    """Return the plan of a run over several processes; raise if it cannot fit.
 
     None for a run in one process.
     """

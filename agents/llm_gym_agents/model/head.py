@@ -1,8 +1,8 @@
 """The head of a causal language model: hidden states become log-probs of given tokens.
 
-The one head of the project: the trainer learns with it and the embedded engine scores with it. On a
-GPU a fused kernel does both the product and the softmax (``kernels``); elsewhere it works in chunks
-that are computed again on the way back. Either way no tensor of tokens times vocabulary exists.
+The trainer and the embedded engine share it. On a GPU a fused kernel computes product and softmax
+(``kernels``); elsewhere it works in chunks that backward recomputes. Either way no tensor of tokens
+times vocabulary exists.
 
 Shapes: T tokens asked about, C hidden channels, V vocabulary.
 """
@@ -20,12 +20,12 @@ from llm_gym_agents.model import kernels
 from llm_gym_agents.model.kernels import HeadShape, Kernel, KernelName, kernel_for
 
 Entropy = Literal["none", "metric", "each", "gradient"]
-"""Whether the entropy is computed: not at all, as a number to look at, as one of each token to look
-at, or to be trained with."""
+"""How the entropy is computed: not at all, as a mean for the log, per token for the log, or with a
+gradient."""
 CHUNK_BYTES = {"cpu": 1 << 24}
-"""Logits held at a time, in float32. A CPU wants them in its cache; for others, see ``kernels``."""
-LOOKED_AT = 1024
-"""Tokens whose entropy stands for all, where it is only looked at beside a fused kernel."""
+"""Float32 logits of a chunk, small enough for a CPU's cache; for GPUs, see ``kernels``."""
+ENTROPY_TOKENS = 1024
+"""Tokens from which the mean entropy is estimated beside a fused kernel."""
 
 
 class Head(NamedTuple):
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, lm: Any) -> Head:
-        """Return the head of a transformers causal language model; adapters on it are added."""
+        """Return the head of a transformers causal language model, with its adapters merged."""
         found = lm.get_output_embeddings()
         weight = found.weight
         if hasattr(found, "get_delta_weight") and not found.disable_adapters:
@@ -53,7 +53,7 @@ class Head(NamedTuple):
         return scale_logits(logits_TV, self.scale, self.softcap)
 
     def shape(self) -> HeadShape:
-        """Return what decides which kernel is the fastest for this head."""
+        """Return what the choice of a kernel depends on."""
         weight = self.weight
         trains = weight.requires_grad
         dtype = _compute_dtype(weight)
@@ -78,12 +78,12 @@ def token_log_probs(
         hidden_TC: The trunk's last hidden states.
         token_T: The tokens asked about.
         temperature: Log-probs are those of ``softmax(logits / temperature)``.
-        entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel it is
-            that of some tokens, whose mean stands for the others; ``each`` is never that.
+        entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel is
+            estimated from some tokens; ``each`` is exact.
         kernel: The fused kernel; ``auto`` measures which is the fastest here.
     """
-    # Fused kernels wait for the GPU to count tokens, and take seconds to be tuned: where all logits
-    # are one chunk, neither is worth it.
+    # Fused kernels wait for the GPU to count tokens and take seconds to tune: not worth it where
+    # all logits are one chunk.
     few = kernel == "auto" and hidden_TC.is_cuda and len(token_T) <= _rows_held(head, "cuda")
     _, fused = ("", None) if few else kernel_for(kernel, head.shape())
     if fused is None or entropy == "gradient" or not len(token_T):
@@ -91,7 +91,7 @@ def token_log_probs(
     log_prob_T = _fused(fused, head, hidden_TC, token_T, temperature)
     if entropy == "none":
         return log_prob_T, None
-    step = 1 if entropy == "each" else -(-len(token_T) // LOOKED_AT)
+    step = 1 if entropy == "each" else -(-len(token_T) // ENTROPY_TOKENS)
     with torch.no_grad():
         _, some = _chunked(head, hidden_TC[::step], token_T[::step], temperature, "metric")
     assert some is not None
@@ -101,7 +101,7 @@ def token_log_probs(
 def _fused(
     kernel: Kernel, head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float
 ) -> Tensor:
-    # softcap(x * scale) / temperature is a softcap of its own at x * scale / temperature.
+    # softcap(x * scale) / temperature is another softcap at x * scale / temperature.
     factor, cap = head.scale / temperature, head.softcap
     dtype = _compute_dtype(head.weight)
     hidden_TC = (hidden_TC if factor == 1.0 else hidden_TC.float() * factor).to(dtype)
@@ -130,7 +130,7 @@ def _chunked(
 
 
 def _rows_held(head: Head, device: str) -> int:
-    """Return the tokens whose logits are held at a time on such a device."""
+    """Return the tokens of a chunk."""
     return max(1, CHUNK_BYTES.get(device, kernels.CHUNK_BYTES) // (4 * head.weight.shape[0]))
 
 
@@ -138,11 +138,11 @@ def _of_chunk(
     head: Head, hidden_TC: Tensor, token_T: Tensor, temperature: float, entropy: Entropy
 ) -> tuple[Tensor, Tensor | None]:
     logits_TV = head.logits(hidden_TC)
-    if temperature != 1.0:  # dividing by 1 changes no bit, and holds one more chunk
+    if temperature != 1.0:  # dividing by 1 would hold one more chunk
         logits_TV = logits_TV / temperature
     log_probs_TV = logits_TV.log_softmax(-1)
-    # The entropy first: the order in which both are computed is the order in which their
-    # gradients are added up, and so decides the last bits of every published run.
+    # The entropy first: the order of computation is that in which gradients are added up, and
+    # decides the last bits.
     seen_TV = log_probs_TV if entropy == "gradient" else log_probs_TV.detach()
     entropy_T = None if entropy == "none" else -(seen_TV.exp() * seen_TV).sum(-1)
     return log_probs_TV.gather(-1, token_T.unsqueeze(-1)).squeeze(-1), entropy_T
@@ -156,14 +156,14 @@ def _compute_dtype(weight: Tensor) -> torch.dtype:
 
 
 def logit_scaling(config: Any) -> tuple[float, float | None]:
-    """Return what some families do to logits after the head: a factor, and a soft cap or None."""
+    """Return a family's factor on logits, and its soft cap or None."""
     scale = float(getattr(config, "logit_scale", None) or 1.0)
     scale /= float(getattr(config, "logits_scaling", None) or 1.0)
     return scale, getattr(config, "final_logit_softcapping", None)
 
 
 def scale_logits(logits_TV: Tensor, scale: float, softcap: float | None) -> Tensor:
-    """Return the logits after ``logit_scaling``."""
+    """Apply ``logit_scaling``."""
     if scale != 1.0:
         logits_TV = logits_TV * scale
     return logits_TV if softcap is None else torch.tanh(logits_TV / softcap) * softcap

@@ -101,7 +101,7 @@ fastest for every shape that was measured (``benchmarks/train_gpu.py head``)."""
 
 
 class HeadShape(NamedTuple):
-    """What decides which kernel is fastest."""
+    """What the choice of a kernel depends on."""
 
     device: torch.device
     dtype: torch.dtype
@@ -110,11 +110,11 @@ class HeadShape(NamedTuple):
     bias: bool
     cap: float | None
     trains: bool
-    """Whether the head's own weight has a gradient."""
+    """Whether the head's weight has a gradient."""
 
 
 def kernel_for(name: KernelName, shape: HeadShape) -> tuple[str, Kernel | None]:
-    """Return the kernel to use and its name; None is the chunked computation in plain torch."""
+    """Return the name of the kernel to use, and the kernel; None is chunked plain torch."""
     asked = name
     if name == "auto":
         name = measured(shape)[0] if shape.device.type == "cuda" else "chunked"
@@ -136,11 +136,11 @@ def kernel_for(name: KernelName, shape: HeadShape) -> tuple[str, Kernel | None]:
 
 @functools.lru_cache(None)
 def measured(shape: HeadShape, every: bool = False) -> tuple[KernelName, dict[str, float]]:
-    """Return the kernel for a shape, and the milliseconds of each that was tried and is right.
+    """Return the best kernel, and the milliseconds of each exact one that was tried.
 
-    ``every`` one is tried even if an earlier one is faster than the plain computation.
+    ``every`` tries all of them; otherwise the first that beats plain torch ends the search.
     """
-    # Whoever asks first may be scoring without gradients, under autocast.
+    # The first caller may be scoring without gradients, under autocast.
     with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
         return _measured(shape, every)
 
@@ -226,7 +226,7 @@ def _plain(
 def _in_chunks(
     hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
 ) -> Tensor:
-    """The plain computation as it is used: some rows at a time, each again on the way back."""
+    """Plain torch as it is used: in chunks that backward recomputes."""
     rows = max(1, CHUNK_BYTES // (4 * len(weight_VC)))
     parts = [
         checkpoint(_plain, hidden, weight_VC, bias_V, token, cap, use_reentrant=False)
@@ -237,7 +237,7 @@ def _in_chunks(
 
 def _gradients(kernel: Any, *given: Any, cap: float | None) -> list[Tensor]:
     loss_T: Tensor = kernel(*given, cap)
-    # Rewards of both signs, as a policy gradient has them.
+    # Weights of both signs, as in a policy gradient.
     signs_T = torch.where(torch.arange(TOKENS, device=loss_T.device) % 3 == 0, 2.0, -1.0)
     wanted = [each for each in given if each is not None and each.requires_grad]
     return list(torch.autograd.grad((loss_T * signs_T).sum() / TOKENS, wanted))

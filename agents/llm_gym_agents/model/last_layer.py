@@ -1,9 +1,8 @@
-"""The last layer of a trunk, computed only at the positions that somebody asks about.
+"""The last layer of a trunk, computed only at the sampled positions.
 
-Most ids of an episode are read and never sampled. Their last hidden state is nobody's: of the last
-layer only its keys and values are needed there. A small model is a third cheaper to train for it;
-in a deep one the last layer hardly counts, and a GPU is better off with one plain pass. So it is
-done on a CPU, for the families whose layer is known to be Llama's.
+Hidden states at unsampled positions are unused: there the last layer needs only keys and values. It
+makes training a small model a third cheaper. In a deep model the last layer hardly counts, and a
+GPU prefers one plain pass. So it is used on a CPU, for families whose layer is Llama's.
 
 Shapes: S ids of all sequences, P positions asked about, Q sequences, L the longest, A the most
 positions asked about in one sequence, H heads, D of one head, C hidden channels.
@@ -24,16 +23,16 @@ from llm_gym_agents.model.packed_attention import Packing
 LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 """Layers with this structure; a test compares each with its own forward."""
 MOST = 0.5
-"""Share of the ids asked about above which the plain layer is as good."""
+"""Share of sampled positions above which the plain layer is as good."""
 
 
 def is_worth_it(trunk: Any, ids: int, asked: int) -> bool:
-    """Whether the last layer of ``trunk`` can and should be computed for ``asked`` positions."""
+    """Whether the last layer of ``trunk`` can and should run at ``asked`` positions only."""
     layers = getattr(trunk, "layers", None)
     if layers is None or asked > MOST * ids or trunk.is_gradient_checkpointing:
         return False
     last = layers[-1]
-    # Mistral's layers do not say it themselves.
+    # Mistral's layers have no such attribute.
     window = getattr(trunk.config, "sliding_window", None)
     return (
         type(last).__name__ in LAYERS
@@ -45,7 +44,7 @@ def is_worth_it(trunk: Any, ids: int, asked: int) -> bool:
 
 @contextmanager
 def last_layer_at(trunk: Any, position_P: Tensor, packing: Packing) -> Iterator[None]:
-    """Let ``trunk`` return its last hidden state at ``position_P`` alone, within this block."""
+    """Let ``trunk`` return its last hidden state at ``position_P`` only, within this block."""
     last = trunk.layers[-1]
     asked = _Asked(position_P, packing)
 
@@ -64,7 +63,7 @@ def last_layer_at(trunk: Any, position_P: Tensor, packing: Packing) -> Iterator[
 
 
 class _Asked:
-    """Where the positions asked about lie among their sequences."""
+    """Where the positions lie in their sequences."""
 
     def __init__(self, position_P: Tensor, packing: Packing) -> None:
         self.position_P, self.packing = position_P, packing
@@ -72,12 +71,12 @@ class _Asked:
         row_P, within_P = slot_P // packing.longest, slot_P % packing.longest
         count_Q = torch.bincount(row_P, minlength=packing.rows)
         self.most = int(count_Q.max())
-        # The number of each among those of its sequence; they come in any order.
+        # The rank of each within its sequence; positions come in any order.
         order_P = torch.argsort(row_P, stable=True)
         rank_P = torch.empty_like(order_P)
         rank_P[order_P] = torch.arange(len(order_P)) - (count_Q.cumsum(0) - count_Q)[row_P[order_P]]
         self.slot_P = row_P * self.most + rank_P
-        # What fills up a row looks at its first id, and nobody looks at what it finds.
+        # Padding attends to the first id; its result is unused.
         within = torch.zeros(packing.rows * self.most, dtype=torch.int64)
         within[self.slot_P] = within_P
         sees = torch.arange(packing.longest) <= within.unsqueeze(-1)
@@ -88,7 +87,7 @@ def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -
     attention = layer.self_attn
     normed_SC = layer.input_layernorm(hidden_SC)
     at_P = asked.position_P
-    # Rows are chosen by ``index_select``: on the way back an index is added up one by one.
+    # ``index_select``: the backward of plain indexing adds up one by one.
     turned = [each.index_select(0, at_P) for each in rotary]
     query_PHD = _heads(attention, "q", normed_SC.index_select(0, at_P), turned)
     key_SHD = _heads(attention, "k", normed_SC, rotary)
@@ -102,7 +101,7 @@ def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -
 
 
 def _heads(attention: Any, kind: str, hidden: Tensor, rotary: list[Tensor] | None) -> Tensor:
-    """Return queries, keys or values by head, turned by their positions."""
+    """Return queries, keys or values by head, with rotary embeddings."""
     projected: Tensor = getattr(attention, f"{kind}_proj")(hidden)
     heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
     if hasattr(attention, f"{kind}_norm"):  # Qwen3

@@ -1,13 +1,12 @@
-"""Norms and gated MLPs that keep less for the way back: half of a transformer's activations.
+"""Norms and gated MLPs that save fewer activations for backward: half of a transformer's.
 
-transformers writes both in plain operations, and autograd keeps what each of them made. Under
-autocast that is a norm's input in float32 and its result in bfloat16; times a weight in float32 the
-result is wide again, so that every projection after it casts, and keeps, a copy of its own. Here
-the norm is one kernel that keeps its input and gives one narrow result, and the MLP computes its
-activation again instead of keeping it.
+transformers writes both in plain operations, and autograd saves the output of each. Under autocast
+a norm's output is float32 again after the multiplication with its weight, so every projection after
+it saves its own cast copy. Here the norm is one fused kernel with a narrow output, and the MLP
+recomputes its activation.
 
-It is switched on only while a model is read under autocast, so float32 stays exact to the bit, and
-only for modules that are seen to compute the formula, whatever their family is called.
+This is on only under autocast, so float32 stays exact to the bit, and only for modules that were
+tested to compute the formula, whatever their family.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from llm_gym_agents.model.packed_attention import packed_again
+from llm_gym_agents.model.packed_attention import recompute_packed
 
 Forward = Callable[[Tensor], Tensor]
 Leaner = tuple[nn.Module, Forward]
@@ -37,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def lean_layers(trunk: nn.Module) -> AbstractContextManager[None]:
-    """Let ``trunk`` keep less of what it reads within this block, under autocast."""
+    """Let ``trunk`` save fewer activations within this block, under autocast."""
     if not torch.is_autocast_enabled(next(trunk.parameters()).device.type):
         return nullcontext()
     if trunk not in _known:
@@ -45,13 +44,13 @@ def lean_layers(trunk: nn.Module) -> AbstractContextManager[None]:
     return _instead(_known[trunk])
 
 
-def lean_again() -> AbstractContextManager[None]:
-    """For gradient checkpointing: layers that are computed again keep what they kept at first."""
+def recompute_lean() -> AbstractContextManager[None]:
+    """For gradient checkpointing: use the same layers in the recomputation."""
     return _instead(_current.get())
 
 
 def is_lean(model: nn.Module) -> bool:
-    """Whether the layers of ``model`` will be, as far as can be told of one without weights."""
+    """Whether the layers of ``model`` will be lean; works on the meta device."""
     norms = [each for each in model.modules() if type(each).__name__.endswith("RMSNorm")]
     gated = any(hasattr(each, name) for each in model.modules() for name in _GATED[:1])
     return gated and bool(norms) and _lean_norm(norms[-1]) is not None
@@ -59,7 +58,7 @@ def is_lean(model: nn.Module) -> bool:
 
 @contextmanager
 def _instead(leaner: Sequence[Leaner]) -> Iterator[None]:
-    # Somebody else's forward on a module, such as that of an offloading library, stays.
+    # A forward that another library (such as for offloading) has set stays.
     ours = [(each.__dict__, lean) for each, lean in leaner if "forward" not in each.__dict__]
     for own, lean in ours:
         own["forward"] = lean
@@ -73,7 +72,7 @@ def _instead(leaner: Sequence[Leaner]) -> Iterator[None]:
 
 
 class GatedProduct(torch.autograd.Function):
-    """``act(gate) * up``, of which the activation is computed again on the way back."""
+    """``act(gate) * up``; the activation is recomputed in backward."""
 
     @staticmethod
     def forward(ctx: Any, act: Forward, gate: Tensor, up: Tensor) -> Tensor:
@@ -94,7 +93,7 @@ class GatedProduct(torch.autograd.Function):
 
 
 def _lean(module: nn.Module) -> Forward | None:
-    """Return a leaner forward that computes what the one of ``module`` does, if one is known."""
+    """Return a lean forward with the result of ``module``, or None."""
     if "forward" in module.__dict__:
         return None
     if type(module).__name__.endswith("RMSNorm"):
@@ -109,15 +108,15 @@ def _lean_norm(module: Any) -> Forward | None:
     weight: Any = getattr(module, "weight", None)
     if eps is None or not _is_plain(weight):
         return None
-    trial = copy.deepcopy(module)  # with weights that are not all alike
+    trial = copy.deepcopy(module)  # with weights that differ
     if weight.is_meta:
         trial.to_empty(device="cpu")
     with torch.no_grad():
         trial.weight.copy_(torch.linspace(0.25, 3, weight.numel()).view_as(weight))
-    # Gemma's weights are what is added to 1: in bfloat16 the sum would lose what they say.
+    # Fails for Gemma, whose weights are added to 1: in bfloat16 the sum would lose them.
     try:
         logits_agree = _agree(trial, functools.partial(_norm, trial, eps), trial.weight)
-        with torch.enable_grad():  # whoever reads first may be scoring
+        with torch.enable_grad():  # the first pass may be a no-grad one
             narrow = trial.weight.detach().bfloat16()[None].requires_grad_()
             _norm(trial, eps, narrow).sum().backward()
     except (AttributeError, NotImplementedError, RuntimeError, TypeError) as error:
@@ -137,14 +136,14 @@ def _lean_mlp(module: Any) -> Forward | None:
 
 
 def _is_plain(weight: Any) -> bool:
-    """Whether it can be computed with here and now: neither sharded nor quantized."""
+    """Whether ``weight`` is neither sharded nor quantized."""
     plain = isinstance(weight, Tensor) and not hasattr(weight, "placements")
     return plain and weight.is_floating_point()
 
 
 def _norm(module: Any, eps: float, x: Tensor) -> Tensor:
     weight = module.weight
-    # The public ``rms_norm`` is one of those that autocast widens.
+    # Autocast would run the public ``rms_norm`` in float32.
     found: Tensor = torch.ops.aten._fused_rms_norm(x, [x.shape[-1]], weight.to(x.dtype), eps)[0]
     device = x.device.type
     if not torch.is_autocast_enabled(device):
@@ -161,7 +160,7 @@ def _gated(module: Any, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _agree(module: nn.Module, lean: Forward, weight: Tensor) -> bool:
-    """Whether both compute the same on some numbers, as wide as ``weight``."""
+    """Whether both compute the same on a few numbers."""
     x = torch.linspace(-2, 3, _ROWS * weight.shape[-1], device=weight.device)
     x = x.view(_ROWS, -1).to(weight.dtype)
     with torch.autocast(weight.device.type, enabled=False):
@@ -170,14 +169,12 @@ def _agree(module: nn.Module, lean: Forward, weight: Tensor) -> bool:
     return torch.allclose(ours.float(), theirs.float(), rtol=allowed, atol=allowed)
 
 
-# --- gradient checkpointing -----------------------------------------------------------
-
 Block = AbstractContextManager[None]
 
 
 def recompute_contexts() -> tuple[Block, Block]:
-    """Return the blocks of a layer's first forward pass and of its second, on the way back."""
-    return nullcontext(), _both(packed_again(), lean_again())
+    """Return the contexts of a checkpointed layer's forward and of its recomputation."""
+    return nullcontext(), _both(recompute_packed(), recompute_lean())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""From a path to a transformers model, its tokenizer and its generation settings."""
+"""Load a transformers model, its tokenizer and its generation config from a path."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from llm_gym.cli.common import check_model_path
 from llm_gym.errors import ConfigError
 
+_SMALL = 1_000_000
+"""Parameters; the embedded model has a tenth of them."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -50,7 +53,7 @@ def load_model(
 
 
 def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
-    """Return the configuration of the model at ``path``: its shape, before any weight is read."""
+    """Return the configuration of the model at ``path``; no weights are read."""
     check_model_path(path)
     with _loading("model", path):
         found: PreTrainedConfig = AutoConfig.from_pretrained(
@@ -60,7 +63,7 @@ def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConf
 
 
 def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
-    """Return the tokenizer at ``path``. One without a padding token pads with its end of text."""
+    """Return the tokenizer at ``path``, with a padding token."""
     check_model_path(path)
     with _loading("tokenizer", path):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -71,7 +74,7 @@ def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedT
 
 @contextmanager
 def _loading(what: str, path: str) -> Iterator[None]:
-    """Say in one sentence that there is no such thing at ``path``, and why."""
+    """Raise loading errors as one-sentence ``ConfigError``."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -79,7 +82,7 @@ def _loading(what: str, path: str) -> Iterator[None]:
 
 
 def load_generation_config(path: str) -> GenerationConfig | None:
-    """Return the generation settings at ``path``, which a folder may do without."""
+    """Return the generation config at ``path``, or None."""
     try:
         return GenerationConfig.from_pretrained(path)
     except OSError:
@@ -87,7 +90,7 @@ def load_generation_config(path: str) -> GenerationConfig | None:
 
 
 def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Give ``tokenizer`` a padding token, in place: its end of text, if it has none."""
+    """Set the padding token of ``tokenizer``, in place, to its end of text if it has none."""
     if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -97,14 +100,9 @@ def _first(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
-# --- progress bars --------------------------------------------------------------------
-
-
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
-    """Show no progress bars of transformers inside."""
-    from transformers.utils import logging
-
+    """Hide transformers' progress bars, which tear a live display, within this block."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -114,17 +112,11 @@ def no_progress_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-# --- threads --------------------------------------------------------------------------
-
-_SMALL = 1_000_000
-"""Weights; the model that is made on the spot has a tenth of them."""
-
-
 def limit_threads(lm: nn.Module) -> None:
-    """Give a small model on the CPU one thread, unless ``OMP_NUM_THREADS`` says otherwise.
+    """Use one torch thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
 
-    Its tensors are too small to be shared: threads spin while they wait for each other, and on a
-    busy machine most of the time. For commands: it holds for the whole process.
+    Its tensors are too small to split: threads would mostly wait for each other. This holds for the
+    whole process, so only commands call it.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return

@@ -1,11 +1,10 @@
 """Attention over packed sequences, for any Hugging Face model.
 
 Sequences lie one after another in a batch of one, so embeddings, projections and MLPs see no
-padding. Attention must not look from one sequence into another: on a GPU in 16 bits, which autocast
-makes of float32 weights, a variable-length kernel does that; elsewhere queries, keys and values are
-spread into ``[sequences, longest]`` for this step alone. It plugs into transformers as an attention
-implementation of its own, switched on only while a packed batch is read, so the same module
-can generate with its usual attention in between.
+padding. Attention must stay within each sequence: on a GPU in 16 bits a variable-length kernel does
+that; elsewhere queries, keys and values are padded to ``[sequences, longest]`` for this step. It
+plugs into transformers as an attention implementation, switched on only while a packed batch is
+read, so the same module can generate with its usual attention in between.
 
 Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one head.
 """
@@ -28,7 +27,7 @@ from llm_gym.errors import ConfigError
 
 NAME = "llm_gym_packed"
 Keep = Callable[[int, Tensor, Tensor], None]
-"""Told the number of a layer, and its keys and values, ``[S, H, D]``."""
+"""Called with the number of a layer and its keys and values, ``[S, H, D]``."""
 _current: ContextVar[Packing] = ContextVar("packing")
 _config: ContextVar[Any] = ContextVar("config")
 
@@ -44,10 +43,10 @@ class Packing:
     """Where each sequence begins, and where the last one ends, as int32."""
     longest: int
     keep: Keep | None = None
-    """Who is told what each layer attends to, to go on from there; None for nobody."""
+    """Receives the keys and values of each layer, for a cache."""
 
     def kept_by(self, keep: Keep) -> Packing:
-        """Return the same packing, of whose keys and values ``keep`` is told."""
+        """Return the same packing with ``keep``."""
         return replace(self, keep=keep)
 
     @classmethod
@@ -56,8 +55,8 @@ class Packing:
     ) -> Packing:
         """Return the packing of sequences of these lengths, for ids on ``device``.
 
-        Lengths that are on the CPU are read there: a GPU is not waited for. A ``longest`` that is
-        given may be more than the longest is.
+        Lengths on the CPU are read there, without waiting for a GPU. ``longest`` may be more than
+        the longest length.
         """
         longest = longest or int(lengths_Q.max())
         row_S = _rows(lengths_Q)
@@ -76,7 +75,7 @@ class Packing:
 
     @property
     def is_dense(self) -> bool:
-        """Whether all sequences have one length, so that nothing has to be spread."""
+        """Whether all sequences have one length, so that nothing is padded."""
         return self.slot_S.numel() == self.rows * self.longest
 
 
@@ -88,7 +87,7 @@ def _rows(lengths_Q: Tensor) -> Tensor:
     """
     if lengths_Q.device.type != "cpu":
         return torch.repeat_interleave(lengths_Q)
-    # On a CPU torch starts its threads for it, however little there is to repeat.
+    # On a CPU torch would start its threads, however short the input.
     lengths = lengths_Q.numpy()
     return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
 
@@ -98,10 +97,10 @@ def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[N
     return _reading(model.config, packing)
 
 
-def packed_again() -> AbstractContextManager[None]:
-    """For gradient checkpointing: layers that are computed again read their first packing.
+def recompute_packed() -> AbstractContextManager[None]:
+    """For gradient checkpointing: recompute layers with the packing of their forward.
 
-    That happens on the way back, when the block of ``packed`` has long ended.
+    Backward runs after the block of ``packed`` has ended.
     """
     packing = _current.get(None)
     return nullcontext() if packing is None else _reading(_config.get(), packing)
@@ -120,7 +119,7 @@ def _reading(config: Any, packing: Packing) -> Iterator[None]:
 
 @contextmanager
 def attention_implementation(config: Any, name: str) -> Iterator[None]:
-    """Let the model of ``config`` attend by the implementation ``name`` within this block."""
+    """Use the attention implementation ``name`` within this block."""
     usual = config._attn_implementation
     config._attn_implementation = name
     try:
@@ -149,7 +148,7 @@ def packed_attention(
         )
     packing = _current.get()
     if torch.is_autocast_enabled(query.device.type):
-        # Rotary embeddings are multiplied in float32 where the weights are, and widen their result.
+        # Rotary embeddings in float32 widen their result.
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = (x.to(dtype) for x in (query, key, value))
     query_SHD, key_SHD, value_SHD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
@@ -209,8 +208,8 @@ def _varlen(
     scaling: float | None,
     window: int | None,
 ) -> Tensor:
-    # The kernel behind ``torch.nn.attention.varlen.varlen_attn``, which wraps it in Python for a
-    # tenth of a small model's update. It sees for itself that there are fewer key heads.
+    # The kernel behind ``torch.nn.attention.varlen.varlen_attn``, whose Python wrapper costs a
+    # tenth of a small model's update. It handles grouped key heads itself.
     out_SHD: Tensor = torch.ops.aten._flash_attention_forward(
         query_SHD.contiguous(),
         key_SHD.contiguous(),
@@ -229,6 +228,6 @@ def _varlen(
     return out_SHD
 
 
-# Without a mask of the same name transformers makes none, and does not look for packed sequences,
-# which would wait for the GPU.
+# Without a mask of the same name transformers makes none, and does not search for packed
+# sequences, which would wait for the GPU.
 AttentionInterface.register(NAME, packed_attention)

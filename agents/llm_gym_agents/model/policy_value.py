@@ -1,11 +1,11 @@
 """``PolicyValueModel``: a causal language model with a value head, read once for everything.
 
-One pass over packed sequences gives the log-prob and entropy of every sampled token and the
-value at every position asked for. ``forward`` is the only way in: whatever hooks itself to a
-module's call (sharded weights, autocast) then sees every pass, scoring included.
+One pass over packed sequences gives the log-prob and entropy of every sampled token and the value
+at every position asked for. ``forward`` is the only entry, so hooks on a module's call (FSDP,
+autocast) see every pass.
 
-Shapes: S ids of all sequences, Q sequences, T sampled tokens, B further positions whose value is
-asked for, P both, C hidden channels.
+Shapes: S ids of all sequences, Q sequences, T sampled tokens, B bootstrap positions, P = T + B, C
+hidden channels.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ CriticKind = Literal["shared", "detached", "separate", "none"]
 
 
 class TokenScores(NamedTuple):
-    """What a model says of sampled tokens."""
+    """Scores of sampled tokens."""
 
     log_prob_T: Tensor
     entropy_T: Tensor | None
-    """None unless it was asked for."""
+    """None unless asked for."""
     value_T: Tensor | None
     """At the position that predicts each token; None without a critic."""
     bootstrap_B: Tensor | None
-    """At the further positions; None without a critic."""
+    """At the bootstrap positions; None without a critic."""
 
 
 class PolicyValueModel(nn.Module):
     """A Hugging Face causal language model and its critic.
 
     Args:
-        lm: The policy. It is trained in place: an engine that holds it samples with new weights
-            as soon as the optimizer has stepped.
-        critic: ``shared`` puts a value head on the policy's own trunk, ``detached`` too but lets
-            no gradient of it into the trunk, ``separate`` gives the critic a copy of the trunk,
-            ``none`` builds no critic.
+        lm: The policy, trained in place: an engine that holds it samples with the new weights after
+            each optimizer step.
+        critic: ``shared`` puts a value head on the policy's trunk, ``detached`` does so without a
+            gradient into the trunk, ``separate`` gives the critic its own trunk, ``none`` builds no
+            critic.
         temperature: That of the sampler; log-probs are those of ``softmax(logits / temperature)``.
-        compute_dtype: What to compute in, whatever the weights are kept in.
-        kernel: The fused kernel of the head; ``auto`` measures which is the fastest.
+        compute_dtype: What to compute in, whatever the dtype of the weights.
+        kernel: The fused kernel of the head; ``auto`` measures which is fastest.
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class PolicyValueModel(nn.Module):
         self.compute_dtype, self.kernel, self.critic = compute_dtype, kernel, critic
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
         self.graph_caches: dict[str, GraphCache] = {}
-        """Of the passes of policy and critic, if they are recorded."""
+        """CUDA graphs of policy and critic, if used."""
         self.value_head: nn.Linear | None = None
         if critic != "none":
             weight = lm.get_output_embeddings().weight
-            # Zeros: before its first step the critic adds no noise to the advantages.
+            # Zeros: an untrained critic adds no noise to the advantages.
             self.value_head = nn.Linear(weight.shape[1], 1, device=weight.device)
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
 
     @property
     def device(self) -> torch.device:
-        """Where the policy's weights are."""
+        """The device of the policy."""
         found: torch.device = self.lm.device
         return found
 
     def use_cuda_graphs(self) -> None:
-        """Record passes as CUDA graphs from now on; see ``lm.recorded_passes``."""
+        """Run passes as CUDA graphs from now on; see ``model.cuda_graphs``."""
         trunks = {"policy": self.lm.base_model, "critic": self.critic_lm}
         self.graph_caches = {
             name: GraphCache(trunk, functools.partial(hidden_states, trunk))
@@ -119,9 +119,9 @@ class PolicyValueModel(nn.Module):
             position_T: Index into ``ids_S`` of the position that predicts each token.
             token_T: The tokens.
             bootstrap_B: Further indices into ``ids_S`` where the value is asked for.
-            entropy: Of the policy: none, one to look at, or one with a gradient.
+            entropy: How to compute the policy's entropy.
         """
-        if self.lm.training:  # somebody's ``train()``, or a model that is new here
+        if self.lm.training:  # after ``train()``, or a new model
             without_dropout(self)
         with computing_in(self.compute_dtype, ids_S.device):
             asked_P = position_T if bootstrap_B is None else torch.cat([position_T, bootstrap_B])
@@ -148,7 +148,7 @@ class PolicyValueModel(nn.Module):
     def _read(
         self, trunk: Any, name: str, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
     ) -> Tensor:
-        """Return the trunk's last hidden state at the positions asked about."""
+        """Return the trunk's last hidden state at ``asked_P``."""
         if name in self.graph_caches:
             hidden_SC = self.graph_caches[name].hidden(ids_S, sequence_lengths_Q)
             if hidden_SC is not None:

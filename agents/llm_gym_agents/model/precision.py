@@ -33,17 +33,17 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
 
 
 def computing_in(dtype: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:
-    """Compute in ``dtype`` within this block, whatever the weights are kept in."""
+    """Compute in ``dtype`` within this block, whatever the dtype of the weights."""
     if dtype == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype)
 
 
 def uncached(device: torch.device) -> AbstractContextManager[Any]:
-    """Within this block autocast forgets a weight that it has cast as soon as it was used.
+    """Switch autocast's weight cache off within this block.
 
-    A trunk uses each of its weights once. Cast copies of all of them until the end of the pass
-    would be half of the model again, where layers are checkpointed or only scored with.
+    A trunk uses each weight once. Cached casts of all of them would take half of the model's memory
+    again.
     """
     if not torch.is_autocast_enabled(device.type):
         return nullcontext()
@@ -58,7 +58,7 @@ def allow_tf32(device: torch.device) -> None:
 
 
 def keep_trained_in_float32(model: nn.Module) -> None:
-    """Widen every weight that is trained, in place; frozen ones stay as they are."""
+    """Convert trainable weights to float32, in place."""
     for parameter in model.parameters():
         if parameter.requires_grad and parameter.dtype in (torch.bfloat16, torch.float16):
             parameter.data = parameter.data.float()
@@ -66,10 +66,10 @@ def keep_trained_in_float32(model: nn.Module) -> None:
 
 @contextmanager
 def narrow_stream(trunk: Any) -> Iterator[None]:
-    """Under autocast, carry hidden states from layer to layer in its type, as engines do.
+    """Under autocast, keep the residual stream in autocast's dtype, as engines do.
 
-    Embeddings are no matrix product, so autocast leaves them in float32, and every residual with
-    them: twice the memory, and further from what the sampler computed.
+    Autocast leaves embeddings in float32, and with them every residual: twice the memory, and
+    further from what the sampler computed.
     """
     embedding = trunk.get_input_embeddings()
     device = embedding.weight.device.type
@@ -89,10 +89,10 @@ def narrow_stream(trunk: Any) -> Iterator[None]:
 
 
 def without_dropout(model: nn.Module) -> None:
-    """Switch dropout off for good: a policy is scored and trained as it plays.
+    """Switch dropout off: a policy is trained as it plays.
 
-    transformers recomputes activations only in a layer that is in training mode, so such layers
-    stay in it, alone, and their own rates become 0.
+    transformers checkpoints gradients only in layers in training mode, so those stay in it with a
+    rate of 0.
     """
     model.eval()
     for module in model.modules():

@@ -1,7 +1,8 @@
-"""Are packed sequences scored as the model's own ``forward`` scores each of them alone?
+"""Check once that our way to compute logits agrees with the model's own ``forward``.
 
-A model whose attention does not go through transformers' interface, or has parts that ours lacks,
-would be trained on log-probs that are not its own, and nothing would say so.
+A model whose attention bypasses transformers' interface, or has parts that ours lacks, would be
+trained on wrong log-probs without notice. No list of model families keeps up with such differences,
+so trainer and embedded engine each try a model before they use it.
 
 Shapes: T tokens that are scored, V vocabulary.
 """
@@ -27,17 +28,28 @@ _KNOWN = (
     "OPT, GPT-NeoX and GPT-2 can be"
 )
 _ANY_DTYPE = ("sdpa", "eager")
-"""Attention that takes float32 too, which flash attention does not."""
+"""Attention that also takes float32; flash attention does not."""
+TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}
+"""Largest error of a logit, in standard deviations of the logits."""
+COARSE = 0.25
+"""The same in 16 bits."""
+ABSOLUTE = 1e-6
+"""Allowed besides, for a model whose logits are all equal."""
+_CANNOT = (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError)
+"""What a model raises that does not support a call."""
+_MACHINE = (torch.OutOfMemoryError, torch.AcceleratorError)
+_MACHINE_SAYS = ("cuda", "cublas", "cudnn")
+"""How a ``RuntimeError`` of the machine begins."""
 
 
 def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
-    """Raise ``ConfigError`` if two short sequences, packed, are not scored as each alone."""
+    """Raise ``ConfigError`` unless two packed sequences are scored as each alone."""
     vocabulary = len(lm.get_input_embeddings().get_parameter("weight"))
     rows = [
         torch.tensor([(7 * at + 3 * row + 1) % vocabulary for at in range(n)], device=lm.device)
         for row, n in enumerate(_LENGTHS)
     ]
-    # In float32 wherever the weights are: what is looked for is structure, and no rounding.
+    # In float32 if the weights are: errors of structure count, not rounding.
     whole = all(each.dtype == torch.float32 for each in lm.parameters())
     dtype = torch.float32 if whole else compute_dtype
     name, cannot = type(lm).__name__, f"{type(lm).__name__} cannot be trained here"
@@ -47,7 +59,7 @@ def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> Non
         computing_in(dtype, lm.device),
         as_config_error(cannot, _KNOWN),
     ):
-        logits_TV = _alone(lm, rows)
+        logits_TV = _each_alone(lm, rows)
         found_T = _packed(lm, rows)
     if not bool(logits_TV.isfinite().all()):
         raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
@@ -61,8 +73,8 @@ def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> Non
         )
 
 
-def _alone(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
-    """Return the logits ``[T, V]`` of the model's own forward, which reads each row by itself."""
+def _each_alone(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
+    """Return the logits ``[T, V]`` of the model's own forward on each row alone."""
     usual = lm.config._attn_implementation
     with attention_implementation(lm.config, usual if usual in _ANY_DTYPE else "eager"):
         logits = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
@@ -79,29 +91,14 @@ def _packed(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
     return token_log_probs(head, torch.cat(states), told_T, entropy="none", kernel="chunked")[0]
 
 
-# --- agreement of two computations ----------------------------------------------------
-
-TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}
-"""Largest error of a logit, in standard deviations of the logits."""
-COARSE = 0.25
-"""The same in 16 bits."""
-NOTHING = 1e-6
-"""A model whose logits are all alike has no spread."""
-_CANNOT = (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError)
-"""What a model raises that was not made to be called so."""
-_MACHINE = (torch.OutOfMemoryError, torch.AcceleratorError)
-_MACHINE_SAYS = ("cuda", "cublas", "cudnn")
-"""How a ``RuntimeError`` begins that is the machine's too."""
-
-
 def logits_agree(gap: float, spread: float, dtype: torch.dtype) -> bool:
-    """Whether logits computed in ``dtype`` are as near as rounding puts them; NaN is not."""
-    return gap <= TOLERANCE.get(dtype, COARSE) * spread + NOTHING
+    """Whether a gap of logits computed in ``dtype`` can be rounding; NaN cannot."""
+    return gap <= TOLERANCE.get(dtype, COARSE) * spread + ABSOLUTE
 
 
 @contextmanager
 def as_config_error(what: str, advice: str = "") -> Iterator[None]:
-    """Say ``what``, why and an advice where a model raises; faults of the machine stay as they are.
+    """Raise errors of a model as ``ConfigError``; errors of the machine stay as they are.
 
     >>> with as_config_error("Bert cannot be decoded"):
     ...     raise TypeError("no position_ids" + chr(10) + "and so on")
@@ -110,7 +107,7 @@ def as_config_error(what: str, advice: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (ConfigError, *_MACHINE):  # says more than that it cannot
+    except (ConfigError, *_MACHINE):
         raise
     except _CANNOT as error:
         why = str(error).partition("\n")[0]
@@ -121,7 +118,7 @@ def as_config_error(what: str, advice: str = "") -> Iterator[None]:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Multiply in full: with TF32 two ways are as far apart as a mistake would put them."""
+    """Switch TF32 off within this block: its rounding is as large as a mistake."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,4 +1,4 @@
-"""The weights of a language model as others know them: plain Hugging Face names, LoRA merged."""
+"""The weights of a language model under plain Hugging Face names, LoRA merged, shards gathered."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 def served_weights(lm: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights as a serving engine knows them: Hugging Face names, adapters merged.
 
-    One after the other, so that a second model never exists: weights that are spread over
-    processes are brought together here, and all of them have to go through these. A weight that
-    two layers share is there once, under its first name.
+    One at a time, so that no second model exists. Sharded weights are gathered, so every process
+    must iterate. A weight that two layers share comes once, under its first name.
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
@@ -30,12 +29,12 @@ def served_weights(lm: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def served_names(lm: PreTrainedModel) -> list[str]:
-    """Return the names of ``served_weights``, without bringing any of them together."""
+    """Return the names of ``served_weights``, without gathering any."""
     return [name for name, _, _ in _served(plain_lm(lm))]
 
 
 def plain_lm(lm: Any) -> Any:
-    """Return the Hugging Face model inside peft's wrapper, if there is one around it."""
+    """Return the Hugging Face model without peft's wrapper."""
     return lm.get_base_model() if hasattr(lm, "get_base_model") else lm
 
 
@@ -47,10 +46,10 @@ def adapted_layers(plain: nn.Module) -> dict[str, Any]:
 def merged_weights(
     plain: nn.Module, layers: dict[str, Any], *, keep: bool = True
 ) -> dict[str, Tensor]:
-    """Return the weights with adapters added, named as if there had never been any.
+    """Return the weights with adapters merged, under the names of the plain model.
 
-    Those that are spread over processes are brought together on the CPU, one by one, and thrown
-    away again where a process does not ``keep`` them.
+    Sharded ones are gathered on the CPU, one by one, and dropped unless this process keeps
+    them (``keep``).
     """
     found: dict[str, Tensor] = {}
     whole_ones: dict[int, Tensor] = {}
@@ -69,9 +68,9 @@ def _served(plain: nn.Module) -> Iterator[tuple[str, Tensor, str | None]]:
     """Yield what ``_named`` does, a weight that has several names under its first."""
     seen: set[int] = set()
     for name, tensor, owner in _named(plain):
-        if owner is None and identity(tensor) in seen:
+        if owner is None and storage_id(tensor) in seen:
             continue
-        seen.add(identity(tensor))
+        seen.add(storage_id(tensor))
         yield name, tensor, owner
 
 
@@ -103,15 +102,15 @@ def _merged(layer: Any, name: str, weight: Tensor) -> Tensor:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return all of ``tensor``; where it is spread, every process has to ask for it."""
+    """Return the full tensor of a shard; every process must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether the weights of ``module`` are spread over processes."""
+    """Whether the weights of ``module`` are sharded over processes (``DTensor``)."""
     return any(isinstance(parameter, DTensor) for parameter in module.parameters())
 
 
-def identity(tensor: Tensor) -> int:
-    """Return a number that two names of one weight have in common."""
+def storage_id(tensor: Tensor) -> int:
+    """Return a number that all names of one weight share."""
     return id(tensor) if isinstance(tensor, DTensor) else tensor.data_ptr()

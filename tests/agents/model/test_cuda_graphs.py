@@ -13,7 +13,7 @@ import torch
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.model import cuda_graphs as recorded_passes
+from llm_gym_agents.model import cuda_graphs
 from llm_gym_agents.model.cuda_graphs import can_capture
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_ppo import data
@@ -42,10 +42,10 @@ def done_again(work, pool, stream):
 def device(request, monkeypatch):
     """Where to record; on a CPU with the stand-in."""
     if request.param == "cpu":
-        monkeypatch.setattr(recorded_passes, "record", done_again)
-        monkeypatch.setattr(recorded_passes, "beside", nothing)
-        monkeypatch.setattr(recorded_passes, "new_pool", lambda: None)
-        monkeypatch.setattr(recorded_passes, "new_stream", lambda device: None)
+        monkeypatch.setattr(cuda_graphs, "record", done_again)
+        monkeypatch.setattr(cuda_graphs, "beside", nothing)
+        monkeypatch.setattr(cuda_graphs, "new_pool", lambda: None)
+        monkeypatch.setattr(cuda_graphs, "new_stream", lambda device: None)
     yield request.param
     torch.set_float32_matmul_precision("highest")  # a learner on a GPU asks for less
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
     def fails(work, pool, stream):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(recorded_passes, "record", fails)
+    monkeypatch.setattr(cuda_graphs, "record", fails)
     plain, recording = pair(device)
     for seed in range(4):
         found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
@@ -165,7 +165,7 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
 
 
 def test_only_so_many_sizes_are_recorded(monkeypatch, device):
-    monkeypatch.setattr(recorded_passes, "MOST", 1)
+    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 1)
     _, recording = pair(device)
     for lengths in ([40], [300], [600]):
         ids = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
