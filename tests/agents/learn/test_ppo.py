@@ -1,14 +1,19 @@
 """PPO: gradients equal a hand-written loss, any cut gives the same step, faults stop it."""
 
 import copy
+import math
 
 import pytest
 import torch
 
+from llm_gym_agents import algo
+from llm_gym_agents.algo import Advantages
 from llm_gym_agents.batch.pack import Packer
 from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.ppo import PPO, NonFiniteError
+from llm_gym_agents.learn.ppo import PPO, NonFiniteError, policy_settings
+from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
+from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.tiny import tiny_model
 
@@ -308,3 +313,97 @@ def test_passes_end_after_one_in_which_any_step_had_moved_too_far(moved, epochs,
     monkeypatch.setattr(ppo, "_step", lambda *given: next(told))
     found = ppo.update(data())
     assert (found["train/epochs"], found["train/steps"]) == (epochs, 2 * epochs)
+
+
+@pytest.mark.parametrize(
+    ("loss", "low", "high", "clip"),
+    [
+        ("ppo", None, None, (0.2, 0.2)),
+        ("ppo", 0.1, None, (0.1, 0.1)),
+        ("ppo", None, 0.28, (0.2, 0.28)),
+        ("cispo", None, None, (1.0, 0.2)),
+        ("cispo", None, 0.3, (1.0, 0.3)),  # the low end is not moved
+        ("cispo", 0.2, None, (0.2, 0.2)),  # asked for is asked for, also where it is ppo's own
+        ("gspo", None, None, (3e-4, 4e-4)),
+        ("gspo", 0.005, 0.01, (0.005, 0.01)),
+    ],
+)
+def test_each_end_that_was_set_is_used_and_the_other_is_the_losss_own(loss, low, high, clip):
+    config = training(policy_loss=loss, clip_ratio=low, clip_ratio_high=high)
+    assert policy_settings(config)["clip_ratio"] == clip
+
+
+@pytest.mark.parametrize("cap", [1.0, 1.5, None])
+def test_the_mismatch_is_told_under_the_weights_in_use(cap):
+    batch = data()
+    batch.sampler_log_prob_T = batch.sampler_log_prob_T - 3.0
+    ppo = PPO(PolicyValueModel(tiny_model()), training(importance_cap=cap, learning_rate=1e-9))
+    found = ppo.update(batch)
+    old = batch.sampler_log_prob_T + ppo.trained["ratios"].log()
+    wanted = algo.mismatch_metrics(old, batch.sampler_log_prob_T, cap=cap)
+    assert found["mismatch/truncated"] == pytest.approx(float(wanted["mismatch/truncated"]))
+    if cap is None:
+        assert found["mismatch/truncated"] == 0.0
+        assert found["mismatch/ess"] == pytest.approx(1.0)
+    else:
+        ratios = ppo.trained["ratios"]
+        assert found["mismatch/truncated"] == pytest.approx(float((ratios > cap).float().mean()))
+        weights = ratios.clamp(max=cap)
+        assert found["mismatch/ess"] == pytest.approx(
+            float(weights.mean() ** 2 / weights.square().mean()), rel=1e-4
+        )
+    assert torch.isfinite(ppo.trained["ratios"]).all()
+
+
+class Idle(SingleProcess):
+    """One of several processes: others have all the episodes, and read two packs of them."""
+
+    def assign(self, costs):
+        return []
+
+    def all_max(self, number):
+        return 2
+
+
+@pytest.fixture
+def ppo():
+    model = PolicyValueModel(tiny_model())
+    torch.nn.init.normal_(model.value_head.weight, std=0.1)
+    return PPO(model, training(), ranks=Idle())
+
+
+def test_it_has_no_part_in_the_scores(ppo):
+    read = []
+    ppo.model.register_forward_hook(lambda *_: read.append(1))
+    found = ppo.scorer.score(Packer(data()), entropy=True)
+    assert len(read) == 2
+    for name in ("log_prob_T", "value_T", "bootstrap_E", "entropy_T"):
+        assert not getattr(found, name).any(), name
+
+
+def test_it_has_no_part_in_the_gradient(ppo):
+    found = gradients(ppo, data())
+    assert found
+    assert not any(gradient.any() for gradient in found.values())
+
+
+def test_a_ratio_says_how_much_likelier_a_token_is_to_the_trainer_than_to_who_sampled_it():
+    batch = data()
+    twice = batch.sampler_log_prob_T + math.log(2.0)
+    zeros = torch.zeros_like(twice)
+    found = trained_tokens(batch, Scores(twice, None, None, None), Advantages(zeros, zeros))
+    assert found.keys() == {"ratios", "advantages"}
+    torch.testing.assert_close(found["ratios"], torch.full_like(twice, 2.0))
+
+
+def test_a_critic_explains_what_its_errors_do_not_vary_by():
+    scores = Scores(None, torch.tensor([1.0, 2.0, 3.0, 4.0]), None, None)
+    returns = torch.tensor([1.0, 2.0, 3.0, 8.0])
+    assert critic_metrics(scores, Advantages(returns, returns)) == {
+        "value/explained_variance": pytest.approx(17 / 29),  # 1 - 4 / (29 / 3)
+        "value/mean": 2.5,
+        "value/target_mean": 3.5,
+    }
+    same = torch.ones(4)
+    assert critic_metrics(scores, Advantages(same, same))["value/explained_variance"] == 0.0
+    assert critic_metrics(Scores(None, None, None, None), Advantages(same, same)) == {}

@@ -14,7 +14,7 @@ from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model import cuda_graphs
-from llm_gym_agents.model.cuda_graphs import can_capture
+from llm_gym_agents.model.cuda_graphs import BucketSize, can_capture
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_ppo import data
 from tests.agents.model.test_policy_value import batch
@@ -42,8 +42,8 @@ def done_again(work, pool, stream):
 def device(request, monkeypatch):
     """Where to record; on a CPU with the stand-in."""
     if request.param == "cpu":
-        monkeypatch.setattr(cuda_graphs, "record", done_again)
-        monkeypatch.setattr(cuda_graphs, "beside", nothing)
+        monkeypatch.setattr(cuda_graphs, "capture", done_again)
+        monkeypatch.setattr(cuda_graphs, "in_stream", nothing)
         monkeypatch.setattr(cuda_graphs, "new_pool", lambda: None)
         monkeypatch.setattr(cuda_graphs, "new_stream", lambda device: None)
     yield request.param
@@ -148,7 +148,7 @@ def test_a_pass_whose_memory_was_used_again_does_not_go_back(device):
         recording(*inputs(device))
     first = recording(*inputs(device))
     recording(*inputs(device, 1))
-    with pytest.raises(RuntimeError, match="must go back before the next one"):
+    with pytest.raises(RuntimeError, match="model.cuda_graphs"):
         first.log_prob_T.sum().backward()
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
     def fails(work, pool, stream):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(cuda_graphs, "record", fails)
+    monkeypatch.setattr(cuda_graphs, "capture", fails)
     plain, recording = pair(device)
     for seed in range(4):
         found, wanted = recording(*inputs(device, seed)), plain(*inputs(device, seed))
@@ -200,3 +200,18 @@ def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
         assert not records or len(learner.model.graph_caches["policy"])
     for one, two in zip(*ended, strict=True):
         close(one, two, device)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_size_has_room_for_what_it_is_of_and_is_full(seed):
+    dice = torch.Generator().manual_seed(seed)
+    rows = int(torch.randint(1, 200, (), generator=dice))
+    lengths = torch.randint(1, 4 ** (1 + seed % 6), (rows,), generator=dice)
+    size = BucketSize.of(lengths)
+    for given in (lengths, lengths[:0]):
+        filled = size.fill(given)
+        assert len(filled) == size.rows
+        assert int(filled.sum()) == size.ids
+        assert int(filled.max()) <= size.longest
+        assert torch.equal(filled[: len(given)], given)
+    assert size.ids <= max(int(lengths.sum()) + 127, 1.25 * int(lengths.sum()) + 1)
