@@ -148,7 +148,7 @@ def test_a_pass_whose_memory_was_used_again_does_not_go_back(device):
         recording(*inputs(device))
     first = recording(*inputs(device))
     recording(*inputs(device, 1))
-    with pytest.raises(RuntimeError, match="model.cuda_graphs"):
+    with pytest.raises(RuntimeError, match=r"model\.cuda_graphs"):
         first.log_prob_T.sum().backward()
 
 
