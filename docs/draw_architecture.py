@@ -3,8 +3,8 @@
     python docs/draw_architecture.py            # draw
     python docs/draw_architecture.py --check    # say whether the picture is up to date
 
-Rooms stand in the order of the data: what is above knows nothing of what is below, so every arrow
-points up. One that pointed down would be drawn red on the other side. Arrows that follow from
+Rooms stand in the order of their imports: what is above knows nothing of what is below, so every
+arrow points up. One that pointed down, in a circle, would be drawn red on the other side. Arrows that follow from
 others (a imports b, b imports c, so what if a imports c) are pale. What a room is for is the first
 sentence of its own docstring. Writes ``images/architecture.svg`` and the same as data,
 ``images/architecture.json``, which a test holds against the code.
@@ -23,18 +23,6 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_gym_agents"}
-ORDER = {
-    "llm_gym": (
-        *("core", "legacy", "sandbox", "registry", "as_text", "data", "episodes", "parsing"),
-        *("tools", "envs", "vector", "wrappers", "evaluate", "endpoint", "bridges", "remote"),
-        *("serve", "view", "cli"),
-    ),
-    "llm_gym_agents": (
-        *("llm_gym", "text", "export", "lm", "run", "engines", "rollouts", "algo", "batch"),
-        *("checkpoint", "config", "learn", "build", "distributed", "run_folder", "trainer"),
-        *("recipes", "commands", "compat"),
-    ),
-}
 EVERYWHERE = ("errors", "__init__", "__version__")
 """Imported by all, or nothing but other rooms' names: arrows to and from them say nothing."""
 
@@ -42,7 +30,7 @@ Arrows = list[tuple[str, str]]
 
 
 def rooms(package: str) -> dict[str, str]:
-    """Return the rooms of ``package`` in the order of the data, each with what it is for."""
+    """Return the rooms of ``package``, each below all that it imports, with what it is for."""
     found = {}
     for path in sorted(HOMES[package].iterdir()):
         opening = path / "__init__.py" if path.is_dir() else path
@@ -50,12 +38,20 @@ def rooms(package: str) -> dict[str, str]:
             found[path.stem] = _first_sentence(opening)
     if package == "llm_gym_agents":
         found["llm_gym"] = _first_sentence(HOMES["llm_gym"] / "__init__.py")
-    order = ORDER[package]
-    return {name: found[name] for name in sorted(found, key=lambda name: _place(name, order))}
+    return {name: found[name] for name in _in_order(sorted(found), arrows(package))}
 
 
-def _place(name: str, order: tuple[str, ...]) -> tuple[int, str]:
-    return (order.index(name) if name in order else len(order), name)  # a new room comes last
+def _in_order(names: list[str], found: Arrows) -> list[str]:
+    """Return names so that each comes after those it has arrows to; a circle ends the order."""
+    placed: list[str] = []
+    while left := [name for name in names if name not in placed]:
+        free = [
+            name
+            for name in left
+            if all(target in placed for source, target in found if source == name)
+        ]
+        placed += free or left
+    return placed
 
 
 def _first_sentence(path: Path) -> str:

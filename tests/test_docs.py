@@ -83,7 +83,7 @@ def test_every_arrow_of_the_picture_points_up(package):
     order = list(draw_architecture.rooms(package))
     found = draw_architecture.arrows(package)
     back = [f"{a} imports {b}" for a, b in found if order.index(a) < order.index(b)]
-    assert back == [], "put the rooms of docs/draw_architecture.py in the order of test_imports.py"
+    assert back == [], "rooms import each other in a circle"
 
 
 def test_the_first_screen_has_a_loop_of_six_lines_and_the_two_commands():
