@@ -12,10 +12,10 @@ import argparse
 import ast
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,12 +192,10 @@ def _flags(path: Path) -> Iterator[str]:
 
 
 def _commands(tree: Path) -> int:
-    built_in = _run(tree, "from llm_gym import cli; print(len(cli._BUILT_IN))")
-    project = (tree / "pyproject.toml").read_text()
-    section = re.search(
-        r'^\[project\.entry-points\."llm_gym\.commands"\]\n(.*?)\n\n', project, re.M | re.S
-    )
-    return int(built_in) + len(section[1].splitlines() if section else [])
+    """Return the number of subcommands; the trainer adds some by entry points."""
+    names = set(_run(tree, "from llm_gym import cli; print(*cli._BUILT_IN)").split())
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    return len(names | project["entry-points"]["llm_gym.commands"].keys())
 
 
 def _run(tree: Path, program: str, *arguments: str) -> str:

@@ -4,8 +4,8 @@
     python docs/draw_architecture.py --check    # say whether the picture is up to date
 
 Rooms stand in the order of their imports: what is above knows nothing of what is below, so every
-arrow points up. One that pointed down, in a circle, would be drawn red on the other side. Arrows that follow from
-others (a imports b, b imports c, so what if a imports c) are pale. What a room is for is the first
+arrow points up. One that pointed down, in a circle, would be drawn red on the other side.
+Transitive arrows are pale. What a room is for is the first
 sentence of its own docstring. Writes ``images/architecture.svg`` and the same as data,
 ``images/architecture.json``, which a test holds against the code.
 """

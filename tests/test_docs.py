@@ -13,6 +13,7 @@ import llm_gym
 from docs import draw_architecture
 from llm_gym import cli
 from llm_gym.as_text.phrasebooks import book
+from llm_gym_agents.config import ConfigStore
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -158,3 +159,15 @@ def test_the_reference_has_every_public_name(package):
     text = "\n".join(pages.values())
     for name in import_module(package).__all__:
         assert f"::: {site_hooks.home_of(package, name)}\n" in text
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_that_a_page_names_exist(page):
+    known = ConfigStore().model_dump()
+    code = "\n".join("".join(found) for found in CODE.findall(page.read_text()))
+    named = re.findall(rf"(?<![\w./-])(?:--)?({'|'.join(known)})\.([a-z][\w-]*)(?![\w/(-])", code)
+    assert [
+        f"{section}.{name}"
+        for section, name in named
+        if name.replace("-", "_") not in known[section]
+    ] == []

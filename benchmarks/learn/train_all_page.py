@@ -229,7 +229,7 @@ def _explained(rows: dict[str, Any]) -> str:
         return ""
     lines = [
         "\n## Smaller gains, and the advice that the run printed\n\n"
-        "Flags are quoted by their names of that time: `--model.local-path` is `--model.model-name` today.\n\n"
+        "Flags have the names of that time: --model.local-path is --model today.\n\n"
     ]
     for command, row in little.items():
         won = row["success"]["trained"] or 0.0
