@@ -19,8 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, Guise, dress, line_orders
-from llm_gym.envs.puzzles.sudoku.solver import layout, solutions
+from llm_gym.envs.puzzles.sudoku.puzzles import (
+    LEAST_CLUES,
+    Guise,
+    dress,
+    layout,
+    line_orders,
+    solutions,
+)
 
 OUT = Path(__file__).parents[2] / "llm_gym" / "envs" / "puzzles" / "sudoku" / "bank.txt"
 

@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.as_text import make_text
-from llm_gym.envs.navigation.frozen_lake.planner import best_move
+from llm_gym.envs.navigation.frozen_lake import best_move
 
 NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)"
 

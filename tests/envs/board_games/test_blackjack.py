@@ -4,11 +4,15 @@ import gymnasium.envs.toy_text.blackjack as theirs
 import numpy as np
 import pytest
 
-from llm_gym.envs.board_games.blackjack.env import RANKS, VALUES, BlackjackEnv, count, parse_call
-from llm_gym.envs.board_games.blackjack.odds import (
+from llm_gym.envs.board_games.blackjack import (
     BUST,
     CHANCES,
+    RANKS,
+    VALUES,
+    BlackjackEnv,
+    count,
     dealer_ends,
+    parse_call,
     should_hit,
     total,
     worth_of_hitting,

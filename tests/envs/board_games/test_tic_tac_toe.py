@@ -92,9 +92,7 @@ def test_a_taken_square_is_answered_and_changes_nothing():
         assert env.describe().splitlines()[:3] == before
 
 
-@pytest.mark.parametrize(
-    "move", ["0", "10", "-1", "99", "five", "5 5", "5,6", "5" * 300, "[", "b2"]
-)
+@pytest.mark.parametrize("move", ["0", "10", "-1", "99", "5 5", "5,6", "5" * 300, "[", "b2"])
 def test_anything_else_is_answered_and_changes_nothing(move):
     env = on("1", "5")
     text, _, _, _, info = env.step(move)

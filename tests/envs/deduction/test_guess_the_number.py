@@ -30,7 +30,7 @@ def test_zero_and_negative_numbers_are_guesses():
     assert make(target=-3, low=-5, high=5).step("-3")[2]
 
 
-@pytest.mark.parametrize("text", ["seven", "7.0", "1e1", "9" * 500, "--1"])
+@pytest.mark.parametrize("text", ["7.0", "1e1", "9" * 500, "--1"])
 def test_what_is_no_single_number_is_unusable(text):
     obs, _, terminated, _, info = make(target=7).step(text)
     assert not info["valid_action"]

@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from llm_gym.envs.deduction.mastermind.code_breaker import fitting_codes, pegs
-from llm_gym.envs.deduction.mastermind.env import MastermindEnv, parse_code
+from llm_gym.envs.deduction.mastermind import MastermindEnv, fitting_codes, parse_code, pegs
 from llm_gym.errors import ConfigError
 
 

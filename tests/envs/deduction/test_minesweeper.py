@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.deduction.minesweeper.env import MinesweeperEnv, parse_dig
-from llm_gym.envs.deduction.minesweeper.field import MINE, chart, neighbours, number_cells, rings
 from llm_gym.envs.deduction.minesweeper.solver import (
+    MINE,
     best_cell,
     can_be_proved,
     chances,
+    chart,
     deduce,
+    neighbours,
+    number_cells,
     read,
+    rings,
     spread,
 )
 from llm_gym.envs.shared.bit_grid import each

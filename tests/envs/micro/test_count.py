@@ -46,7 +46,7 @@ def test_the_number_reached_is_not_repeated():
     assert not any(character.isdigit() for character in env.step("4")[0])
 
 
-@pytest.mark.parametrize("move", ["four", "0", "10", "4.5", "-4", "4 5", "9" * 500])
+@pytest.mark.parametrize("move", ["0", "10", "4.5", "-4", "4 5", "9" * 500])
 def test_anything_else_costs_a_turn_and_counts_nothing(move):
     env = make(3, numbers=9, max_turns=2)
     assert not env.step(move)[4]["valid_action"]

@@ -10,8 +10,7 @@ import llm_gym  # noqa: F401
 from llm_gym.envs.navigation.coin_collector import COIN, ROOMS, CoinCollectorEnv, Find, draw_house
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.commands import read
-from llm_gym.envs.navigation.text_game.quest import distance
-from llm_gym.envs.navigation.text_game.world import OPPOSITE, World
+from llm_gym.envs.navigation.text_game.world import OPPOSITE, World, distance
 from llm_gym.errors import ConfigError
 from tests.envs.playing import final_info
 

@@ -13,14 +13,16 @@ from llm_gym.envs.navigation.cooking_world.kitchen import (
     KITCHEN,
     KNIFE,
     MEAL,
+    Cook,
     Kitchen,
+    KitchenSize,
+    draw_kitchen,
     food_in,
 )
-from llm_gym.envs.navigation.cooking_world.recipe import Cook, KitchenSize, draw_kitchen
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.commands import read
-from llm_gym.envs.navigation.text_game.quest import distance
 from llm_gym.envs.navigation.text_game.view import parse
+from llm_gym.envs.navigation.text_game.world import distance
 from llm_gym.errors import ConfigError
 from tests.envs.playing import final_info
 

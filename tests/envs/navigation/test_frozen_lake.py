@@ -6,8 +6,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from llm_gym.envs.navigation.frozen_lake.env import FrozenLakeEnv, draw_map, parse_direction
-from llm_gym.envs.navigation.frozen_lake.planner import distances, neighbours, win_chances
+from llm_gym.envs.navigation.frozen_lake import (
+    FrozenLakeEnv,
+    distances,
+    draw_map,
+    neighbours,
+    parse_direction,
+    win_chances,
+)
 from llm_gym.errors import ConfigError
 from tests.envs.playing import final_info, solver_and_oracle_moves
 

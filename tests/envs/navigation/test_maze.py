@@ -5,8 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from llm_gym.envs.navigation.maze.env import MazeEnv, recall
-from llm_gym.envs.navigation.maze.map import carve, distances, doors, next_step
+from llm_gym.envs.navigation.maze import MazeEnv, carve, distances, doors, next_step, recall
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, distance, each, reach, waves
 from llm_gym.errors import ConfigError
 from tests.envs.playing import final_info

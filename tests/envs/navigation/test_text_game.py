@@ -10,9 +10,8 @@ import llm_gym  # noqa: F401
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.env import TextGameEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
-from llm_gym.envs.navigation.text_game.quest import Quest, distance, objective
 from llm_gym.envs.navigation.text_game.view import look, parse, prose, terse
-from llm_gym.envs.navigation.text_game.world import World
+from llm_gym.envs.navigation.text_game.world import Quest, World, distance, objective
 from llm_gym.errors import ConfigError
 
 

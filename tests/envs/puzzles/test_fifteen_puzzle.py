@@ -6,13 +6,16 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.fifteen_puzzle.env import (
+from llm_gym.envs.puzzles.fifteen_puzzle import (
     FifteenPuzzleEnv,
+    distance,
+    is_solvable,
     parse_slide,
+    plan,
     read_board,
+    slides,
     write_board,
 )
-from llm_gym.envs.puzzles.fifteen_puzzle.planner import distance, is_solvable, plan, slides
 from llm_gym.errors import ConfigError
 
 

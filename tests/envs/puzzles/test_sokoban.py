@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.puzzles.sokoban.env import SokobanEnv, parse_direction, read_board
-from llm_gym.envs.puzzles.sokoban.levels import draw_level, moves_to_solve, solution
-from llm_gym.envs.puzzles.sokoban.planner import FAR, Room, plan, push_distances, pushes_to_go
+from llm_gym.envs.puzzles.sokoban.levels import (
+    FAR,
+    Room,
+    draw_level,
+    moves_to_solve,
+    plan,
+    push_distances,
+    pushes_to_go,
+    solution,
+)
 from llm_gym.envs.shared.bit_grid import steps
 from llm_gym.errors import ConfigError
 

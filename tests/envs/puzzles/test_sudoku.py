@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.puzzles.sudoku.env import SudokuEnv, next_placement, parse_placement
-from llm_gym.envs.puzzles.sudoku.puzzles import Guise, bank, bases, draw_puzzle, dress, line_orders
-from llm_gym.envs.puzzles.sudoku.solver import layout, solutions
+from llm_gym.envs.puzzles.sudoku.puzzles import (
+    Guise,
+    bank,
+    bases,
+    draw_puzzle,
+    dress,
+    layout,
+    line_orders,
+    solutions,
+)
 from llm_gym.errors import ConfigError
 from tests.envs.playing import finish
 

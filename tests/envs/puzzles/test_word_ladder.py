@@ -2,9 +2,9 @@
 
 import pytest
 
-from llm_gym.envs.puzzles.word_ladder.env import WordLadderEnv
-from llm_gym.envs.puzzles.word_ladder.graph import (
+from llm_gym.envs.puzzles.word_ladder import (
     FARTHEST,
+    WordLadderEnv,
     distances,
     ladder_words,
     step_towards,

@@ -10,8 +10,14 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.envs.deduction.minesweeper.field import MINE, chart, neighbours, number_cells
-from llm_gym.envs.deduction.minesweeper.solver import best_cell, can_be_proved
+from llm_gym.envs.deduction.minesweeper.solver import (
+    MINE,
+    best_cell,
+    can_be_proved,
+    chart,
+    neighbours,
+    number_cells,
+)
 from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 

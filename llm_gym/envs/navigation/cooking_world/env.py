@@ -13,15 +13,13 @@ from llm_gym.envs.navigation.cooking_world import solver
 from llm_gym.envs.navigation.cooking_world.kitchen import (
     FOODS,
     KITCHEN_VERBS,
-    Kitchen,
-    food_in,
-    understand,
-)
-from llm_gym.envs.navigation.cooking_world.recipe import (
     Cook,
+    Kitchen,
     KitchenSize,
     draw_kitchen,
     draw_recipe,
+    food_in,
+    understand,
 )
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv

@@ -15,11 +15,9 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.splits import DRAWS
-from llm_gym.envs.navigation.text_game.commands import VERBS, read, settle
-from llm_gym.envs.navigation.text_game.naming import find_commands
-from llm_gym.envs.navigation.text_game.quest import Goal, distance, next_command
+from llm_gym.envs.navigation.text_game.commands import VERBS, find_commands, read, settle
 from llm_gym.envs.navigation.text_game.view import View, look, prose, terse
-from llm_gym.envs.navigation.text_game.world import Command, World
+from llm_gym.envs.navigation.text_game.world import Command, Goal, World, distance, next_command
 from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 

@@ -11,9 +11,8 @@ from llm_gym.core.env import CommonArgs
 from llm_gym.envs.navigation.text_game import solver, words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
-from llm_gym.envs.navigation.text_game.quest import Quest
 from llm_gym.envs.navigation.text_game.view import MARK
-from llm_gym.envs.navigation.text_game.world import World
+from llm_gym.envs.navigation.text_game.world import Quest, World
 from llm_gym.errors import ConfigError
 
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llm_gym.envs.navigation.text_game import words
-from llm_gym.envs.navigation.text_game.quest import Quest
-from llm_gym.envs.navigation.text_game.world import DIRECTIONS, OPPOSITE, World
+from llm_gym.envs.navigation.text_game.world import DIRECTIONS, OPPOSITE, Quest, World
 
 
 class WorldSize(NamedTuple):

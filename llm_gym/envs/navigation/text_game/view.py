@@ -10,8 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from llm_gym.envs.navigation.text_game.quest import Goal, objective
-from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, Command, World
+from llm_gym.envs.navigation.text_game.world import (
+    CARRIED,
+    DIRECTIONS,
+    Command,
+    Goal,
+    World,
+    objective,
+)
 
 OBJECTIVE, CAME_FROM, NEIGHBOURS, MARK = 1, 2, 3, 4
 """Levels of ``hints``: each adds one thing to what is told."""

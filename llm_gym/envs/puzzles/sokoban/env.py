@@ -12,8 +12,15 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.envs.puzzles.sokoban.levels import Level, draw_level, most_pushes, solution
-from llm_gym.envs.puzzles.sokoban.planner import Room, plan, pushes_to_go
+from llm_gym.envs.puzzles.sokoban.levels import (
+    Level,
+    Room,
+    draw_level,
+    most_pushes,
+    plan,
+    pushes_to_go,
+    solution,
+)
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.errors import ConfigError

@@ -12,8 +12,7 @@ import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle
-from llm_gym.envs.puzzles.sudoku.solver import layout, solution
+from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle, layout, solution
 from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named, apart
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, reject, win
 from llm_gym.envs.tool_use.text_to_sql import questions as sql_questions
-from llm_gym.envs.tool_use.text_to_sql.twins import TWINS, draw_twin
-from llm_gym.envs.tool_use.text_to_sql.world import draw_schema, fill
+from llm_gym.envs.tool_use.text_to_sql.world import TWINS, draw_schema, draw_twin, fill
 from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv
 from llm_gym.errors import ConfigError
 from llm_gym.tools.builtin.sql import Database, SqlTool

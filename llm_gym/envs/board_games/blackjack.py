@@ -3,16 +3,84 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Unpack
 
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.envs.board_games.blackjack.odds import dealer_stops, should_hit, total
 from llm_gym.envs.shared.memo import Memo
 from llm_gym.errors import ConfigError
+
+CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
+BUST = 22
+"""What every total over 21 is worth to a dealer's odds."""
+
+
+def total(hard: int, ace: bool) -> int:
+    """Return what a hand counts: one ace is 11 where that is not too much.
+
+    >>> total(7, ace=True), total(12, ace=True), total(12, ace=False)
+    (17, 12, 12)
+    """
+    return hard + 10 if ace and hard <= 11 else hard
+
+
+def dealer_stops(hard: int, ace: bool, hits_soft_17: bool) -> bool:
+    """Return whether the dealer draws no further card.
+
+    >>> dealer_stops(7, True, hits_soft_17=False), dealer_stops(7, True, hits_soft_17=True)
+    (True, False)
+    """
+    count = total(hard, ace)
+    return count > 17 or (count == 17 and not (hits_soft_17 and hard == 7))
+
+
+@lru_cache(maxsize=256)
+def dealer_ends(hard: int, ace: bool, hits_soft_17: bool) -> Mapping[int, float]:
+    """Return the chance of each total (``BUST`` for too much) that a dealer's hand ends on."""
+    if dealer_stops(hard, ace, hits_soft_17):
+        return {min(total(hard, ace), BUST): 1.0}
+    ends: dict[int, float] = {}
+    for card, chance in CHANCES.items():
+        for final, then in dealer_ends(hard + card, ace or card == 1, hits_soft_17).items():
+            ends[final] = ends.get(final, 0.0) + chance * then
+    return ends
+
+
+@lru_cache(maxsize=1024)
+def worth_of_standing(count: int, shown: int, hits_soft_17: bool) -> float:
+    """Return the mean reward of standing: 1 for a win, one half for a draw."""
+    ends = dealer_ends(shown, shown == 1, hits_soft_17)
+    return sum(
+        chance * (1.0 if end == BUST or end < count else 0.5 if end == count else 0.0)
+        for end, chance in ends.items()
+    )
+
+
+@lru_cache(maxsize=4096)
+def worth_of_hitting(hard: int, ace: bool, shown: int, hits_soft_17: bool) -> float:
+    """Return the mean reward of taking a card and playing best from there."""
+    worth = 0.0
+    for card, chance in CHANCES.items():
+        after, any_ace = hard + card, ace or card == 1
+        if after <= 21:
+            stand = worth_of_standing(total(after, any_ace), shown, hits_soft_17)
+            worth += chance * max(stand, worth_of_hitting(after, any_ace, shown, hits_soft_17))
+    return worth
+
+
+def should_hit(hard: int, ace: bool, shown: int, hits_soft_17: bool) -> bool:
+    """Return whether best play takes a card, ``shown`` being the dealer's open one.
+
+    >>> should_hit(16, False, 10, False), should_hit(16, False, 6, False)
+    (True, False)
+    """
+    stand = worth_of_standing(total(hard, ace), shown, hits_soft_17)
+    return worth_of_hitting(hard, ace, shown, hits_soft_17) > stand
+
 
 RANKS = ("A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K")
 VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10)

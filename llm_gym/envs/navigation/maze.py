@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,12 +12,94 @@ import numpy as np
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.envs.navigation.frozen_lake.env import parse_direction
-from llm_gym.envs.navigation.maze.map import Cell, carve, distances, doors, next_step
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
+from llm_gym.envs.navigation.frozen_lake import parse_direction
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps, waves
 from llm_gym.envs.shared.directions import find_directions
 from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
+
+Cell = tuple[int, int]
+_MOVES: tuple[Cell, ...] = ((-1, 0), (0, 1), (1, 0), (0, -1))
+
+
+@lru_cache(maxsize=32)
+def doors(size: int) -> dict[int, list[tuple[int, int]]]:
+    """Return, for each room of a map with ``size`` cells a side, its doors and what is behind.
+
+    >>> doors(5)
+    {6: [(7, 8), (11, 16)], 8: [(13, 18), (7, 6)], 16: [(11, 6), (17, 18)], 18: [(13, 8), (17, 16)]}
+    """
+    rooms = [row * size + col for row in range(1, size, 2) for col in range(1, size, 2)]
+    return {
+        room: [
+            (room + step, room + 2 * step)
+            for step in steps(size)
+            if room + 2 * step in rooms and abs((room + step) % size - room % size) <= 1
+        ]
+        for room in rooms
+    }
+
+
+def carve(size: int, loops: float, rng: np.random.Generator) -> int:
+    """Return the floor of a maze: a random tree of rooms, and the share ``loops`` of the rest."""
+    around = doors(size)
+    draws = rng.random(len(around)).tolist()
+    at = list(around)[int(draws.pop() * len(around))]
+    left, floor, trail = set(around) - {at}, 1 << at, [at]
+    while left:
+        ahead = [way for way in around[at] if way[1] in left]
+        if not ahead:
+            at = trail.pop()
+            continue
+        trail.append(at)
+        door, at = ahead[int(draws.pop() * len(ahead))]
+        left.remove(at)
+        floor |= 1 << door | 1 << at
+    if loops:
+        closed = sorted(
+            {door for ways in around.values() for door, _ in ways if not floor >> door & 1}
+        )
+        for index in rng.permutation(len(closed))[: round(loops * len(closed))].tolist():
+            floor |= 1 << closed[index]
+    return floor
+
+
+@lru_cache(maxsize=16)
+def distances(floor: int, to: int, size: int) -> dict[int, int]:
+    """Return the fewest moves over ``floor`` to the cell ``to``, from every cell of it."""
+    away = {}
+    for moves, wave in enumerate(waves(to, floor, size)):
+        while wave:
+            low = wave & -wave
+            away[low.bit_length() - 1] = moves
+            wave ^= low
+    return away
+
+
+def next_step(known: Mapping[Cell, str], at: Cell) -> int:
+    """Return the direction towards the exit, or towards the nearest cell not seen yet.
+
+    ``known`` holds a letter for every cell seen: # is a wall, E the exit. The exit comes first,
+    wherever a way to it is known; 0 where there is nothing left to find.
+
+    >>> next_step({(0, 0): "P", (0, 1): ".", (0, 2): "E", (1, 0): "."}, (0, 0))
+    1
+    """
+    first: dict[Cell, int] = {at: 0}
+    queue, unseen = [at], None
+    for cell in queue:  # grows while it is read: breadth first
+        if known.get(cell) == "E":
+            return first[cell]
+        if cell not in known:
+            unseen = cell if unseen is None else unseen
+            continue
+        for way, (down, right) in enumerate(_MOVES):
+            to = (cell[0] + down, cell[1] + right)
+            if to not in first and known.get(to) != "#":
+                first[to] = way if cell == at else first[cell]
+                queue.append(to)
+    return 0 if unseen is None else first[unseen]
+
 
 _MOVED = [f"You move {name}." for name in DIRECTIONS]
 _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]

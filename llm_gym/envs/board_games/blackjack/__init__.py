@@ -1,1 +1,0 @@
-"""Blackjack: beat the dealer. Start reading at ``env``."""

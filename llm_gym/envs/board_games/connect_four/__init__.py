@@ -1,1 +1,0 @@
-"""ConnectFour: four in a row. Start reading at ``env``."""

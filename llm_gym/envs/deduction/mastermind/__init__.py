@@ -1,1 +1,0 @@
-"""Mastermind: find the code. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""FrozenLake: cross the ice. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""Maze: find the way out. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""FifteenPuzzle: slide the tiles into order. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""WordLadder: one letter at a time. Start reading at ``env``."""
