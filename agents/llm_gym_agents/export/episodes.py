@@ -32,10 +32,10 @@ class EpisodeChat:
         env_id: A registered id.
         **kwargs: Settings of the environment.
 
-    >>> talk = EpisodeChat("llm_gym/GuessTheNumber-v0")
-    >>> [message["role"] for message in talk.begin(seed=3)]
+    >>> chat = EpisodeChat("llm_gym/GuessTheNumber-v0")
+    >>> [message["role"] for message in chat.begin(seed=3)]
     ['user']
-    >>> talk.answer("2"), talk.reward, talk.done
+    >>> chat.answer("2"), chat.reward, chat.done
     ('Yes, the number is 2.', 1.0, True)
     """
 
@@ -49,10 +49,10 @@ class EpisodeChat:
         beginning = begin(self.env, seed, None if split is None else {"split": split})
         self.reward, self.turns, self.done = 0.0, 0, False
         self.stop, self.instance_id = StopReason.PLAYING, beginning.instance_id or ""
-        told = [{"role": "user", "content": beginning.observation}]
+        messages = [{"role": "user", "content": beginning.observation}]
         if beginning.system_prompt:
-            told.insert(0, {"role": "system", "content": beginning.system_prompt})
-        return told
+            messages.insert(0, {"role": "system", "content": beginning.system_prompt})
+        return messages
 
     def answer(self, reply: str) -> str:
         """Play a reply and return the next observation."""
@@ -104,11 +104,11 @@ def prompt_rows(
     (['env_id', 'instance_id', 'prompt', 'seed', 'split'], 3)
     """
     rows = []
-    with EpisodeChat(env_id, **kwargs) as talk:
+    with EpisodeChat(env_id, **kwargs) as chat:
         for seed in seeds:
-            prompt = talk.begin(seed, split)
+            prompt = chat.begin(seed, split)
             prompt[-1]["seed"] = seed
-            about = {"env_id": env_id, "instance_id": talk.instance_id, "split": split or ""}
+            about = {"env_id": env_id, "instance_id": chat.instance_id, "split": split or ""}
             rows.append({"prompt": prompt, "seed": seed, **about})
     return rows
 
@@ -129,25 +129,25 @@ def episode_rows(
     (['user', 'assistant', 'user'], True)
     """
     options = None if split is None else {"split": split}
-    with EpisodeChat(env_id, **kwargs) as talk:
-        if not talk.env.has_wrapper_attr(f"{player}_action"):
+    with EpisodeChat(env_id, **kwargs) as chat:
+        if not chat.env.has_wrapper_attr(f"{player}_action"):
             raise ConfigError(
                 f"{env_id} brings no {player} along; give its class a {player}_action() that "
                 "returns a move, or choose another player"
             )
-        act = talk.env.get_wrapper_attr(f"{player}_action")
+        act = chat.env.get_wrapper_attr(f"{player}_action")
         rows = []
         for seed in seeds:
             try:
-                episode = play_episode(talk.env, lambda _: act(), seed, options)
+                episode = play_episode(chat.env, lambda _: act(), seed, options)
             except NotImplementedError as error:
                 raise ConfigError(f"{env_id} has no {player}: {error}") from error
             if episode.success or not only_won:
-                rows.append({**_told(episode), "env_id": env_id, "player": player})
+                rows.append({**_episode_row(episode), "env_id": env_id, "player": player})
     return rows
 
 
-def _told(episode: Trajectory) -> Row:
+def _episode_row(episode: Trajectory) -> Row:
     return {
         "messages": _plain(episode.messages),
         "reward": episode.total_reward,
@@ -174,16 +174,16 @@ class TokenEpisode:
     Sampled ids are never tokenised again.
 
     Args:
-        talk: The environment.
-        written: The model's chat format.
+        chat: The environment.
+        chat_format: The model's chat format.
         seed: Of the episode, which begins here.
     """
 
-    def __init__(self, talk: EpisodeChat, written: ChatFormat, seed: int) -> None:
-        told = talk.begin(seed)
-        system = told[0]["content"] if len(told) > 1 else ""
-        self.talk, self._format = talk, written
-        self.prompt = written.opening(system, told[-1]["content"])
+    def __init__(self, chat: EpisodeChat, chat_format: ChatFormat, seed: int) -> None:
+        messages = chat.begin(seed)
+        system = messages[0]["content"] if len(messages) > 1 else ""
+        self.chat, self._format = chat, chat_format
+        self.prompt = chat_format.opening(system, messages[-1]["content"])
         self.completion: list[int] = []
         self.mask: list[int] = []
         """1 where the model wrote."""
@@ -201,13 +201,13 @@ class TokenEpisode:
 
     def is_over(self, most: int) -> bool:
         """Whether the episode has ended or has ``most`` ids."""
-        return self.talk.done or len(self.completion) >= most
+        return self.chat.done or len(self.completion) >= most
 
     def take(self, reply: list[int], logprobs: Sequence[float] | None) -> None:
         """Play a reply and append the observation."""
         self._add(reply, 1, logprobs)
-        observation = self.talk.answer(self._format.text_of(reply))
-        if not self.talk.done:
+        observation = self.chat.answer(self._format.text_of(reply))
+        if not self.chat.done:
             following = self._format.following(reply, observation)
             self._add(following, 0, [0.0] * len(following) if logprobs is not None else None)
 
@@ -236,8 +236,8 @@ def tool_definitions(env: gym.Env[str, str]) -> list[dict[str, Any]]:
     """Return the tools of an environment with tools; of any other, the one tool ``play``.
 
     >>> import llm_gym
-    >>> told = tool_definitions(gym.make("llm_gym/MathPython-v0"))
-    >>> [one["function"]["name"] for one in told]
+    >>> tools = tool_definitions(gym.make("llm_gym/MathPython-v0"))
+    >>> [one["function"]["name"] for one in tools]
     ['python']
     >>> tool_definitions(gym.make("llm_gym/Echo-v0"))[0]["function"]["name"]
     'play'

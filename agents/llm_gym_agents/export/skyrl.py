@@ -19,28 +19,28 @@ def skyrl_env(env_id: str, **kwargs: Any) -> type:
 
         def __init__(self, env_config: Any = None, extras: Any = None) -> None:
             super().__init__()
-            self.talk = EpisodeChat(env_id, **kwargs)
+            self.chat = EpisodeChat(env_id, **kwargs)
             self._seed = (extras or {}).get("seed")
             self.max_turns = int((extras or {}).get("max_turns", 1_000_000))
 
         def init(self, prompt: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             self.turns = 0
-            return self.talk.begin(self._seed), {"instance_id": self.talk.instance_id}
+            return self.chat.begin(self._seed), {"instance_id": self.chat.instance_id}
 
         def step(self, action: str) -> dict[str, Any]:
-            before = self.talk.reward
-            observation = self.talk.answer(action)
+            before = self.chat.reward
+            observation = self.chat.answer(action)
             self.turns += 1
-            done = self.talk.done or self.turns >= self.max_turns
-            told = [] if done else [{"role": "user", "content": observation}]
-            earned = self.talk.reward - before
-            about = {"stop_reason": str(self.talk.stop), "success": self.talk.success}
-            return {"observations": told, "reward": earned, "done": done, "metadata": about}
+            done = self.chat.done or self.turns >= self.max_turns
+            observations = [] if done else [{"role": "user", "content": observation}]
+            earned = self.chat.reward - before
+            about = {"stop_reason": str(self.chat.stop), "success": self.chat.success}
+            return {"observations": observations, "reward": earned, "done": done, "metadata": about}
 
         def get_metrics(self) -> dict[str, Any]:
-            return {"success": float(self.talk.success), "turns": self.talk.turns}
+            return {"success": float(self.chat.success), "turns": self.chat.turns}
 
         def close(self) -> None:
-            self.talk.close()
+            self.chat.close()
 
     return Game

@@ -48,7 +48,7 @@ class TRLGame:
         with ExitStack() as opened:
             rows = [
                 TokenEpisode(
-                    opened.enter_context(self._talk(prompt)), self._format, prompt[-1]["seed"]
+                    opened.enter_context(self._chat(prompt)), self._format, prompt[-1]["seed"]
                 )
                 for prompt in prompts
             ]
@@ -59,9 +59,9 @@ class TRLGame:
             "completion_ids": [row.completion for row in rows],
             "logprobs": None if None in logprobs else logprobs,
             "env_mask": [row.mask for row in rows],
-            "env_reward": [row.talk.reward for row in rows],
-            "env_success": [row.talk.success for row in rows],
-            "env_turns": [row.talk.turns for row in rows],
+            "env_reward": [row.chat.reward for row in rows],
+            "env_success": [row.chat.success for row in rows],
+            "env_turns": [row.chat.turns for row in rows],
         }
 
     def reward_func(self, env_reward: Sequence[float], **_: Any) -> list[float]:
@@ -73,14 +73,14 @@ class TRLGame:
             playing = [row for row in rows if not row.is_over(trainer.max_completion_length)]
             if not playing:
                 break
-            # TRL's own generation, whatever engine it was told to use.
+            # TRL's own generation, whatever engine it uses.
             replies, logprobs = trainer._generate_single_turn(
                 [row.ids for row in playing], None, {}, 1
             )
             for at, row in enumerate(playing):
                 row.take(list(replies[at]), None if logprobs is None else list(logprobs[at]))
 
-    def _talk(self, prompt: Any) -> EpisodeChat:
+    def _chat(self, prompt: Any) -> EpisodeChat:
         if isinstance(prompt, str) or prompt[-1].get("seed") is None:
             raise ConfigError("a prompt must come from dataset(), which notes its seed")
         return EpisodeChat(self.env_id, **self._kwargs)
@@ -97,26 +97,26 @@ def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
         """A text environment of llm-gym."""
 
         def __init__(self) -> None:
-            self._talk = EpisodeChat(env_id, **kwargs)
+            self._chat = EpisodeChat(env_id, **kwargs)
             # TRL would take a public ``close`` for a tool, and never calls one.
-            weakref.finalize(self, self._talk.close)
+            weakref.finalize(self, self._chat.close)
 
         def reset(self, seed: int | None = None, **_: Any) -> str:
-            told = self._talk.begin(seed)
-            return "\n\n".join(message["content"] for message in told)
+            messages = self._chat.begin(seed)
+            return "\n\n".join(message["content"] for message in messages)
 
         def play(self, move: str) -> str:
             """Play one move of the game and see what happens.
 
             Args:
-                move: The move, written as the rules ask for.
+                move: The move, in the format of the rules.
 
             Returns:
                 What the game says.
             """
-            return self._talk.answer(move)
+            return self._chat.answer(move)
 
         def get_reward(self) -> float:
-            return self._talk.reward
+            return self._chat.reward
 
     return Game

@@ -14,7 +14,7 @@ from llm_gym import __version__
 from llm_gym.errors import ConfigError
 from llm_gym_agents.export.episodes import EpisodeChat, as_dataset, need, prompt_rows
 
-_TALK = "llm_gym_talk"
+_CHAT = "llm_gym_chat"
 
 
 def load_environment(
@@ -35,23 +35,23 @@ def load_environment(
         """A text environment of llm-gym."""
 
         async def setup_state(self, state: Any, **_: Any) -> Any:
-            talk = EpisodeChat(env_id, **kwargs)
-            talk.begin(int(state["info"]["seed"]))
-            state[_TALK] = talk
+            chat = EpisodeChat(env_id, **kwargs)
+            chat.begin(int(state["info"]["seed"]))
+            state[_CHAT] = chat
             return state
 
         async def env_response(self, messages: Any, state: Any, **_: Any) -> Any:
-            talk: EpisodeChat = state[_TALK]
-            told = [{"role": "user", "content": talk.answer(_content(messages[-1]))}]
-            if talk.done:
-                state["final_env_response"] = told
-            return told
+            chat: EpisodeChat = state[_CHAT]
+            response = [{"role": "user", "content": chat.answer(_content(messages[-1]))}]
+            if chat.done:
+                state["final_env_response"] = response
+            return response
 
     async def reward(state: Any, **_: Any) -> float:
-        return _settled(state).reward
+        return _finish(state).reward
 
     async def success(state: Any, **_: Any) -> float:
-        return float(_settled(state).success)
+        return float(_finish(state).success)
 
     rubric = vf.Rubric(funcs=[reward, success], weights=[1.0, 0.0])
     return Game(
@@ -62,13 +62,13 @@ def load_environment(
     )
 
 
-def _settled(state: Any) -> EpisodeChat:
+def _finish(state: Any) -> EpisodeChat:
     """Return the finished episode: a reply that used up the turns has not been played yet."""
-    talk: EpisodeChat = state[_TALK]
-    if not talk.done and talk.turns < len(state["trajectory"]):
-        talk.answer(_content(state["trajectory"][-1]["completion"][-1]))
-    talk.close()
-    return talk
+    chat: EpisodeChat = state[_CHAT]
+    if not chat.done and chat.turns < len(state["trajectory"]):
+        chat.answer(_content(state["trajectory"][-1]["completion"][-1]))
+    chat.close()
+    return chat
 
 
 def _content(message: Any) -> str:

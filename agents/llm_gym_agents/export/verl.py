@@ -44,11 +44,11 @@ def agent_loop(env_id: str, *, max_turns: int = 16, **kwargs: Any) -> type:
         """Plays a text environment of llm-gym."""
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
-            written = ChatFormat.from_tokenizer(self.tokenizer)
+            chat_format = ChatFormat.from_tokenizer(self.tokenizer)
             most, request = self.rollout_config.response_length, uuid4().hex
-            with EpisodeChat(env_id, **kwargs) as talk:
-                played = TokenEpisode(talk, written, int(row["extra_info"]["seed"]))
-                while talk.turns < max_turns and not played.is_over(most):
+            with EpisodeChat(env_id, **kwargs) as chat:
+                played = TokenEpisode(chat, chat_format, int(row["extra_info"]["seed"]))
+                while chat.turns < max_turns and not played.is_over(most):
                     output = await self.server_manager.generate(
                         request_id=request, prompt_ids=played.ids, sampling_params=sampling_params
                     )
@@ -58,10 +58,10 @@ def agent_loop(env_id: str, *, max_turns: int = 16, **kwargs: Any) -> type:
                 response_ids=played.completion[:most],
                 response_mask=played.mask[:most],
                 response_logprobs=played.logprobs and played.logprobs[:most],
-                reward_score=talk.reward,
-                num_turns=2 * talk.turns,
+                reward_score=chat.reward,
+                num_turns=2 * chat.turns,
                 metrics=verl.AgentLoopMetrics(),
-                extra_fields={"success": talk.success, "stop_reason": str(talk.stop)},
+                extra_fields={"success": chat.success, "stop_reason": str(chat.stop)},
             )
 
     registered: type = verl.register(AGENT)(GameLoop)

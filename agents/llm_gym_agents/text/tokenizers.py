@@ -1,7 +1,7 @@
-"""Tokenizers made on the spot, for models that are trained from nothing.
+"""Tokenizers for small models that are trained from scratch.
 
-``word_tokenizer`` gives one token per word, so that a small model on a laptop reads a game in a
-few dozen tokens; ``byte_tokenizer`` reads and writes any text at one token per byte.
+``word_tokenizer`` has one token per word, so that a game costs a few dozen tokens on a laptop;
+``byte_tokenizer`` reads and writes any text at one token per byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from llm_gym.registry.user_code import close_user_env
 
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
 PROMPT = ">"
-"""What a plain transcript writes in front of a reply; always a word of the vocabulary."""
+"""What a plain transcript writes before a reply; always in the vocabulary."""
 _MAX_TURNS = 1_000  # for environments without an end
 _FEW_TURNS = 100  # of an episode whose words are collected
 _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
@@ -32,9 +32,9 @@ _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     r"""Return a tokenizer whose tokens are the words of ``texts``; other words become ``<unk>``.
 
-    Spaces and line breaks separate words and cost nothing. A full stop, comma, colon, semicolon,
-    question or exclamation mark at the end of a word is a token of its own, so that the word is the
-    same one in a sentence and in a move. Decoding puts a space between each two tokens.
+    Spaces and line breaks separate words and cost no token. Punctuation at the end of a word is a
+    token of its own, so that a word is the same in a sentence and in a move. Decoding puts a space
+    between two tokens.
 
     >>> tokenizer = word_tokenizer(["in hall", "Say north.", "go north"])
     >>> tokenizer.tokenize("in hall\nSay north.")
@@ -50,7 +50,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         models.WordLevel({word: at for at, word in enumerate(vocabulary)}, unk_token=UNK)
     )
     tokenizer.pre_tokenizer = split
-    return _dress(tokenizer, unk_token=UNK)
+    return _wrap(tokenizer, unk_token=UNK)
 
 
 def piece_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
@@ -74,7 +74,7 @@ def piece_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK, max_input_chars_per_word=500))
     tokenizer.pre_tokenizer = split
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    return _dress(tokenizer, unk_token=UNK)
+    return _wrap(tokenizer, unk_token=UNK)
 
 
 def texts_of(env: gym.Env[str, str], episodes: int = 50, seed: int = 0) -> list[str]:
@@ -108,17 +108,17 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([PAD, BOS, EOS])
-    return _dress(tokenizer)
+    return _wrap(tokenizer)
 
 
 def collect_vocabulary(
     env_ids: Iterable[str | EnvSpec], episodes: int = 100, *, rules: bool = False, seed: int = 0
 ) -> list[str]:
-    """Return the texts that environments show and understand, each once, for ``word_tokenizer``.
+    """Return the texts of environments, each once, for ``word_tokenizer``.
 
     They come from ``episodes`` episodes of each environment, seeded ``seed``, ``seed + 1`` and so
-    on: every other one is played at random with an unusable move now and then, the others by the
-    oracle where there is one, so that the end of a game is read too.
+    on. Every second episode is played at random with some unusable moves, the others by the oracle
+    if there is one, so that the end of a game is seen too.
 
     Args:
         env_ids: Environments to play, or their specs. Those of the suite are made with
@@ -150,11 +150,11 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
     players = [getattr(game, name, None) for name in ("oracle_action", "random_action")]
     players = [*players[1 - seed % 2 :], env.action_space.sample]
     legal: Callable[[], list[str] | None] = getattr(game, "legal_actions", lambda: None)
-    # Seeded as the game is, a space would draw what the game drew.
+    # With the seed of the game, the space would draw what the game drew.
     env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
     observation, _ = env.reset(seed=seed)
     yield observation
-    misplaced = list(_NONSENSE)  # what was a move once may be unusable later
+    misplaced = list(_NONSENSE)  # an earlier move may be unusable later
     for _ in range(_MAX_TURNS):
         action = _first_reply(players)
         actions = [*(legal() or ()), action]
@@ -169,7 +169,7 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
 
 
 def _first_reply(players: Sequence[Callable[[], str] | None]) -> str:
-    """Return what the first of ``players`` says that is there: a game need not bring all along."""
+    """Return the move of the first player that the game implements."""
     for player in filter(None, players):
         with suppress(NotImplementedError):
             return player()
@@ -177,12 +177,12 @@ def _first_reply(players: Sequence[Callable[[], str] | None]) -> str:
 
 
 def _word_split() -> pre_tokenizers.PreTokenizer:
-    """Cut at white space, and marks off the end of a word."""
+    """Split at white space, and punctuation off the end of a word."""
     marks = pre_tokenizers.Split(Regex(r"[.,:;!?]+$"), behavior="isolated")
     return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks])
 
 
-def _dress(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:
+def _wrap(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:
     """Return ``tokenizer`` for transformers; it begins every text with ``<bos>``."""
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, tokenizer.token_to_id(BOS))]
