@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors and JSON, whole or not there. Start reading at ``state``."""
+"""Checkpoints: safetensors and JSON, whole or absent. Start reading at ``checkpoints``."""
 
 from llm_gym_agents.checkpoint.checkpoints import (
     Checkpoints,

@@ -1,8 +1,8 @@
-"""``TrainerState``, and how it becomes a folder.
+"""``TrainerState`` as a folder, and ``Checkpoints``: the folders of a run.
 
 A checkpoint holds ``model/`` in Hugging Face format, ``trainer.safetensors`` and
 ``trainer.json`` with everything else, and ``manifest.json`` with sizes and hashes. Nothing in it
-is pickled, so loading one runs no code.
+is pickled, so loading one runs no code. A run keeps the last few checkpoints and the best.
 """
 
 from __future__ import annotations

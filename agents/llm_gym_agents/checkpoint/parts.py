@@ -1,4 +1,8 @@
-"""``Part``: what one component of a run needs to go on, as tensors and JSON."""
+"""``Part``: the state of one component of a run, as tensors and JSON.
+
+An optimizer's state goes by the names of its parameters, so a new optimizer may have another
+order. Its tensors come back in the dtype they had: ``Optimizer.load_state_dict`` would cast them.
+"""
 
 from __future__ import annotations
 

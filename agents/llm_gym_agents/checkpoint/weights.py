@@ -1,8 +1,12 @@
-"""The language model of a checkpoint: a Hugging Face folder that any tool can load.
+"""The weights of a checkpoint: a Hugging Face folder that any tool can load, and shards.
 
-With LoRA the folder holds the *merged* model, and the adapters are kept as they are beside it:
-merging rounds, so adapters and base could not be told apart again bit by bit. The base is not
-kept, because it is what ``model.model_name`` names; a fingerprint notices when it is another.
+With LoRA the folder holds the *merged* model, and the adapters are kept beside it: merging rounds,
+so they could not be recovered bit by bit. The base is not kept, because ``model.model_name`` names
+it; a fingerprint notices another one.
+
+Tensors that are sharded over processes are written with ``torch.distributed.checkpoint`` in its
+safetensors format: every process writes what it holds, and any number of processes can read it.
+Nothing is pickled. That library takes a quarter of a second to import, so it is imported late.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every engine does with a request before it samples: checks, end ids, patterns."""
+"""Requests on their way to replies, for every engine: checks, end ids, stop strings, ``Row``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """SGLang as an engine, over its native HTTP interface: token ids in, token ids and log-probs out.
 
 Every running request waits for its answer in a thread of its own, so the server batches as it
-likes and environments move meanwhile.
+likes while environments move. Answers are checked before they are used: ids are whole numbers of
+the vocabulary, no more of them than were asked for, and log-probs are finite and not above 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""An SGLang server: one that we start and end, or one that is there already.
+"""An SGLang server, started here or already running, and many HTTP calls to it at once.
 
-Nothing here imports sglang: it lives in a process of its own and is spoken to over HTTP.
+Nothing here imports sglang: it lives in a process of its own. Each call waits in a daemon thread,
+so a server that never answers keeps neither Python from ending nor an engine from being freed.
 """
 
 from __future__ import annotations

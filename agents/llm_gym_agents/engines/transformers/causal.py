@@ -1,8 +1,8 @@
-"""A Hugging Face causal language model, taken apart into trunk and head.
+"""A Hugging Face causal language model as trunk and head, and its log-probs of given tokens.
 
-The trunk reads ids and gives hidden states; the head turns only those that are asked for into
-logits. ``CausalModel`` finds both, refuses what the engine could not sample from rightly, and
-says how long a context may be.
+The trunk turns ids into hidden states; the head turns the requested ones into logits.
+``CausalModel`` finds both, refuses models that the engine cannot sample from, and knows the context
+length. ``score`` reads sequences of like length together, padded on the right.
 
 Shapes: B rows, T tokens, L cached positions, C hidden channels, N hidden states, V vocabulary.
 """

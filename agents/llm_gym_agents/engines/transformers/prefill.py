@@ -1,9 +1,13 @@
-"""Reading prompts into slots, and each beginning only once.
+"""Reading prompts into slots, each common beginning only once.
 
-``assign`` finds a slot for every prompt and what is known of it already; ``read`` reads the
-rest. Equal prompts are read once and copied, and so is what all new prompts begin with.
+``assign`` finds a slot for every prompt and what is known of it already; ``read`` reads the rest.
+Equal prompts are read once and copied, and so is the common beginning of new prompts.
 
-Shapes: B rows of a group, T tokens of a row, N prompts, V vocabulary, C hidden channels.
+Fresh prompts without a common beginning are read packed on a CPU: one after another without
+padding, with only the last state of each from the last layer (``read_packed``).
+
+Shapes: B rows of a group, T tokens of a row, N prompts, V vocabulary, C hidden channels, S ids of
+packed prompts, H heads, D of one head.
 """
 
 from __future__ import annotations

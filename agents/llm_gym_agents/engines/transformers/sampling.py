@@ -2,9 +2,12 @@
 
 One uniform number decides one token: the vocabulary, in the order of ids, is laid along [0, 1)
 and the token is taken on which the number falls. So a row's token depends on its own logits,
-settings and number, whatever the other rows ask for.
+settings and number alone.
 
-Shapes: B rows, V vocabulary, K uniform numbers per row.
+``uniforms`` makes these numbers. Number ``i`` of a seed is a function of both (Philox4x32-10,
+Salmon et al., 2011, on numpy arrays), so it does not depend on the other replies of a batch.
+
+Shapes: B rows, V vocabulary, K uniform numbers per row, N seeds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """Keys and values of many replies, in slots that outlive a batch.
 
-A slot is one row of a tensor per layer and holds one sequence from position 0 on. Rows of any
-length lie side by side without padding: a new token is written behind the last one of its own
-row, and the mask hides what lies beyond. So replies join and leave a running batch without
-anything being shifted, and a finished slot can go on as the beginning of the next prompt.
+A slot is one row of a tensor per layer and holds one sequence from position 0 on. A new token is
+written behind the last one of its row, and the mask hides what lies beyond. So replies join and
+leave a running batch without moving others (``SlotCache``).
+
+``SlotPool`` knows which slots are free and what they hold. In a conversation each prompt is the
+last one, the reply and a little more; in a batch many prompts begin with the same rules. What
+already lies in a slot is not read again.
 
 Shapes: S slots, L positions, H heads, D of one head, B rows of a batch, T new tokens of a row.
 """

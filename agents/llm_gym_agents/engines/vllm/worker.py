@@ -1,4 +1,4 @@
-"""What of ours runs inside vLLM's workers: putting new weights into the model, and reading them.
+"""What runs inside vLLM's workers: writing new weights into the model, and summing them.
 
 vLLM imports this module by name in the process of each worker, before it builds the model.
 """
