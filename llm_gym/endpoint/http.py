@@ -135,11 +135,14 @@ class JsonHTTP:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         connect = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         limits = self._httpx.Timeout(timeout, connect=connect, pool=None)
+        # Our own JSON is ASCII: httpx's refuses half a character, which a model may write.
+        content = json.dumps(body).encode() if method == "POST" else None
+        kind = {"Content-Type": "application/json"} if method == "POST" else {}
         request = self._httpx.Request(
             method,
             f"{self.url}{path}{self._query}",
-            headers=self._headers(),
-            json=body if method == "POST" else None,
+            headers={**kind, **self._headers()},
+            content=content,
             extensions={"timeout": limits.as_dict(), "trace": self._trace},
         )
         response = self._transport.handle_request(request)
