@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from dataclasses import fields
+from typing import Any
 
 from llm_gym.cli.common import add_settings, make, settings
 from llm_gym.cli.parser import whole
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _limits(pairs: list[str]) -> dict[str, float]:
+def _limits(pairs: list[str]) -> dict[str, Any]:
     given = settings(pairs, "--limit")
     for name, value in given.items():
         if name not in _ABOUT:

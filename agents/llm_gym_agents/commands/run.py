@@ -82,7 +82,7 @@ def warm_start_only(config: ConfigStore) -> int:
         config.checkpoint.output_dir = folder
         trainer = PPOTrainer(config)
         try:
-            trainer.warm_up(lambda sentence: sys.stdout.write(f"{sentence}\n"))
+            trainer.warm_up(_write)
             if not trainer.warm_start:
                 sys.stdout.write("nothing was taught, so nothing was written\n")
                 return 1
@@ -92,6 +92,10 @@ def warm_start_only(config: ConfigStore) -> int:
     env_id = config.environment.env_id
     sys.stdout.write(f"{out}  (train it with: llm-gym train {env_id} --model {out})\n")
     return 0
+
+
+def _write(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
 
 
 def train(
