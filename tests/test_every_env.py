@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 
 import llm_gym
 from llm_gym.core.env import CommonArgs
-from llm_gym.core.formats import FORMATS
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.splits import SPLITS, split_of
 from llm_gym.evaluate.checker import HOSTILE, INFO_KEYS, check_text_env
 from llm_gym.evaluate.scores import published
+from llm_gym.reading.formats import FORMATS
 from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[1]

@@ -25,7 +25,7 @@ import numpy as np
 import llm_gym  # noqa: F401  (registers the environments)
 from benchmarks.envs.phrasings import ACCEPTED, REFUSED, is_tuned
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
-from llm_gym.core.formats import FORMATS
+from llm_gym.reading.formats import FORMATS
 from llm_gym.registry.suite import ENVS
 
 RECORDED = ROOT / "tests" / "core" / "reading" / "replies.jsonl"

@@ -14,9 +14,9 @@ import gymnasium as gym
 from llm_gym.as_text.phrasebooks.book import Phrasebook, named_choices
 from llm_gym.as_text.phrasebooks.readers import NumberReader, Unusable
 from llm_gym.as_text.settings import numbers_in
-from llm_gym.core.formats import ActionFormat, drop_thinking
 from llm_gym.core.text import clip
 from llm_gym.reading.answer import readings
+from llm_gym.reading.formats import ActionFormat, drop_thinking
 from llm_gym.reading.markup import visible
 from llm_gym.reading.moves import Named, find_pattern, find_phrases
 

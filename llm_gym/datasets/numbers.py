@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 
-from llm_gym.core.formats import parse_boxed
+from llm_gym.reading.formats import parse_boxed
 from llm_gym.reading.moves import DENIED_AFTER, no_results
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from llm_gym.core.formats import drop_thinking, parse_plain
 from llm_gym.legacy.base import BaseEnvironment
+from llm_gym.reading.formats import drop_thinking, parse_plain
 
 SIZE = 3
 ITEM = "sword"

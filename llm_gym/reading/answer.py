@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from llm_gym.core.formats import ActionFormat, parse_plain
+from llm_gym.reading.formats import ActionFormat, parse_plain
 from llm_gym.reading.markup import MARKS, STRONG, Marker, find_markers, plain_text, undress
 from llm_gym.reading.moves import (
     DENIED_AFTER,

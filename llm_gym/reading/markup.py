@@ -12,7 +12,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from llm_gym.core.formats import drop_thinking, parse_boxed
+from llm_gym.reading.formats import drop_thinking, parse_boxed
 
 # --- reasoning and chat templates ------------------------------------------------------------
 

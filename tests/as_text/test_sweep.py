@@ -11,7 +11,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.as_text import speaks_text
-from llm_gym.core.formats import FORMATS
+from llm_gym.reading.formats import FORMATS
 from llm_gym.wrappers import AsText
 from tests.wrappers.hostile_texts import TEXTS
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.core.formats import FORMATS, drop_thinking, get_format
 from llm_gym.errors import ConfigError
+from llm_gym.reading.formats import FORMATS, drop_thinking, get_format
 
 CASES = [
     ("plain", "go north", "go north"),

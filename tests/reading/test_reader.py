@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks.envs import replies
 from benchmarks.envs.phrasings import ACCEPTED, REFUSED, is_tuned
-from llm_gym.core.formats import FORMATS
 from llm_gym.reading.answer import readings
+from llm_gym.reading.formats import FORMATS
 from llm_gym.reading.markup import undress
 from llm_gym.reading.moves import judge
 from llm_gym.registry.suite import ENVS

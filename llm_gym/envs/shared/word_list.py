@@ -133,7 +133,7 @@ def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
 
     Everyday words are no guesses, unless they are in quotes or in capitals.
 
-    >>> [move for *_, move in find_words("My next guess is crane, which has an a.", (1, 5))]
+    >>> [move for *_, move in find_words("My next guess is crane, which is common.", (1, 5))]
     ['crane']
     >>> [move for *_, move in find_words("I guess the letter a.", (1, 5))]
     ['a']

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.core.formats import drop_thinking
+from llm_gym.reading.formats import drop_thinking
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.codec import whole
 from llm_gym_agents.text.tokenizers import word_tokenizer
