@@ -187,7 +187,7 @@ def test_the_folder_of_a_run_chooses_no_code(echo_run, tmp_path, capsys, monkeyp
     assert cli.main([command, "--model", "run", "--seed", "1"]) == 2
     assert "name the module with --import" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
-    assert cli.main([command, "--model", "run", "--import", "planted", "--episodes", "1"]) == 0
+    assert cli.main([command, "--model", "run", "--import", "planted", "--seed", "1"]) == 0
     assert (tmp_path / "ran").exists()
 
 
