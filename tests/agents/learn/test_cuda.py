@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from tests.agents.learn.test_model import batch
+from tests.agents.model.test_policy_value import batch
 
 from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.config import ConfigStore
