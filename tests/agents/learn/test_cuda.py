@@ -5,7 +5,6 @@ import pickle
 
 import pytest
 import torch
-from tests.agents.model.test_policy_value import batch
 
 from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.config import ConfigStore
@@ -21,6 +20,7 @@ from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.learn.test_ppo import data, gradients, training
+from tests.agents.model.test_policy_value import batch
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 pytestmark = pytest.mark.gpu
