@@ -256,8 +256,8 @@ class MultiTurnChatHarness:
             seed=seed,
             run_seed=seed,
         )
-        same = ("actions", "rewards", "dones", "infos", "total_reward", "num_turns")
-        same += ("terminated", "truncated", "stop_reason", "success", "messages")
+        same = ["actions", "rewards", "dones", "infos", "total_reward", "num_turns"]
+        same += ["terminated", "truncated", "stop_reason", "success", "messages"]
         return [
             {name: getattr(record, name) for name in same}
             | {"prompts": [env.prompt], "record": record}
