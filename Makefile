@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos results-check lock platforms clean
+.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos results-check lock platforms platforms-table clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ lock: .venv-uv/.installed  ## Write the lock files anew, for every machine that 
 
 platforms: .venv-uv/.installed  ## Can every extra be installed where docs/platforms.md says it can?
 	.venv-uv/bin/python .ci/platforms.py
+
+platforms-table: .venv-uv/.installed  ## Write the table of docs/platforms.md anew, in minutes.
+	.venv-uv/bin/python .ci/platforms.py --write
 
 test: lint types  ## Install into .venv, then lint, type-check and test, in minutes.
 	$(PYTEST) -m "not slow"

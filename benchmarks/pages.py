@@ -12,7 +12,6 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable
-from statistics import median
 from textwrap import fill
 from typing import Any
 
@@ -37,26 +36,15 @@ WON = 0.9
 def summary() -> str:
     """Return the main results in a few sentences."""
     seeds = read("demo")["rows"]
-    rows = read("env_throughput")["rows"]
-    first = {
-        row["game"].split()[0]: row["steps_ratio"] for row in reversed(rows) if "steps_ratio" in row
-    }
-    ahead = sum(ratio > 1 for ratio in first.values())
     before, fresh = (
         f"{100 * min(row[when] for row in seeds):.1f}-{max(row[when] for row in seeds):.1%}"
         for when in ("before", "fresh")
     )
     times = [row["cpu_s"] for row in seeds]
-    ours, theirs = trl_best(read("trl_train"))
     text = (
         f"Over {len(seeds)} seeds the demo goes from {before} success to {fresh} on 1,000 fresh "
         f"held-out episodes, in {min(times):.0f}-{max(times):.0f} CPU seconds. There are "
-        f"{len({row.entry_point for row in ENVS})} games in {len(ENVS)} configurations. GEM or "
-        f"TextArena have {len(first)} of them too; with the same parameters {ahead} step faster "
-        f"here than in either, {median(first.values()):.1f}x in the median. On the same tiny "
-        f"model, game and batch it reaches the {theirs['final']:.0%} that TRL 1.16 ends with in "
-        f"{ours['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
-        f"{theirs['cpu_s_to_trl_final']:.0f}, and goes on to {ours['final']:.0%}."
+        f"{len({row.entry_point for row in ENVS})} games in {len(ENVS)} configurations."
     )
     return fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
