@@ -62,7 +62,7 @@ def cell(extra: str, target: str, python: str) -> str:
         return "yes"
     culprit = re.search(r"([\w.-]+)\S*(?: \([^)]*\))? has no (?:usable )?wheels", against)
     name = culprit[1] if culprit else "no resolution"
-    return f"no ({name})" if compile_for(extra, target, python) else f"build {name}"
+    return f"build {name}" if "building from source is disabled" in against else f"no ({name})"
 
 
 def each(function: Callable[[str, str], str]) -> dict[str, list[str]]:

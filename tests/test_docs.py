@@ -87,14 +87,14 @@ def test_every_arrow_of_the_picture_points_up(package):
     assert back == [], "rooms import each other in a circle"
 
 
-def test_the_first_screen_has_a_loop_of_six_lines_and_the_two_commands():
+def test_the_first_screen_has_a_short_loop_and_the_two_commands():
     screen = (ROOT / "README.md").read_text().split("\n## ")[0]
     assert "pip install" in screen
     assert "make test" in screen
     assert "make demo" in screen
     assert "docs/images/demo.png" in screen
     loop = BLOCK.search(screen)[1]
-    assert len([line for line in loop.splitlines() if line and "import" not in line]) == 6
+    assert len([line for line in loop.splitlines() if line and "import" not in line]) <= 8
     assert len(screen.splitlines()) <= 60
 
 
