@@ -54,9 +54,3 @@ def test_a_setting_that_is_given_by_its_place_is_looked_at_too():
     with pytest.raises(ConfigError, match=r"max_invalid must be a whole number, got 2\.5"):
         wrappers.MaxInvalid(env, 2.5)
     assert wrappers.MaxInvalid(env, 2).env is env
-
-
-@pytest.mark.parametrize("weights", [5, "x", [[1.0]], [float("nan")], True])
-def test_weights_that_are_no_list_of_numbers_are_refused(weights):
-    with pytest.raises(ConfigError, match="weights must be a list of numbers, got"):
-        wrappers.AsText(gym.make("CartPole-v1"), weights=weights)

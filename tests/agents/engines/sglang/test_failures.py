@@ -108,7 +108,7 @@ def test_a_server_that_died_between_two_turns_is_one_sentence(fixed, connect):
     engine.generate([request(9)])
     fixed.die()
     for call in (lambda: engine.update_weights([], 1), lambda: engine.score([[1, 2]])):
-        with pytest.raises(EngineError, match=r"^SGLang failed at .* refused") as found:
+        with pytest.raises(EngineError, match=r"^SGLang failed at ") as found:
             call()
         assert "\n" not in str(found.value)
     engine.submit([request(9)])
