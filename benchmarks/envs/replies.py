@@ -28,7 +28,7 @@ from benchmarks.lib.machine import RESULTS, ROOT, provenance
 from llm_gym.reading.formats import FORMATS
 from llm_gym.registry.suite import ENVS
 
-RECORDED = ROOT / "tests" / "core" / "reading" / "replies.jsonl"
+RECORDED = ROOT / "tests" / "reading" / "replies.jsonl"
 RESULT = RESULTS / "replies.json"
 NOT_ASKED = {"llm_gym/Dataset-v0"}  # an answer there is any text, and the grader reads it
 SETTLED = {"llm_gym/Memory-v0": 2}  # moves before the one that matters
