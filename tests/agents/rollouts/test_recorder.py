@@ -26,13 +26,16 @@ def length(episode):
 def run(tmp_path_factory):
     """Three iterations, every second one recorded; returns the folder and the batches."""
     folder, batches = tmp_path_factory.mktemp("run"), []
+    patch = pytest.MonkeyPatch()
+    patch.setattr("llm_gym_agents.run_folder.RECORDED_EPISODES", 3)
     config = small(
         folder,
         environment={"env_id": GUESS},
         training={"num_iters_per_epoch": 3},
-        checkpoint={"record_every": 2, "record_episodes": 3},
+        checkpoint={"record_every": 2},
     )
     trainer = PPOTrainer(config, reward_fn=length)
+    patch.undo()
     update = trainer.learner.ppo.update
 
     def noted(data, **how):
