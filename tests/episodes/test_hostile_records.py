@@ -160,7 +160,7 @@ def test_escapes_in_a_record_do_not_reach_the_terminal(tmp_path, capsys):
 
 def test_a_module_beside_the_user_is_not_imported(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", list(os.sys.path))
+    monkeypatch.setattr("sys.path", [path for path in os.sys.path if path])
     write_episodes("episodes.jsonl", [played()])
     assert main(["replay", "episodes.jsonl"]) == 0
     assert "" not in os.sys.path
