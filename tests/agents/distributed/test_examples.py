@@ -16,7 +16,8 @@ def config_of(command):
     """Return the config that the settings of an ``llm-gym train`` command give."""
     words = shlex.split(re.sub(r"\$\(\(.*?\)\)+", "4", command.replace("\\\n", " ")))
     at = words.index("train")
-    config = parse_args(words[at + 2 :], ConfigStore())
+    short = {"--model": "--model.model-name", "--out": "--checkpoint.output-dir"}
+    config = parse_args([short.get(word, word) for word in words[at + 2 :]], ConfigStore())
     config.environment.env_id = words[at + 1]
     config.check()
     return config

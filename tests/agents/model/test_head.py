@@ -42,7 +42,7 @@ def made(name, dtype=torch.float32, device="cpu"):
 
 def test_the_entropy_of_each_token_is_its_own_beside_a_fused_kernel(monkeypatch):
     head, hidden, token = made("plain")
-    monkeypatch.setattr(module, "LOOKED_AT", 10)
+    monkeypatch.setattr(module, "ENTROPY_TOKENS", 10)
 
     def fused(hidden, weight, bias, token, cap):
         return F.cross_entropy(F.linear(hidden, weight).float(), token, reduction="none")
@@ -107,7 +107,7 @@ def test_an_entropy_that_is_looked_at_has_its_value_and_no_gradient(rows, monkey
 
 
 def test_beside_a_fused_kernel_a_few_tokens_stand_for_all(monkeypatch):
-    monkeypatch.setattr(module, "LOOKED_AT", 10)
+    monkeypatch.setattr(module, "ENTROPY_TOKENS", 10)
     monkeypatch.setattr(module, "kernel_for", lambda *_: ("made up", _made_up))
     head, hidden, token = made("with all")
     found, entropy = token_log_probs(head, hidden, token, temperature=0.7, entropy="metric")

@@ -14,7 +14,7 @@ from tests.agents.small_run import small
 from tests.agents.tiny import save_tiny
 
 ECHO = "llm_gym/Echo-v0"
-WARM = {"player": "random", "turns": 60, "steps": 12, "batch_size": 16, "rate": 1e-2}
+WARM = {"player": "random", "turns": 60, "steps": 12, "rate": 1e-2}
 
 
 def echo(folder, **sections):
