@@ -85,6 +85,7 @@ class PPO:
             critic(model),
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
+            cliprange_value=None,
             value_coef=config.value_coef,
             entropy_coef=entropy_coef,
             kl_coef=config.kl_coef if config.kl == "loss" else 0.0,
