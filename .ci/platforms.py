@@ -27,6 +27,7 @@ MAKE = "train,lora,dev"
 # These fix versions of their own, so constraints.txt does not apply to them.
 UNCONSTRAINED = ("vllm", "sglang")
 SECONDS = 120
+NO_ANSWER = f"no answer in {SECONDS} seconds"
 WHEELS_ONLY = ("--only-binary", ":all:")
 
 
@@ -51,7 +52,7 @@ def compile_for(extra: str, target: str, python: str, *options: str) -> str:
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS
         )
     except subprocess.TimeoutExpired:
-        return f"no answer in {SECONDS} seconds"
+        return NO_ANSWER
     return done.stderr.strip() if done.returncode else ""
 
 
@@ -121,6 +122,8 @@ def check() -> int:
         if why
     ]
     print("\n".join(gaps))
+    # A slow index says nothing about a package.
+    gaps = [gap for gap in gaps if not gap.endswith(NO_ANSWER)]
     print(f"{len(rows)} sets of extras on {len(COLUMNS)} platforms: {len(gaps)} new gaps")
     return len(gaps)
 
