@@ -68,7 +68,7 @@ def cell(extra: str, target: str, python: str) -> str:
 
 def each(function: Callable[[str, str], str]) -> dict[str, list[str]]:
     """Return ``function`` of every extra and column, by extra."""
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(8) as pool:
         rows = {
             extra: [pool.submit(function, extra, column) for column in COLUMNS]
             for extra in extras()
