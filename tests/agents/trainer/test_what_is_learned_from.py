@@ -108,7 +108,8 @@ def test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights(tmp_path, train,
     whole = train(small(tmp_path / "whole", training=LONG), Odd)
     whole.fit()
     stopped = train(small(tmp_path / "run", training=LONG), Odd)
-    owner, name = {"play": (stopped.sampler, "play"), "update": (stopped.learner.ppo, "update")}[when]
+    owners = {"play": stopped.sampler, "update": stopped.learner.ppo}
+    owner, name = owners[when], when
     usual, calls = getattr(owner, name), []
 
     def interrupted(*args, **kwargs):
