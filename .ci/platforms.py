@@ -27,7 +27,7 @@ MAKE = "train,lora,dev"
 # These fix versions of their own, so constraints.txt does not apply to them.
 UNCONSTRAINED = ("vllm", "sglang")
 SECONDS = 120
-NO_ANSWER = f"no answer in {SECONDS} seconds"
+NO_ANSWER = "no answer from the index"
 WHEELS_ONLY = ("--only-binary", ":all:")
 
 
@@ -53,6 +53,8 @@ def compile_for(extra: str, target: str, python: str, *options: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return NO_ANSWER
+    if done.returncode and "No solution found" not in done.stderr:
+        return f"{done.stderr.strip()}: {NO_ANSWER}"  # the index failed, not the resolution
     return done.stderr.strip() if done.returncode else ""
 
 
