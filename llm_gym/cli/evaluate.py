@@ -73,6 +73,13 @@ def eval_parser() -> Parser:
     parser.add_argument("--out", metavar="FOLDER", help="write the episodes there")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_settings(parser)
+    _add_asked(parser)
+    _add_loaded(parser)
+    _add_served(parser)
+    return parser
+
+
+def _add_asked(parser: Parser) -> None:
     asked = parser.add_argument_group("how the model is asked")
     asked.add_argument(
         "--max-tokens", type=whole(1), default=64, help="most tokens of a reply (64)"
@@ -92,6 +99,9 @@ def eval_parser() -> Parser:
     asked.add_argument(
         "--system-prompt", help='told instead of the rules; "" for a model that was trained without'
     )
+
+
+def _add_loaded(parser: Parser) -> None:
     here = parser.add_argument_group("a model that is loaded here")
     here.add_argument(
         "--engine",
@@ -112,6 +122,9 @@ def eval_parser() -> Parser:
         help="allow only moves that can be used (vllm, sglang)",
     )
     here.add_argument("--workers", type=whole(0), default=0, help="processes for slow environments")
+
+
+def _add_served(parser: Parser) -> None:
     served = parser.add_argument_group("a model that is served elsewhere")
     served.add_argument("--endpoint", metavar="URL", help="such as http://127.0.0.1:8000/v1")
     served.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
@@ -130,7 +143,6 @@ def eval_parser() -> Parser:
         help="a field of every request, such as --body reasoning_effort=low; null leaves one out "
         "(repeatable)",
     )
-    return parser
 
 
 def _play_served(options: argparse.Namespace) -> int:

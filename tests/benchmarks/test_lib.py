@@ -57,12 +57,14 @@ def test_a_job_that_fails_leaves_the_others_alone_and_is_done_again(tmp_path):
 @pytest.mark.parametrize(
     ("program", "seconds", "error"),
     [
-        ("print('almost there')", 60, "its last line must be JSON, got 'almost there'"),
-        ("import time; time.sleep(60)", 0.3, "stopped after 0 s"),
+        ("print('almost there')", 600, "last line must be JSON"),
+        ("import threading; threading.Event().wait()", 0.3, "stopped"),  # it never ends by itself
     ],
 )
 def test_a_job_without_a_result_is_an_error(program, seconds, error):
-    assert lanes.run(job("odd", program), seconds) == {"error": error}
+    row = lanes.run(job("odd", program), seconds)
+    assert set(row) == {"error"}
+    assert error in row["error"]
 
 
 def test_jobs_have_one_thread_and_no_gpu():

@@ -96,6 +96,10 @@ def _value_divergence(rows: Rows) -> float | None:
 def symptoms(vocabulary: int | None = None) -> tuple[Symptom, ...]:
     """Return every symptom; the size of the ``vocabulary`` bounds the entropy."""
     max_entropy = math.log(vocabulary) if vocabulary else math.inf
+    return (*_of_replies(), *_of_updates(max_entropy), *_of_episodes())
+
+
+def _of_replies() -> tuple[Symptom, ...]:
     return (
         Symptom(
             "zero_variance",
@@ -116,6 +120,11 @@ def symptoms(vocabulary: int | None = None) -> tuple[Symptom, ...]:
             _above("episode/cut_replies", 0.95),
             "{:.0%} of the replies were cut at inference.max_tokens: raise it",
         ),
+    )
+
+
+def _of_updates(max_entropy: float) -> tuple[Symptom, ...]:
+    return (
         Symptom(
             "entropy_collapse",
             _entropy_collapse,
@@ -146,6 +155,11 @@ def symptoms(vocabulary: int | None = None) -> tuple[Symptom, ...]:
             "the values have diverged to {:.3g}: lower training.value_learning_rate or "
             "training.gamma",
         ),
+    )
+
+
+def _of_episodes() -> tuple[Symptom, ...]:
+    return (
         Symptom(
             "zero_variance_groups",
             _above("group/no_spread", 0.95),
