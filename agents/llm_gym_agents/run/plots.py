@@ -57,6 +57,7 @@ def draw_curve(
         draw_references(axes[0][column], references or {}, named=column == len(times) - 1)
         axes[0][column].set_ylim(-0.02, 1.02)
         axes[1][column].set_xlabel("iteration" if time == ITERATION else unit)
+        axes[1][column].locator_params(axis="x", integer=time == ITERATION)
     axes[0][0].set_ylabel("success")
     axes[1][0].set_ylabel("return")
     figure.align_ylabels()
