@@ -210,10 +210,10 @@ class Engine(ABC):
         """Return the type that the weight ``name`` is kept in; None for whatever is pushed."""
         return getattr(self, "dtype", None)
 
-    def weight_sums(self) -> Sequence[Mapping[str, WeightSum]] | None:
+    def weight_sums(self) -> Sequence[Mapping[str, WeightSum | str]] | None:
         """Return checksums of the weights in use, one mapping for each worker.
 
-        None where an engine cannot compute them.
+        Strings where the engine hashes weights in its own way; None where it has no checksums.
         """
         return None
 

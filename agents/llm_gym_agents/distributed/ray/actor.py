@@ -152,7 +152,7 @@ class SamplerActor:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the sender reuses its buffer when this returns
 
-    def end_weights(self, version: int) -> list[dict[str, WeightSum]] | None:
+    def end_weights(self, version: int) -> list[dict[str, WeightSum | str]] | None:
         """Go on with the new weights; return their checksums as read back from the engine."""
         engine = self.sampler.engine
         try:

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from llm_gym.endpoint.http import HTTPError
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
@@ -241,6 +242,21 @@ class SGLangEngine(Engine):
             raise EngineError(f"SGLang did not take the weights: {answer!r:.300}")
         self._server.ask("flush_cache")
         self.version = version
+
+    def weight_sums(self) -> list[dict[str, str]] | None:
+        """Return the server's own hash of each weight; None from a version that has none."""
+        self._need_open()
+        try:
+            answer = self._server.http.post("/weights_checker", {"action": "checksum"}, 600.0)
+            ranks = _rows(_row(answer, "an answer").get("ranks"))
+            sums = [_row(_row(rank, "a rank").get("checksums"), "checksums") for rank in ranks]
+        except HTTPError as error:
+            if error.status in (404, 405):
+                return None
+            raise EngineError(f"SGLang gives no checksums: {error}") from error
+        except ValueError as error:
+            raise EngineError(f"SGLang gives no checksums: {error}: {answer!r:.200}") from error
+        return [{str(name): str(each) for name, each in rank.items()} for rank in sums]
 
     # --- life and death ------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ What SGLang 0.5 does not know is refused here too, so that a wrong name cannot p
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import sys
@@ -39,6 +40,10 @@ class FixedSampler:
 
     def load(self, folder: str) -> None:
         """Nothing to load into."""
+
+    def hashes(self) -> dict[str, str]:
+        """Return a hash of each weight, made as only this server makes it."""
+        return {}
 
 
 class TinySampler(FixedSampler):
@@ -85,6 +90,19 @@ class TinySampler(FixedSampler):
 
         with self.lock:
             self.model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False)
+
+    def hashes(self) -> dict[str, str]:
+        own, found = dict(self.model.named_parameters()), {}
+        for name, weight in own.items():  # SGLang keeps query, key and value as one
+            fused = [own[name.replace("q_proj", f"{one}_proj")] for one in "qkv"]
+            if "k_proj" not in name and "v_proj" not in name:
+                data = b"".join(
+                    each.detach().numpy().tobytes()
+                    for each in (fused if "q_proj" in name else [weight])
+                )
+                name = name.replace("q_proj", "qkv_proj")
+                found[name] = hashlib.sha256(data).hexdigest()[:16]
+        return found
 
 
 class StandIn(ThreadingHTTPServer):
@@ -193,6 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
             "/server_info": lambda body: {**server.sampler.about, "version": "0.5"},
             "/update_weights_from_disk": self._update,
             "/flush_cache": lambda body: "Cache flushed.",
+            "/weights_checker": self._hashes,
             "/abort_request": lambda body: server.abort(),
         }
         if self.path in server.says:
@@ -254,6 +273,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.deaf:
             self.server.sampler.load(body["model_path"])
         return {"success": True, "message": "Succeeded", "num_paused_requests": 0}
+
+    def _hashes(self, body: Any) -> Any:
+        assert body == {"action": "checksum"}
+        ranks = [{"checksums": self.server.sampler.hashes(), "per_gpu_checksum": ""}]
+        return {"success": True, "message": "", "ranks": ranks}
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""

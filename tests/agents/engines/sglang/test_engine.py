@@ -226,6 +226,7 @@ def test_a_push_that_does_nothing_is_caught(server, connect):
 def test_every_push_is_probed_since_a_server_has_no_sums(server, connect):
     lm = trained()
     publisher = Publisher(connect(server), lm)
+    server.lacks = {"/weights_checker"}  # an older SGLang
     for version in range(1, 7):
         found = publisher.publish(version)
         assert (found["engine/weights_checked"], found[PROBE_GAP] < TOLERANCE) == (0, True)
@@ -234,6 +235,36 @@ def test_every_push_is_probed_since_a_server_has_no_sums(server, connect):
         lm.lm_head.weight.mul_(1.5)
     with pytest.raises(StaleWeightsError):
         publisher.publish(7)
+
+
+@pytest.mark.parametrize("part", ["o_proj", "qkv_proj", "embed_tokens", "norm"])
+def test_a_weight_that_missed_one_push_at_a_tiny_rate_is_named(server, connect, part):
+    lm = tiny_model()
+    publisher = Publisher(connect(server), lm)
+    assert publisher.publish(0)["engine/weights_checked"] == 0, "hashes show changes, and none yet"
+    kept = {
+        name: (weight, weight.clone())
+        for name, weight in server.sampler.model.state_dict().items()
+        if any(
+            each in name for each in (["q_proj", "k_proj", "v_proj"] if "qkv" in part else [part])
+        )
+    }
+    load = server.sampler.load
+
+    def forget(folder):
+        load(folder)
+        for weight, old in kept.values():
+            weight.copy_(old)
+
+    server.sampler.load = forget
+    with torch.no_grad():
+        for weight in lm.parameters():
+            weight.mul_(1 + 1e-6)
+    with pytest.raises(StaleWeightsError, match=part):
+        publisher.publish(1)
+    server.sampler.load = load
+    assert publisher.publish(2)["engine/weights_checked"] == len(list(lm.parameters()))
+    assert publisher.publish(3)[PROBE_GAP] < TOLERANCE, "nothing changed, and nothing had to"
 
 
 def test_a_push_that_leaves_one_layer_behind_is_caught(server, connect):
