@@ -39,7 +39,7 @@ def build_lm(
         seed = config.training.seed
         lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
         device = device_of(settings.device)
-        lm.to(device=device, dtype=_kept_dtype(config, device))  # type: ignore[call-arg]
+        lm.to(device=device, dtype=_kept_dtype(config, device))
     else:
         lm, own = load_lm(config, settings.model_name)
         tokenizer = tokenizer or own
@@ -73,9 +73,9 @@ def _placed(config: ConfigStore, model: PreTrainedModel) -> PreTrainedModel:
     ``auto`` moves it to a GPU if there is one, and leaves its precision alone.
     """
     settings = config.model
-    model.to(device=device_of(settings.device))  # type: ignore[call-arg]
+    model.to(device=device_of(settings.device))
     if settings.dtype != "auto":
-        model.to(dtype=_kept_dtype(config, settings.device))  # type: ignore[call-arg]
+        model.to(dtype=_kept_dtype(config, settings.device))
     return model
 
 
@@ -147,8 +147,8 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
             f"model.lora_rank needs peft. Install it with: {install_command('lora')}"
         ) from error
     # To peft's types alpha is an int, and what comes back is any module; it is lm.
-    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")  # type: ignore[arg-type]
-    adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)  # type: ignore[assignment]
+    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
+    adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_("lora_" in name)
     keep_trained_in_float32(adapted)

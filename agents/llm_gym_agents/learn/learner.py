@@ -180,7 +180,7 @@ def _frozen_copy(model: PolicyValueModel) -> PolicyValueModel:
     """Return a frozen copy of the policy; on a GPU it is kept in the compute dtype."""
     frozen = copy.deepcopy(model.lm).requires_grad_(False)
     if model.device.type == "cuda":
-        frozen.to(dtype=model.compute_dtype)  # type: ignore[call-arg]
+        frozen.to(dtype=model.compute_dtype)
     return PolicyValueModel(
         frozen,
         critic="none",

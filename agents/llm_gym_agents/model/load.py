@@ -48,7 +48,7 @@ def load_model(
             attn_implementation=attn_implementation,
             trust_remote_code=trust_remote_code,
         )
-    model.to(device=torch.device(device))  # type: ignore[call-arg]
+    model.to(device=torch.device(device))
     return model
 
 

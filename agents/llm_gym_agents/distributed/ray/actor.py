@@ -197,5 +197,5 @@ def _untrained_model(setup: ActorSetup) -> PreTrainedModel:
     if setup.generation is not None:
         lm.generation_config = setup.generation
     if setup.config.inference.backend == "transformers":
-        lm.to(device=device_of(setup.config.model.device))  # type: ignore[call-arg]
+        lm.to(device=device_of(setup.config.model.device))
     return prepare_lm(setup.config, lm).requires_grad_(False)

@@ -115,7 +115,7 @@ class _SlotLayer(CacheLayerMixin):
     is_sliding = False
 
     def __init__(self, cache: SlotCache) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.cache = cache
         self.states: list[Tensor] = []
         self.is_initialized = True
