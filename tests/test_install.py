@@ -20,7 +20,7 @@ def source():
 
 
 def test_every_extra_that_a_hint_names_exists():
-    named = re.findall(r'install_command\(\s*"([\w-]+)"', "".join(source().values()))
+    named = re.findall(r"install_command\(['\"]([\w-]+)", "".join(source().values()))
     assert {"train", "serve", "mcp"} <= {*named} <= {*EXTRAS}
 
 
