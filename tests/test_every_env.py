@@ -230,10 +230,25 @@ def test_spec_survives_json_and_rebuilds_the_same_episode(env):
 
 
 def test_pickling_in_mid_episode_keeps_the_episode(env):
+    game = env.unwrapped
     env.reset(seed=6)
-    twin = pickle.loads(pickle.dumps(env))
-    action = env.unwrapped.random_action()
-    assert twin.step(action) == env.step(action)
+    for _ in range(3):
+        twin = pickle.loads(pickle.dumps(env))
+        action = game.random_action()
+        step = env.step(action)
+        assert twin.step(action) == step
+        twin.close()
+        if step[2]:
+            break
+
+
+def test_who_never_makes_a_move_loses_after_the_last_turn_and_is_not_cut_off(env):
+    env.reset(seed=0)
+    steps = [env.step("???") for _ in range(env.unwrapped.max_turns)]
+    assert [step[2] for step in steps] == [False] * (len(steps) - 1) + [True]
+    assert not any(step[3] for step in steps)
+    assert sum(step[1] for step in steps) == 0.0
+    assert steps[-1][4]["stop_reason"] is StopReason.LOST
 
 
 def test_stock_wrappers_work_and_a_time_limit_only_truncates(env):

@@ -1,6 +1,16 @@
 """Playing to the end, for tests of games."""
 
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
+
+from llm_gym.registry.suite import ENVS
+
+ENTRY_POINTS = {row.entry_point.split(":")[1].removesuffix("Env"): row.entry_point for row in ENVS}
+
+
+def game(name, **kwargs):
+    """Return the game with this name, with the default settings of its class but for these."""
+    return load_env_creator(ENTRY_POINTS[name])(**kwargs)
 
 
 def finish(env, player):

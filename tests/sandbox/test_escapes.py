@@ -9,23 +9,8 @@ import pytest
 from llm_gym.sandbox import Sandbox, check
 from llm_gym.sandbox.check import attempt, outside
 from llm_gym.sandbox.inside.syscalls import MACHINES
-from tests.sandbox.attempts import BY_NUMBER, ENDINGS, ESCAPES, HARMFUL, MACHINE
+from tests.sandbox.attempts import CALLS, CONDITIONAL, ENDINGS, ESCAPES, HARMFUL, MACHINE
 from tests.sandbox.sandboxes import ISOLATED, need
-
-# Only where this machine gives a right, a device or a network to lose.
-CONDITIONAL = {
-    "resolve a name", "read the parent's environment", "use descriptors left open", "open devices",
-    "fill the table of files", "open a raw, netlink or packet socket", "become root",
-    "break out of a chroot", "make a device", "raise its own limits",
-    "make calls of the second table of x86-64", "make calls of another architecture",
-    "hold memory in datagrams", "hold descriptors in flight",
-    "map more than the kernel has areas for",
-    "queue signals and timers without end", "be root outside",
-    "be root again by a new user namespace", "reach ports of the machine",
-    "keep keys in the kernel", "open files by their handles", "take descriptors of others",
-    "mount by the new calls", "make asynchronous requests", "undo its own walls",
-    "move pages and pipes about", "limit or quota others", "become another user by number",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=ISOLATED)
@@ -69,11 +54,9 @@ def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
     assert counted(name)
 
 
-def test_most_attempts_can_fail_and_every_exception_is_one_of_them():
-    assert ESCAPES.keys() >= HARMFUL | CONDITIONAL
-    assert not HARMFUL & CONDITIONAL
+def test_most_attempts_can_fail():
     assert len(ESCAPES) - len(HARMFUL | CONDITIONAL) >= 30
-    assert BY_NUMBER.keys() - HARMFUL - CONDITIONAL >= {
+    assert CALLS.keys() - HARMFUL - CONDITIONAL >= {
         "share memory with strangers", "use sockets by number", "handle page faults of its own",
     }  # fmt: skip
 

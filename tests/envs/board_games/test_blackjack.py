@@ -12,14 +12,12 @@ from llm_gym.envs.board_games.blackjack import (
     BlackjackEnv,
     count,
     dealer_ends,
-    parse_call,
     should_hit,
     total,
     worth_of_hitting,
     worth_of_standing,
 )
-from llm_gym.errors import ConfigError
-from tests.envs.playing import finish
+from tests.envs.playing import final_info, finish
 
 
 def on(player, dealer, next_cards="", **kwargs):
@@ -182,10 +180,10 @@ def test_the_dealers_rule_moves_the_odds_that_the_solver_reads():
 
 def test_the_oracle_wins_exactly_the_hands_that_can_be_won():
     env = BlackjackEnv()
-    for seed in range(200):
+    for seed in range(60):
         env.reset(seed=seed)
         value = env.oracle_value()
-        assert finish(env, "oracle")[1]["success"] == (value == 1.0)
+        assert final_info(env, "oracle")["success"] == (value == 1.0)
         outcomes = []
         for hits in range(8):
             env.reset(seed=seed)
@@ -199,24 +197,7 @@ def test_the_oracle_wins_exactly_the_hands_that_can_be_won():
 
 def test_a_draw_is_better_than_a_loss_to_the_oracle():
     env = on("K 6", "9 9", "2 K")
-    assert finish(env, "oracle")[1]["stop_reason"] == "drawn"
-
-
-@pytest.mark.parametrize(
-    "move", ["", "h", "do not hit", "hit stand", "double", "split", "1", "ｈｉｔ"]
-)
-def test_anything_else_is_answered_and_takes_no_card(move):
-    assert parse_call(move) is None
-    env = on("K 5", "9 9", "A 10")
-    assert not env.step(move)[4]["valid_action"]
-    assert env._hits == 0
-
-
-def test_running_out_of_turns_loses():
-    env = on("2 2", "K K", "A A A A", max_turns=4)
-    for _ in range(4):
-        _, reward, terminated, truncated, info = env.step("hit")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
+    assert final_info(env, "oracle")["stop_reason"] == "drawn"
 
 
 def test_there_are_always_enough_cards():
@@ -225,16 +206,3 @@ def test_there_are_always_enough_cards():
     for _ in range(19):
         assert not env.step("hit")[2]
     assert env.step("stand")[4]["stop_reason"] == "won", "21 aces beat a dealer's 17"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"decks": 0}, "decks must be None or from 1 to 8, got 0"),
-        ({"decks": 9}, "got 9"),
-        ({"max_turns": 3}, "max_turns must be from 4 to 20, got 3"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        BlackjackEnv(**settings)

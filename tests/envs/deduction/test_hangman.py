@@ -4,7 +4,6 @@ import pytest
 
 from llm_gym.envs.deduction.hangman import HangmanEnv, fitting_words
 from llm_gym.envs.shared.word_list import words_of
-from llm_gym.errors import ConfigError
 
 
 def make(secret="level", **kwargs):
@@ -45,11 +44,6 @@ def test_the_whole_word_wins_at_once():
     assert make().step("level")[1:3] == (1.0, True)
 
 
-@pytest.mark.parametrize("text", ["E", "[E]", "guess e", "e."])
-def test_other_ways_to_write_a_letter_do_too(text):
-    assert "_ e _ e _" in make().step(text)[0]
-
-
 def test_a_wrong_word_costs_a_life_so_words_cannot_be_tried_for_nothing():
     env = make(lives=2)
     obs, *_ = env.step("lever")
@@ -63,12 +57,6 @@ def test_the_last_life_loses_and_tells_the_word():
     obs, reward, terminated, truncated, info = make(lives=1).step("x")
     assert obs == "There is no x. No lives left: you lost. The word was level."
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-
-
-def test_running_out_of_turns_loses_and_tells_the_word():
-    obs, _, terminated, truncated, _ = make(max_turns=1).step("e")
-    assert (terminated, truncated) == (True, False)
-    assert obs.endswith("No turns left: you lost. The word was level.")
 
 
 @pytest.mark.parametrize("letter", ["e", "x"])
@@ -106,10 +94,6 @@ def test_words_have_the_length_that_was_asked_for(length):
     assert f"one of {len(words_of(length))} common English words of {length} letters" in obs
 
 
-def test_rules_state_the_lives():
-    assert "you have 3, and lose with the last one" in HangmanEnv(lives=3).reset(seed=0)[0]
-
-
 def test_words_that_fit_have_no_shown_letter_behind_a_blank():
     fits = fitting_words("_e_e_", ["x", "never"])
     assert "level" in fits
@@ -139,32 +123,3 @@ def test_the_potential_is_the_share_of_letters_shown():
         env.step(letter)
         seen.append(env.potential())
     assert seen == pytest.approx([0.0, 0.4, 0.4, 0.8])
-
-
-@pytest.mark.parametrize(
-    ("settings", "least"),
-    [({}, 25), ({"word_length": 7}, 36), ({"word_length": 7, "lives": 20}, 40)],
-)
-def test_the_solver_wins_mostly(settings, least):
-    env, wins = HangmanEnv(**settings), 0
-    for seed in range(40):
-        env.reset(seed=seed)
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.solver_action())
-        wins += info["success"]
-    assert wins >= least
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"word_length": 2}, "word_length must be from 3 to 8, got 2"),
-        ({"lives": 0}, "lives must be from 1 to 100, got 0"),
-        ({"lives": 101}, "lives must be from 1 to 100, got 101"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        HangmanEnv(**settings)

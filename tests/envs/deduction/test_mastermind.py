@@ -4,8 +4,7 @@ from itertools import product
 
 import pytest
 
-from llm_gym.envs.deduction.mastermind import MastermindEnv, fitting_codes, parse_code, pegs
-from llm_gym.errors import ConfigError
+from llm_gym.envs.deduction.mastermind import MastermindEnv, fitting_codes, pegs
 
 
 def make(code=None, **kwargs):
@@ -89,30 +88,9 @@ def test_the_longest_game_fits_into_an_observation():
     assert env.observation_space.contains(env._base_rules() + env.step("nonsense")[0])
 
 
-def test_running_out_of_guesses_loses_and_tells_the_code():
-    env = make((3, 1, 4, 2), max_turns=1)
-    obs, reward, terminated, truncated, info = env.step("1 2 3 4")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-    assert obs.endswith("The code was 3 1 4 2.")
-
-
 def test_black_pegs_pay_nothing_by_themselves():
     env = make((3, 1, 4, 2), max_turns=4)
     assert [env.step(move)[1] for move in ("3 1 4 1", "3 1 4 3", "3 1 4 4", "3 1 4 5")] == [0.0] * 4
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["3142", "[3 1 4 2]", "3,1,4,2", "3, 1, 4, 2", "[3, 1, 4, 2]", "guess 3142", "Guess 3 1 4 2"],
-)
-def test_other_ways_to_write_a_code_win_too(text):
-    assert make((3, 1, 4, 2)).step(text)[4]["success"]
-
-
-def test_numbers_of_two_digits_are_numbers():
-    env = make((12, 1, 11, 2), numbers=12)
-    assert env.step("12 1 11 2")[4]["success"]
-    assert parse_code("12") == (1, 2), "digits without gaps are numbers of one digit"
 
 
 @pytest.mark.parametrize(
@@ -147,13 +125,6 @@ def test_every_code_can_be_drawn():
     assert drawn == {(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)}
 
 
-def test_rules_state_length_range_and_duplicates():
-    rules, _ = MastermindEnv(code_length=3, numbers=9, max_turns=7).reset(seed=0)
-    assert "a code of 3 numbers, each from 1 to 9, no two alike" in rules
-    assert "You have 7 turns." in rules
-    assert "numbers may repeat" in MastermindEnv(duplicates=True).reset(seed=0)[0]
-
-
 def test_a_swapped_code_fits_all_answers():
     env = make((3, 1, 4, 2))
     env.step("1 2 3 4")
@@ -178,21 +149,6 @@ def test_a_code_that_is_known_cannot_be_swapped():
     assert env.swap_secret(env.np_random), "a new code is unknown again"
 
 
-@pytest.mark.parametrize("history", [True, False])
-def test_the_solver_needs_few_guesses(history):
-    env = MastermindEnv(duplicates=True, history=history)
-    turns = []
-    for seed in range(40):
-        env.reset(seed=seed)
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.solver_action())
-        assert info["success"]
-        turns.append(info["turn"])
-    assert sum(turns) / len(turns) < 5.5
-    assert max(turns) <= 9
-
-
 def test_the_potential_is_the_best_share_of_black_pegs():
     env = make((3, 1, 4, 2))
     seen = []
@@ -205,18 +161,3 @@ def test_the_potential_is_the_best_share_of_black_pegs():
 def test_a_handful_of_codes_is_not_split():
     assert not MastermindEnv(code_length=2).has_splits
     assert MastermindEnv().has_splits
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"code_length": 1}, "code_length must be from 2 to 8, got 1"),
-        ({"numbers": 21}, "numbers must be from 2 to 20, got 21"),
-        ({"numbers": 3}, "numbers must be at least code_length=4 without duplicates, got 3"),
-        ({"max_turns": 0}, "max_turns must be from 1 to 100, got 0"),
-        ({"max_turns": 101}, "max_turns must be from 1 to 100, got 101"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        MastermindEnv(**settings)

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_gym.envs.deduction.minesweeper.env import MinesweeperEnv, parse_dig
+from llm_gym.envs.deduction.minesweeper.env import MinesweeperEnv
 from llm_gym.envs.deduction.minesweeper.solver import (
     MINE,
     best_cell,
@@ -20,8 +20,7 @@ from llm_gym.envs.deduction.minesweeper.solver import (
     spread,
 )
 from llm_gym.envs.shared.bit_grid import each
-from llm_gym.errors import ConfigError
-from tests.envs.playing import finish
+from tests.envs.playing import final_info
 
 #    0 1 2 3
 # 0  . . . .
@@ -85,15 +84,6 @@ def test_a_mine_loses_and_the_mines_are_told():
     assert obs == "You reveal a mine at 2 3. The mines were at 2 3, 3 2."
 
 
-def test_running_out_of_turns_loses_and_does_not_truncate():
-    env = on(CORNER, max_turns=14)
-    for _ in range(13):
-        env.step("flag 0 0")
-    obs, reward, terminated, truncated, info = env.step("flag 0 0")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-    assert obs.endswith("The mines were at 2 3, 3 2.")
-
-
 def test_a_flag_is_set_and_removed_and_each_costs_a_turn():
     env = on(CORNER)
     assert field(env.step("flag 1 0")[0]) == ["....", "F...", "....", "...."]
@@ -136,22 +126,6 @@ def test_an_unusable_move_says_why_and_changes_nothing(move, why):
     assert not info["valid_action"]
 
 
-@pytest.mark.parametrize(
-    "move", ["reveal 0 3", "0 3", "[reveal 0 3]", "[0 3]", "(0, 3)", "OPEN 0,3", "reveal (0, 3)"]
-)
-def test_a_reveal_may_be_written_in_several_ways(move):
-    assert parse_dig(move) == (False, 0, 3)
-
-
-@pytest.mark.parametrize(
-    "move",
-    ["", "reveal", "reveal 1", "reveal 1 2 3", "reveal -1 2", "1.5 2", "r 1 2", "٣ ٣", "1 " * 400,
-     "9" * 900, "reveal 100 1", "reveal 1\n2"],
-)  # fmt: skip
-def test_anything_else_is_no_move(move):
-    assert parse_dig(move) is None
-
-
 @pytest.mark.parametrize("first", range(16))
 def test_the_first_cell_and_those_around_it_are_never_mines(first):
     env = MinesweeperEnv(rows=4, cols=4, mines=7, max_turns=16)  # as full as it may be
@@ -171,19 +145,6 @@ def test_every_cell_outside_the_first_opening_is_a_mine_equally_often():
     outside = hits[[cell for cell in range(25) if cell // 5 in (0, 4) or cell % 5 in (0, 4)]]
     assert outside.sum() == 4 * 1500
     assert outside == pytest.approx(375, abs=4 * (1500 * 0.25 * 0.75) ** 0.5)
-
-
-def test_other_environments_do_not_move_the_mines():
-    # GEM's fields depend on whatever else has drawn from the process's generator.
-    alone, other = MinesweeperEnv(), MinesweeperEnv()
-    alone.reset(seed=1)
-    alone.step("reveal 3 3")
-    expected = alone._numbers
-    alone.reset(seed=1)
-    other.reset(seed=2)
-    other.step("reveal 0 0")
-    alone.step("reveal 3 3")
-    assert alone._numbers == expected
 
 
 def every_layout(rows, cols, mines, shown):
@@ -255,7 +216,7 @@ def test_without_guessing_every_field_can_be_cleared_by_proof_from_any_cell(sett
         assert len(mines) == env.mines
         assert not {first, *neighbours(env.rows, env.cols)[first]} & set(mines)
         assert can_be_proved(env.rows, env.cols, sum(1 << mine for mine in mines), first)
-        assert not env._safe_left or finish(env, "solver")[1]["success"]
+        assert not env._safe_left or final_info(env, "solver")["success"]
 
 
 def test_a_field_that_needs_a_guess_is_recognised():
@@ -264,21 +225,12 @@ def test_a_field_that_needs_a_guess_is_recognised():
     assert can_be_proved(4, 4, sum(1 << mine for mine in CORNER), 0)
 
 
-def test_the_solver_wins_most_fields_from_the_text_alone():
-    env = MinesweeperEnv()
-    wins = 0
-    for seed in range(60):
-        env.reset(seed=seed)
-        wins += finish(env, "solver")[1]["success"]
-    assert wins >= 45
-
-
 def test_the_solver_copes_with_flags_on_the_field():
     env = MinesweeperEnv(no_guess=True, max_turns=100)
     env.reset(seed=5)
     for cell in range(8):
         env.step(f"flag {cell} {cell}")
-    assert finish(env, "solver")[1]["success"]
+    assert final_info(env, "solver")["success"]
 
 
 def test_the_secret_can_be_swapped_without_a_change_in_any_number_shown():
@@ -304,32 +256,3 @@ def test_the_potential_is_the_share_of_safe_cells_revealed():
     assert env.potential() == pytest.approx(1 / 14)
     env.step("reveal 0 0")
     assert env.potential() == pytest.approx(13 / 14)
-
-
-def test_the_rules_take_their_numbers_from_the_settings():
-    rules, _ = MinesweeperEnv(rows=5, cols=7, mines=6, max_turns=50).reset(seed=0)
-    assert "A field of 5 rows and 7 columns, both counted from 0, hides 6 mines." in rules
-    assert "You have 50 turns." in rules
-    assert "guess" not in rules
-    assert "never need to guess" in MinesweeperEnv(no_guess=True).reset(seed=0)[0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rows": 3}, "rows must be from 4 to 30, got 3"),
-        ({"cols": 31}, "cols must be from 4 to 30, got 31"),
-        ({"mines": 0}, "mines must be from 1 to 55 on this field, got 0"),
-        ({"mines": 56}, "mines must be from 1 to 55 on this field, got 56"),
-        ({"max_turns": 53}, "max_turns must be at least 54, the number of safe cells, got 53"),
-        ({"mines": 13, "no_guess": True}, "no_guess needs .* got 8 by 8 cells and 13 mines"),
-        # A long field takes seconds: one place in it that needs a guess is enough to redraw it.
-        (
-            {"cols": 17, "max_turns": 136, "no_guess": True},
-            "at most 16 rows and columns .* got 8 by 17 cells",
-        ),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        MinesweeperEnv(**settings)

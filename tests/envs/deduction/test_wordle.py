@@ -4,7 +4,6 @@ import pytest
 
 from llm_gym.envs.deduction.wordle import WordleEnv, fitting_words, marks
 from llm_gym.envs.shared.word_list import some_words_of, words_of
-from llm_gym.errors import ConfigError
 
 
 def make(secret=None, **kwargs):
@@ -52,11 +51,6 @@ def test_the_right_word_wins():
     assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
 
 
-@pytest.mark.parametrize("text", ["CRANE", "Crane", "[crane]", "guess crane", "crane."])
-def test_other_ways_to_write_a_word_win_too(text):
-    assert make("crane").step(text)[4]["success"]
-
-
 def test_every_observation_shows_all_guesses_with_their_marks():
     env = make("crane")
     env.step("slate")
@@ -71,12 +65,6 @@ def test_the_longest_game_fits_into_an_observation():
     for _ in range(98):
         assert env.step("zzzzzzzz")[4]["valid_action"]
     assert env.observation_space.contains(env._base_rules() + env.step("no such word")[0])
-
-
-def test_running_out_of_guesses_loses_and_tells_the_word():
-    obs, reward, terminated, truncated, info = make("crane", max_turns=1).step("slate")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-    assert obs.endswith("The word was crane.")
 
 
 def test_letters_in_their_place_pay_nothing_by_themselves():
@@ -111,40 +99,6 @@ def test_a_short_list_is_told_in_the_rules_and_nothing_else_is_hidden():
     assert {env.reset() and env._secret for _ in range(300)} == set(words)
 
 
-def test_rules_of_the_long_list_say_its_size_and_what_a_guess_may_be():
-    rules, _ = WordleEnv(word_length=6, max_turns=8).reset(seed=0)
-    assert f"one of {len(words_of(6))} common English words of 6 letters." in rules
-    assert "may be any 6 letters, a word or not" in rules
-    assert "You have 8 turns." in rules
-    assert "must be one of them" in WordleEnv(only_words=True).reset(seed=0)[0]
-
-
-@pytest.mark.parametrize("length", range(3, 9))
-def test_every_length_can_be_played_and_solved(length):
-    env = WordleEnv(word_length=length, max_turns=15)
-    wins = 0
-    for seed in range(3):
-        env.reset(seed=seed)
-        assert len(env._secret) == length
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.solver_action())
-        wins += info["success"]
-    assert wins == 3
-
-
-def test_the_solver_wins_nearly_always_in_six():
-    env, turns, wins = WordleEnv(), 0, 0
-    for seed in range(30):
-        env.reset(seed=seed)
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.solver_action())
-        wins, turns = wins + info["success"], turns + info["turn"]
-    assert wins >= 28
-    assert turns / 30 < 4.5
-
-
 def test_a_swapped_word_fits_all_marks():
     env = make("crane")
     env.step("slate")
@@ -163,18 +117,3 @@ def test_the_potential_is_the_best_share_of_letters_in_place():
         env.step(move)
         seen.append(env.potential())
     assert seen == [0.0, 0.4, 0.8, 0.8]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"word_length": 9}, "word_length must be from 3 to 8, got 9"),
-        ({"list_size": 1}, "list_size must be from 2 to .* for this word_length, got 1"),
-        ({"word_length": 3, "list_size": 9999}, "list_size must be from 2 to .*, got 9999"),
-        ({"max_turns": 0}, "max_turns must be from 1 to 100, got 0"),
-        ({"max_turns": 101}, "max_turns must be from 1 to 100, got 101"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        WordleEnv(**settings)

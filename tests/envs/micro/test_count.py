@@ -3,7 +3,6 @@
 import pytest
 
 from llm_gym.envs.micro.count import CountEnv
-from llm_gym.errors import ConfigError
 from tests.envs.playing import expected_by_random_play
 
 
@@ -72,24 +71,3 @@ def test_the_oracle_expects_success_only_while_no_turn_is_lost():
     assert env.oracle_value() == 1.0
     env.step("what?")
     assert env.oracle_value() == 0.0
-
-
-def test_rules_state_where_the_count_wraps():
-    assert "after 12 comes 1" in CountEnv(numbers=12).reset(seed=0)[0]
-
-
-def test_difficulty_adds_numbers_and_turns():
-    easy, hard = CountEnv(difficulty=0.0), CountEnv(difficulty=1.0)
-    assert (easy.numbers, easy.max_turns, hard.numbers, hard.max_turns) == (2, 1, 20, 10)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"numbers": 1}, "numbers must be from 2 to 1000, got 1"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        CountEnv(**settings)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.micro.echo import WORDS, EchoEnv, parse_word
-from llm_gym.errors import ConfigError
 from tests.envs.playing import expected_by_random_play
 
 
@@ -62,15 +61,6 @@ def test_a_word_beyond_the_vocabulary_is_unknown():
     assert parse_word("green", WORDS[:2]) is None
 
 
-def test_the_solver_is_faultless():
-    env = make(words=16, max_turns=8)
-    for seed in range(20):
-        env.reset(seed=seed)
-        while not (step := env.step(env.solver_action()))[2]:
-            pass
-        assert step[4]["success"]
-
-
 def test_the_oracle_expects_success_only_while_faultless():
     env = make()
     env.step(env.oracle_action())
@@ -97,21 +87,3 @@ def test_describe_still_answers_when_the_game_is_over():
     env = make(max_turns=1)
     env.step("red")
     assert env.describe() == "That is all."
-
-
-def test_difficulty_adds_words_and_turns():
-    easy, hard = EchoEnv(difficulty=0.0), EchoEnv(difficulty=1.0)
-    assert (easy.words, easy.max_turns, hard.words, hard.max_turns) == (2, 1, 16, 8)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"words": 1}, "words must be from 2 to 16, got 1"),
-        ({"words": 17}, "words must be from 2 to 16, got 17"),
-        ({"max_turns": 0}, "max_turns must be from 1 to 10000, got 0"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        EchoEnv(**settings)

@@ -3,7 +3,6 @@
 import pytest
 
 from llm_gym.envs.micro.memory import MemoryEnv
-from llm_gym.errors import ConfigError
 
 
 def make(seed=0, **kwargs):
@@ -94,34 +93,7 @@ def test_every_word_of_the_vocabulary_is_asked_for():
     assert drawn == set(env.example_moves())
 
 
-def test_the_solver_is_faultless():
-    env = MemoryEnv(words=16, delay=6)
-    for seed in range(20):
-        env.reset(seed=seed)
-        while not (step := env.step(env.solver_action()))[2]:
-            pass
-        assert step[4]["success"]
-
-
 def test_legal_moves_are_listed_only_at_the_question():
     assert make().legal_actions() is None
     env, _ = at_the_question(words=3)
     assert env.legal_actions() == ["red", "blue", "green"]
-
-
-def test_difficulty_adds_words_and_delay():
-    easy, hard = MemoryEnv(difficulty=0.0), MemoryEnv(difficulty=1.0)
-    assert (easy.words, easy.delay, easy.max_turns) == (2, 1, 2)
-    assert (hard.words, hard.delay, hard.max_turns) == (16, 10, 11)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"words": 1}, "words must be from 2 to 16, got 1"),
-        ({"delay": 0}, "delay must be from 1 to 10000, got 0"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        MemoryEnv(**settings)

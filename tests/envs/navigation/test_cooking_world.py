@@ -171,14 +171,6 @@ def test_a_meal_that_was_left_somewhere_can_still_be_eaten():
     assert final_info(env, "oracle")["success"]
 
 
-def test_running_out_of_turns_loses():
-    env = CookingWorldEnv(ingredients=1, max_turns=12)
-    env.reset(seed=0)
-    for _ in range(12):
-        _, _, terminated, truncated, info = env.step("look")
-    assert (terminated, truncated, info["stop_reason"]) == (True, False, "lost")
-
-
 def test_every_house_can_be_won_in_its_turns():
     env = CookingWorldEnv(max_turns=17)  # less than many houses of these settings take
     for seed in range(15):
@@ -238,18 +230,6 @@ def test_what_is_listed_as_usable_is_understood():
                 break
 
 
-@pytest.mark.parametrize(
-    "kwargs",
-    [{}, {"style": "terse"}, {"rooms": 1, "containers": 0}, {"rooms": 12, "ingredients": 5,
-     "distractors": 10, "containers": 4, "max_turns": 150}, {"cut": False}, {"cook": False}],
-)  # fmt: skip
-def test_the_solver_cooks_from_the_text_alone(kwargs):
-    env = CookingWorldEnv(**kwargs)
-    for seed in range(12):
-        env.reset(seed=seed)
-        assert final_info(env, "solver")["success"], seed
-
-
 @pytest.mark.parametrize("setting", ["cut", "cook"])
 def test_a_recipe_without_cutting_or_cooking_asks_for_none(setting):
     env = CookingWorldEnv(**{setting: False})
@@ -307,30 +287,3 @@ def test_names_are_words_of_their_own():
     assert len(set(FOODS)) == len(FOODS) >= 15
     assert not {*FOODS, KNIFE, MEAL} & names
     assert all(read(name) is None for name in FOODS)
-
-
-def test_difficulty_makes_larger_meals_in_larger_houses():
-    easy, hard = CookingWorldEnv(difficulty=0.0), CookingWorldEnv(difficulty=1.0)
-    assert (easy.rooms, easy.ingredients, easy.cut, easy.cook) == (1, 1, False, False)
-    assert (hard.rooms, hard.ingredients, hard.cut, hard.cook) == (11, 5, True, True)
-    for level in (0.0, 0.2, 0.5, 1.0):
-        env = CookingWorldEnv(difficulty=level)
-        for seed in range(15):
-            env.reset(seed=seed)
-            assert final_info(env, "solver")["success"], (level, seed)
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"rooms": 0}, "rooms must be from 1 to 24, got 0"),
-        ({"ingredients": 6}, "ingredients must be from 1 to 5, got 6"),
-        ({"distractors": -1}, "distractors must be from 0 to 10, got -1"),
-        ({"containers": 7}, "containers must be from 0 to 6, got 7"),
-        ({"style": "verse"}, "style must be 'prose' or 'terse', got 'verse'"),
-        ({"max_turns": 5}, "max_turns must be at least 6, got 5"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(kwargs, message):
-    with pytest.raises(ConfigError, match=message):
-        CookingWorldEnv(**kwargs)

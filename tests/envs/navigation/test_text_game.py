@@ -12,7 +12,7 @@ from llm_gym.envs.navigation.text_game.env import TextGameEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
 from llm_gym.envs.navigation.text_game.view import look, parse, prose, terse
 from llm_gym.envs.navigation.text_game.world import Quest, World, distance, objective
-from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
 
 
 def house():
@@ -225,26 +225,6 @@ def test_names_are_in_one_list_only():
     assert len(words.ROOMS) == len(words.ITEMS)
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"rooms": 1}, "rooms must be from 2 to names=24, got 1"),
-        ({"rooms": 9, "names": 8}, "rooms must be from 2 to names=8, got 9"),
-        ({"items": -1}, "items must be from 0 to 23, got -1"),
-        ({"locks": 7}, "locks must be from 0 to 5 for rooms=6, got 7"),
-        ({"quest_length": 2}, "quest_length must be from 4 to 9 for locks=1, got 2"),
-        ({"quest_length": 99}, "quest_length must be from 4 to 9 for locks=1, got 99"),
-        ({"hints": 5}, "hints must be from 0 to 4, got 5"),
-        ({"names": 99}, "names must be from 2 to 24, got 99"),
-        ({"style": "verse"}, "style must be 'prose' or 'terse', got 'verse'"),
-        ({"max_turns": 0}, "max_turns must be at least 2, got 0"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(kwargs, message):
-    with pytest.raises(ConfigError, match=message):
-        TextGameEnv(**kwargs)
-
-
 # --- the easy preset: what makes it a fair first task -------------------------------------
 
 EASY = "llm_gym/TextGameEasy-v0"
@@ -296,9 +276,7 @@ def test_the_easy_preset_is_easy_to_read_and_hard_to_fluke():
     for seed in range(300):
         env.reset(seed=seed)
         lengths.append(distance(env._world, env._quest))
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.random_action())
+        info = final_info(env, "random")
         wins += info["success"]
     assert env.rooms >= 4
     assert env.hints == 4
@@ -321,18 +299,8 @@ def test_every_world_can_be_won_in_its_turns():
     env = TextGameEnv(rooms=24, quest_length=2, locks=0, max_turns=5)
     for seed in (91, *range(20)):
         env.reset(seed=seed)
-        done = False
-        while not done:
-            _, _, done, _, info = env.step(env.oracle_action())
+        info = final_info(env, "oracle")
         assert info["success"], seed
-
-
-@pytest.mark.parametrize(
-    "settings", [{"rooms": 24, "quest_length": 2, "locks": 0, "max_turns": 2}, {"max_turns": 7}]
-)
-def test_settings_that_cannot_be_won_are_refused(settings):
-    with pytest.raises(ConfigError, match=r"max_turns must leave time .* are always enough"):
-        TextGameEnv(**settings)
 
 
 def test_a_way_is_looked_for_once_in_a_world_and_its_copies(monkeypatch):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.game_2048.env import Game2048Env, parse_way, read_board, turns_needed
+from llm_gym.envs.puzzles.game_2048.env import Game2048Env, read_board, turns_needed
 from llm_gym.envs.puzzles.game_2048.planner import (
     add_tile,
     best_way,
@@ -15,8 +15,7 @@ from llm_gym.envs.puzzles.game_2048.planner import (
     slide,
     transpose,
 )
-from llm_gym.errors import ConfigError
-from tests.envs.playing import finish
+from tests.envs.playing import final_info, finish
 
 
 def grid(board):
@@ -134,32 +133,12 @@ def test_a_board_without_a_move_loses():
     assert obs == "No move is possible any more: you lose."
 
 
-def test_running_out_of_turns_loses_and_does_not_truncate():
-    env = Game2048Env(target=2048, max_turns=1290)
-    env.reset(seed=0)
-    env._base_turn = 1289
-    _, reward, terminated, truncated, info = env.step(env.random_action())
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-
-
 def test_a_direction_that_changes_nothing_is_unusable_and_brings_no_tile():
     env = on("2 . . .\n. . . .\n. . . .\n. . . .")
     obs, _, _, _, info = env.step("left")
     assert obs.startswith("Moving left changes nothing.")
     assert (info["valid_action"], tiles(env._board)) == (False, [2])
     assert set(env.legal_moves()) == {"right", "down"}
-
-
-@pytest.mark.parametrize("move", ["up", "UP", "[up]", "move up", "Slide Up", "north"])
-def test_a_direction_may_be_written_in_several_ways(move):
-    assert parse_way(move) == 0
-
-
-@pytest.mark.parametrize("move", ["", "0", "2", "u", "up up", "up, left", "[up", "up]]", "ｕｐ"])
-def test_anything_else_is_no_direction(move):
-    assert parse_way(move) is None
-    env = on("2 . . .\n. . . .\n. . . .\n. . . .")
-    assert not env.step(move)[4]["valid_action"]
 
 
 def test_new_tiles_come_everywhere_and_every_tenth_is_a_four():
@@ -202,7 +181,7 @@ def test_who_knows_what_comes_wins_within_the_turns_required(target):
     env = Game2048Env(target=target, max_turns=turns_needed(target))
     for seed in range(25):
         env.reset(seed=seed)
-        assert finish(env, "oracle")[1]["success"]
+        assert final_info(env, "oracle")["success"]
 
 
 def test_a_plan_can_be_followed_to_the_target():
@@ -222,7 +201,7 @@ def test_the_oracle_makes_a_new_plan_when_another_player_interferes():
         env.oracle_action()
         for _ in range(3):
             env.step(env.random_action())
-        assert finish(env, "oracle")[1]["success"]
+        assert final_info(env, "oracle")["success"]
 
 
 def test_the_oracle_still_moves_where_nothing_can_be_won():
@@ -235,7 +214,7 @@ def test_the_oracle_still_moves_where_nothing_can_be_won():
 
 def test_the_solver_never_runs_into_a_dead_end_that_it_can_avoid():
     rng, met = np.random.default_rng(0), 0
-    for _ in range(3000):
+    for _ in range(1500):
         exponents = rng.integers(1, 6, 16)
         exponents[rng.integers(16)] = 0
         board = pack(exponents.tolist())
@@ -247,17 +226,7 @@ def test_the_solver_never_runs_into_a_dead_end_that_it_can_avoid():
         if len(set(fatal.values())) == 2:
             met += 1
             assert not fatal[best_way(board)]
-    assert met > 20
-
-
-def test_the_solver_wins_most_games_and_a_random_player_fewer():
-    env, wins = Game2048Env(target=64, max_turns=50), {"solver": 0, "random": 0}
-    for player in wins:
-        for seed in range(60):
-            env.reset(seed=seed)
-            wins[player] += finish(env, player)[1]["success"]
-    assert wins["solver"] >= 48
-    assert wins["random"] <= 36
+    assert met > 10
 
 
 def test_the_potential_is_the_share_of_the_doublings():
@@ -265,25 +234,3 @@ def test_the_potential_is_the_share_of_the_doublings():
     assert env.potential() == 0.0
     env.step("left")
     assert env.potential() == 0.25  # 8 is the first of 8, 16, 32 and 64
-
-
-def test_the_rules_take_their_numbers_from_the_settings():
-    rules, _ = Game2048Env(target=256, max_turns=222).reset(seed=0)
-    assert "Make a tile of 256 to win." in rules
-    assert "a 4 with probability 0.1, otherwise a 2" in rules
-    assert "You have 222 turns." in rules
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"target": 4}, "target must be a power of two from 8 to 2048, got 4"),
-        ({"target": 96}, "target must be a power of two from 8 to 2048, got 96"),
-        ({"target": 4096}, "target must be a power of two from 8 to 2048, got 4096"),
-        # GEM's hard preset: 52 tiles of at most 4 add up to 208.
-        ({"target": 512, "max_turns": 50}, "max_turns must be at least 330 for target=512, got 50"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        Game2048Env(**settings)

@@ -1,12 +1,11 @@
 """Sokoban: the rules, one test per rule, and levels that can be solved and are not trivial."""
 
-import pickle
 from collections import deque
 
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.sokoban.env import SokobanEnv, parse_direction, read_board
+from llm_gym.envs.puzzles.sokoban.env import SokobanEnv, read_board
 from llm_gym.envs.puzzles.sokoban.levels import (
     FAR,
     Room,
@@ -18,7 +17,7 @@ from llm_gym.envs.puzzles.sokoban.levels import (
     solution,
 )
 from llm_gym.envs.shared.bit_grid import steps
-from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
 
 
 def on(*rows, **kwargs):
@@ -102,32 +101,6 @@ def test_a_box_pushed_off_its_goal_counts_as_off():
     assert env._strays == 1
 
 
-def test_running_out_of_turns_loses_with_nothing_for_boxes_on_goals():
-    env = on("######", "#P.X.#", "#.*O.#", "######", "######", "######", max_turns=15)
-    for _ in range(15):
-        _, reward, terminated, truncated, info = env.step("left")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-
-
-@pytest.mark.parametrize(
-    ("move", "way"),
-    [("up", 0), ("Right", 1), ("go south", 2), ("push LEFT", 3), ("move north", 0)],
-)
-def test_every_direction_has_its_names(move, way):
-    assert parse_direction(move) == way
-
-
-@pytest.mark.parametrize(
-    "move", ["", "u", "push", "pull up", "up up", "ＵＰ", "0", "push up and up"]
-)
-def test_anything_else_is_answered_and_moves_nothing(move):
-    env = SokobanEnv()
-    before = shown(env.reset(seed=0)[0])
-    obs, _, _, _, info = env.step(move)
-    assert not info["valid_action"]
-    assert shown(obs) == before
-
-
 LEVELS = [
     {"size": 5, "boxes": 1, "min_pushes": 1, "max_turns": 5},
     {"size": 5, "boxes": 5, "min_pushes": 2, "max_turns": 10},
@@ -182,17 +155,6 @@ def test_min_pushes_makes_levels_longer():
     assert average(1) + 2 < average(2) + 1 < average(4)
 
 
-def test_a_random_player_hardly_ever_solves_one():
-    env, wins = SokobanEnv(), 0
-    for seed in range(100):
-        env.reset(seed=seed)
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.random_action())
-        wins += info["success"]
-    assert wins <= 10
-
-
 def test_push_distances_know_corners_and_walls():
     # ######
     # #O...#   a box in the left column or the top row can still reach the goal in the corner;
@@ -224,23 +186,10 @@ def test_the_oracle_finds_another_way_after_a_detour():
             env.step(move)
         if plan(*read_board(env._board.decode())) is None:
             continue  # the detour has pushed a box into a corner
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.oracle_action())
+        info = final_info(env, "oracle")
         assert info["success"], seed
         won += 1
     assert won >= 10
-
-
-@pytest.mark.parametrize("settings", [{}, {"boxes": 1, "min_pushes": 2}, {"action_format": "json"}])
-def test_the_solver_solves_every_level_from_the_text_alone(settings):
-    env = SokobanEnv(**settings)
-    for seed in range(30):
-        env.reset(seed=seed)
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.solver_action())
-        assert info["success"], seed
 
 
 def test_the_solver_plans_again_where_the_plan_was_left():
@@ -251,16 +200,6 @@ def test_the_solver_plans_again_where_the_plan_was_left():
     assert env.solver_action() == "right"
     env.step("???")
     assert env.solver_action() == "right"
-
-
-def test_a_restored_or_pickled_episode_has_a_board_of_its_own():
-    env = SokobanEnv()
-    env.reset(seed=4)
-    saved, twin = env.snapshot(), pickle.loads(pickle.dumps(env))
-    first = env.step("up"), env.step("left")
-    assert (twin.step("up"), twin.step("left")) == first
-    env.restore(saved)
-    assert (env.step("up"), env.step("left")) == first
 
 
 def test_the_potential_is_the_progress_of_the_boxes():
@@ -281,34 +220,3 @@ def test_a_box_in_a_dead_end_has_no_potential_and_costs_no_more_than_that():
         terms.append(env.step(move)[4]["reward_terms"]["shaping"])
     assert env.potential() == 0.0, "in the corner"
     assert min(terms) >= -0.5
-
-
-def test_a_level_is_the_instance_wherever_the_player_has_gone():
-    env = SokobanEnv()
-    env.reset(seed=1)
-    name = env.instance_id()
-    env.step("up")
-    assert env.instance_id() == name
-
-
-def test_the_rules_name_every_sign_and_the_number_of_boxes():
-    rules = SokobanEnv(boxes=3).reset(seed=0)[0]
-    assert "Push the 3 boxes onto goals." in rules
-    for sign in "#OX*PS":
-        assert f" {sign} is " in rules
-    assert "Push the box onto the goal." in SokobanEnv(boxes=1, min_pushes=1).reset(seed=0)[0]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"size": 4}, "size must be from 5 to 10, got 4"),
-        ({"boxes": 0}, "boxes must be from 1 to 5, got 0"),
-        ({"min_pushes": 5}, "min_pushes must be from 1 to 4 for this size and .*, got 5"),
-        ({"boxes": 1, "min_pushes": 3}, "min_pushes must be from 1 to 2"),
-        ({"max_turns": 14}, "max_turns must be at least 15, 5 for each of min_pushes, got 14"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        SokobanEnv(**settings)

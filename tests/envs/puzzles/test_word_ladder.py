@@ -11,7 +11,7 @@ from llm_gym.envs.puzzles.word_ladder import (
     steps_between,
     word_graph,
 )
-from llm_gym.errors import ConfigError
+from tests.envs.playing import final_info
 
 
 def make(start="cold", target="warm", **kwargs):
@@ -136,14 +136,6 @@ def test_going_back_is_allowed():
     assert env.step("cold")[4]["valid_action"]
 
 
-def test_running_out_of_turns_loses_and_does_not_truncate():
-    env = make(min_distance=1, max_distance=2, max_turns=2)
-    env.step("cord")
-    obs, reward, terminated, truncated, info = env.step("cold")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-    assert obs == "No turns left: you lost."
-
-
 def test_the_legal_moves_are_the_neighbours():
     env = make()
     assert env.legal_moves() == word_graph(4).steps["cold"]
@@ -151,20 +143,11 @@ def test_the_legal_moves_are_the_neighbours():
     assert "card" in env.legal_moves()
 
 
-def test_rules_state_how_many_words_are_known_and_how_long_the_way_is():
-    rules, _ = WordLadderEnv(max_distance=6, max_turns=44).reset(seed=0)
-    assert f"I know {len(ladder_words(4))} words of 4 letters" in rules
-    assert "There is always a way of at most 6 steps." in rules
-    assert "You have 44 turns." in rules
-
-
 def test_every_step_of_the_solver_comes_closer():
     env = WordLadderEnv(word_length=5, min_distance=8, max_distance=8, max_turns=8)
     for seed in range(20):
         env.reset(seed=seed)
-        done = False
-        while not done:
-            *_, done, _, info = env.step(env.solver_action())
+        info = final_info(env, "solver")
         assert info["success"]
         assert info["turn"] == 8
 
@@ -181,21 +164,3 @@ def test_the_potential_falls_when_the_target_gets_farther_away():
 
 def test_the_last_step_is_the_target_itself():
     assert step_towards("worm", "warm") == "warm"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"word_length": 6}, "word_length must be 3, 4 or 5, got 6"),
-        ({"min_distance": 0}, "min_distance must be from 1 to 9 for this word_length, got 0"),
-        (
-            {"word_length": 3, "min_distance": 7},
-            "min_distance must be from 1 to 6 for this word_length, got 7",
-        ),
-        ({"max_distance": 4}, "max_distance must be at least min_distance=5, got 4"),
-        ({"max_turns": 6}, "max_turns must be at least max_distance=7, got 6"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        WordLadderEnv(**settings)

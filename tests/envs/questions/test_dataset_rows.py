@@ -164,23 +164,6 @@ def test_the_split_may_be_a_setting_and_an_option_overrides_it():
 # --- settings and the helper -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"limit": 0}, "limit must be at least 1, got 0"),
-        ({"max_turns": 0}, "max_turns must be at least 1, got 0"),
-        ({"max_turns": 2, "answer": None}, "max_turns must be 1 where nothing is graded"),
-        ({"split": "eval"}, "split must be one of train, dev, test, got 'eval'"),
-        ({"split": "dev", "limit": 1}, "the data set has no dev rows"),
-        ({"grader": "equal"}, "grader must be one of"),
-        ({"action_format": "xml"}, "action_format must be one of"),
-    ],
-)
-def test_bad_settings_are_named_with_their_value(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        DatasetEnv(**{"dataset": ROWS, **settings})
-
-
 def test_a_bad_row_is_named_when_the_environment_is_built(tmp_path):
     path = write(tmp_path / "a.jsonl", [*ROWS, {"prompt": "?", "answer": "a few"}])
     with pytest.raises(RecordError, match=r"a\.jsonl, line 41: the answer must be one number"):

@@ -4,7 +4,7 @@ from importlib.resources import files
 
 import pytest
 
-from llm_gym.envs.shared.word_list import LENGTHS, parse_word, some_words_of, words_of
+from llm_gym.envs.shared.word_list import LENGTHS, some_words_of, words_of
 
 
 def raw():
@@ -46,10 +46,3 @@ def test_some_words_are_different_words_of_the_list(count):
     some = some_words_of(4, count)
     assert len(set(some)) == len(some) == count
     assert set(some) <= set(words_of(4))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "two words", "naïve", "l33t", "-", "a" * 900 + "!", "[", "[]"]
-)
-def test_what_is_no_single_word_is_none(text):
-    assert parse_word(text) is None

@@ -1,7 +1,5 @@
 """SearchQA: invented worlds, chains of facts, and answers."""
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -16,8 +14,6 @@ from llm_gym.envs.tool_use.fact_world import (
     read_question,
 )
 from llm_gym.envs.tool_use.search_qa import SearchQAEnv, same_answer
-from llm_gym.errors import ConfigError
-from llm_gym.evaluate.scores import measure
 
 
 @pytest.fixture
@@ -129,32 +125,9 @@ def test_the_potential_counts_the_documents_of_the_chain():
     assert env.step(f"answer: {way[-1]}")[4]["reward_terms"] == {"success": 1.0, "shaping": -1.0}
 
 
-def test_settings_have_an_effect_or_are_refused():
-    assert len(SearchQAEnv(documents=100).reset(seed=0)[0]) > 0
+def test_settings_have_an_effect():
     small, large = SearchQAEnv(documents=20), SearchQAEnv(documents=200)
     for env in (small, large):
         env.reset(seed=0)
     assert len(small._world) < 25 < 190 < len(large._world)
     assert SearchQAEnv(results=1).reset(seed=0)[0].count("1 documents") == 1
-    for settings, sentence in (
-        ({"hops": 0}, "hops"),
-        ({"documents": 5}, "documents"),
-        ({"results": 0}, "results"),
-        ({"max_turns": 0}, "max_turns"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            SearchQAEnv(**settings)
-
-
-def test_pickled_after_a_search_it_goes_on(env):
-    env.step(f"search: {env._way[0]}")
-    twin = pickle.loads(pickle.dumps(env))
-    move = f"search: {env._way[1]}"
-    assert twin.step(move) == env.step(move)
-
-
-@pytest.mark.parametrize("hops", [1, 4])
-def test_the_solver_follows_the_chain_and_a_random_player_does_not(hops):
-    env = SearchQAEnv(hops=hops, documents=100, max_turns=hops + 3)
-    assert measure(env, "solver", 40).success >= 0.95
-    assert measure(env, "random", 40).success <= 0.2
