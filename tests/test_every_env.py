@@ -26,6 +26,7 @@ from llm_gym.core.env import CommonArgs
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.splits import SPLITS, split_of
 from llm_gym.evaluate.checker import HOSTILE, INFO_KEYS, check_text_env
+from llm_gym.evaluate.fairness import splits_share_nothing
 from llm_gym.evaluate.scores import published
 from llm_gym.reading.formats import FORMATS
 from llm_gym.registry.suite import ENVS
@@ -280,6 +281,38 @@ def test_splits_never_share_an_instance(env):
     assert not found["train"] & found["test"]
     assert not found["train"] & found["dev"]
     assert not found["dev"] & found["test"]
+
+
+@pytest.mark.slow
+def test_splits_share_nothing_that_a_table_of_thousands_could_use(every_env):
+    if every_env.unwrapped.has_splits:
+        splits_share_nothing(every_env.unwrapped, draws=3000)
+
+
+# Of each kind of game the one with the fewest beginnings.
+@pytest.mark.parametrize(
+    ("env_id", "draws"),
+    [
+        ("TextToSQLEasy", 500), ("MinesweeperEasy", 200), ("CoinCollectorEasy", 600),
+        ("CookingWorldEasy", 1000), ("SearchQAEasy", 1000), ("WordleEasy", 200),
+        ("FrozenLake", 500), ("ChainSumEasy", 500), ("Mastermind", 200),
+    ],
+)  # fmt: skip
+def test_splits_share_nothing_that_a_table_could_use(env_id, draws):
+    splits_share_nothing(gym.make(f"llm_gym/{env_id}-v0").unwrapped, draws)
+
+
+def test_splits_share_no_view_of_a_small_maze():
+    splits_share_nothing(gym.make("llm_gym/Maze-v0", size=3, view=1).unwrapped, 500)
+
+
+def test_a_table_of_training_questions_answers_no_test_question():
+    env, known = gym.make("llm_gym/TextToSQLEasy-v0").unwrapped, set()
+    env.reset(seed=1)
+    for _ in range(1500):
+        known.add(env.reset(options={"split": "train"})[0])
+    assert len(known) > 1000
+    assert not any(env.reset(options={"split": "test"})[0] in known for _ in range(100))
 
 
 def test_a_restored_episode_goes_on_like_the_first(env):

@@ -210,9 +210,7 @@ class TextArenaEnv(BridgeEnv):
         if self.seat >= self.players:
             raise ConfigError(f"seat must be below {self.players} players, got {self.seat}")
         self._shown = dict.fromkeys(range(self.players), "")
-        # Against others the same beginning is another game.
-        opponents = seed if self.players > 1 else None
-        self.instance = self.env_id, opponents, stable(self._state.game_state)
+        self.instance = self.env_id, stable(self._state.game_state)
         if callable(reseed := getattr(self.opponent, "seed", None)):
             reseed(seed)
         self._others()

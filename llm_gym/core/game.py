@@ -34,8 +34,8 @@ class Game(ABC):
     mention_is_answer: bool = False
     """True where a statement of fact that names one move is that move: "Paris is the capital"."""
     has_splits: bool = True
-    """False for a game with too few instances (under 100) to keep some of them unseen. It is so by
-    itself for one that does not define ``instance``."""
+    """False for a game with too few instances (under 100), or answers, to keep some of them unseen.
+    It is so by itself for one that does not define ``instance``."""
     no_difficulty: str = ""
     """Why ``at_difficulty`` is empty, for who asks for a difficulty all the same."""
 
@@ -88,7 +88,11 @@ class Game(ABC):
     # --- optional: identity --------------------------------------------------------------
 
     def instance(self) -> object:
-        """Return what makes this episode this one; its ``repr`` decides the split."""
+        """Return what is asked in this episode; its ``repr`` names it and decides the split.
+
+        Episodes with an equal first observation and an equal answer must have equal ones: leave
+        out what the answer does not depend on, such as the rows of a table or rooms far away.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define instance()")
 
     def swap_secret(self, rng: np.random.Generator) -> bool:

@@ -19,12 +19,14 @@ import numpy as np
 
 from llm_gym.core.env import TextEnv
 from llm_gym.core.game import Game
+from llm_gym.core.splits import split_of
 from llm_gym.envs.questions.dataset import DatasetEnv
 from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 
 UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")
 _SPLIT_INSTANCES = 100
 _SEEDS = 400
+_ANSWER = 100  # actions of the oracle that are compared
 
 
 def refusals_change_nothing(env: gym.Env[str, str]) -> None:
@@ -134,6 +136,41 @@ def several_instances(env: gym.Env[str, str]) -> None:
     need(len(found) > 1, f"{_SEEDS} seeds gave one and the same instance")
 
 
+def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
+    """Episodes with an equal first observation and an equal answer are in one split."""
+    game = player_of(env)
+    if not game.has_splits:
+        raise DoesNotApply("has no splits")
+    found: dict[str, dict[str, int]] = {}
+    for seed in range(draws):
+        text, _ = env.reset(seed=seed)
+        # One of each instance will do, and most are alone with their first observation.
+        found.setdefault(text, {}).setdefault(game.instance_id(), seed)
+    for alike in found.values():
+        if len({split_of(name) for name in alike}) < 2:
+            continue
+        splits: dict[tuple[str, ...], tuple[str, int]] = {}
+        for name, seed in alike.items():
+            split, before = splits.setdefault(_answer(env, seed), (split_of(name), seed))
+            need(
+                split == split_of(name),
+                f"the seeds {before} and {seed} begin alike and have the same answer, and yet are "
+                f"in {split} and in {split_of(name)}; leave out of instance() what differs",
+            )
+
+
+def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
+    """Return what the oracle plays, or its last action where that wins by itself."""
+    game, actions, done = player_of(env), list[str](), False
+    env.reset(seed=seed)
+    while not done and len(actions) < _ANSWER:
+        actions.append(game.oracle_action())
+        _, _, terminated, truncated, _ = env.step(actions[-1])
+        done = terminated or truncated
+    env.reset(seed=seed)
+    return tuple(actions[-1:] if env.step(actions[-1])[4]["success"] else actions)
+
+
 def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
     """The solver plays the same wherever it is asked: it has seen nothing but the texts."""
     game = game_of(env)
@@ -217,6 +254,7 @@ CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
     "a refused move changes nothing": refusals_change_nothing,
     "the potential is in [0, 1]": potential_in_range,
     "there is more than one instance": several_instances,
+    "splits share nothing that a table could use": splits_share_nothing,
     "the solver reads only the transcript": solver_reads_only_the_transcript,
     "the base's names are left alone": base_names_are_left_alone,
 }

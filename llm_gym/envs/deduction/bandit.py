@@ -88,6 +88,7 @@ class BanditEnv(TextEnv):
     """
 
     observation_says_all = True
+    has_splits = False  # there are as many answers as buttons
     max_turns: int
 
     def __init__(

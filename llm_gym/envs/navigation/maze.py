@@ -259,14 +259,18 @@ class MazeEnv(TextEnv):
             # A cell and the space or newline after it are two characters.
             ahead, behind = self._map[: 2 * self._at], self._map[2 * self._at + 1 :]
             return f"{ahead}P{behind}\nTurns left: {self.turns_left}."
-        view = self.view
-        row, col = divmod(self._at, self._side)
+        return f"{self._picture(self._at)}\nTurns left: {self.turns_left}."
+
+    def _picture(self, at: int) -> str:
+        """Return what is in view from a cell."""
+        view = self.view or 0
+        row, col = divmod(at, self._side)
         lines = [
             line[2 * col : 2 * col + 4 * view + 1] for line in self._lines[row : row + 2 * view + 1]
         ]
         middle = lines[view]
         lines[view] = f"{middle[: 2 * view]}P{middle[2 * view + 1 :]}"
-        return "\n".join(lines) + f"\nTurns left: {self.turns_left}."
+        return "\n".join(lines)
 
     def apply(self, move: str) -> Outcome:
         way = parse_direction(move)
@@ -282,7 +286,9 @@ class MazeEnv(TextEnv):
         return go_on(_MOVED[way])
 
     def instance(self) -> object:
-        return (self._floor, self._start, self._exit)
+        if self.view is None:
+            return (self._floor, self._start, self._exit)
+        return (self.size, self._picture(self._start))  # whatever is behind it
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         if self.view is None:

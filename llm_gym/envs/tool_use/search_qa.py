@@ -154,7 +154,7 @@ class SearchQAEnv(ToolEnv):
         return f"The answer was {self._way[-1]}."
 
     def instance(self) -> object:
-        return (self._start, self._chain, self._way, self.documents)
+        return (self.question(), self._way[-1])
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         """Give the last subject of the chain another value, unless its document was shown."""

@@ -55,12 +55,12 @@ def test_databases_have_the_rows_they_should():
         database = Database(fill(schema, 30, 5))
         domain = DOMAINS[at]
         for table, count in (
-            (domain.people.table, 30),
-            (domain.objects.table, 15),
+            (domain.first.table, 30),
+            (domain.second.table, 15),
             (domain.links, 60),
         ):
             assert database.query(f"SELECT count(*) FROM {table}")[1] == [(count,)]
-        lost = f"SELECT count(*) FROM {domain.links} WHERE {domain.people.one}_id NOT IN (SELECT id FROM {domain.people.table})"  # noqa: E501
+        lost = f"SELECT count(*) FROM {domain.links} WHERE {domain.first.one}_id NOT IN (SELECT id FROM {domain.first.table})"  # noqa: E501
         assert database.query(lost)[1] == [(0,)]
         assert fill(schema, 30, 5) == fill(schema, 30, 5) != fill(schema, 30, 6)
 

@@ -164,7 +164,8 @@ class MinesweeperEnv(TextEnv):
         self._numbers: list[int] = []
         self._safe_left = self.rows * self.cols - self.mines
 
-    def _lay_mines(self, first: int) -> None:
+    def _mines_after(self, first: int) -> list[int]:
+        """Return where the mines are when ``first`` is the first cell to be revealed."""
         around = neighbours(self.rows, self.cols)
         free = [cell for cell in self._order if cell != first and cell not in around[first]]
         mines = free[: self.mines]
@@ -172,7 +173,11 @@ class MinesweeperEnv(TextEnv):
             rng = np.random.default_rng(self._order)  # the instance still decides everything
             while not can_be_proved(self.rows, self.cols, sum(1 << at for at in mines), first):
                 mines = rng.choice(free, self.mines, replace=False).tolist()
-        self._numbers = number_cells(self.rows, self.cols, mines)
+        return mines
+
+    @property
+    def _middle(self) -> int:
+        return self.rows // 2 * self.cols + self.cols // 2
 
     def rules_text(self) -> str:
         proof = "; from there on you never need to guess: the numbers prove some cell safe"
@@ -217,21 +222,37 @@ class MinesweeperEnv(TextEnv):
 
     def _reveal(self, cell: int) -> Outcome:
         if not self._numbers:
-            self._lay_mines(cell)
+            self._numbers = number_cells(self.rows, self.cols, self._mines_after(cell))
         numbers, text, places = self._numbers, self._text, chart(self.rows, self.cols).places
         if numbers[cell] == MINE:
             return lose(f"You reveal a mine at {self._name(cell)}. {self.reveal()}")
-        around, queue = neighbours(self.rows, self.cols), [cell]
-        text[places[cell]] = ZERO + numbers[cell]
+        for at in self._opened(numbers, cell):
+            if text[places[at]] in (HIDDEN, FLAG):
+                text[places[at]] = ZERO + numbers[at]
+                self._safe_left -= 1
+        return go_on() if self._safe_left else win("You have cleared the field.")
+
+    def _opened(self, numbers: Sequence[int], cell: int) -> list[int]:
+        """Return the cells that revealing ``cell`` reveals."""
+        around, queue, seen = neighbours(self.rows, self.cols), [cell], {cell}
         for at in queue:  # grows while it is read
             if numbers[at] == 0:
-                for near in around[at]:
-                    place = places[near]
-                    if text[place] == HIDDEN or text[place] == FLAG:
-                        text[place] = ZERO + numbers[near]
-                        queue.append(near)
-        self._safe_left -= len(queue)
-        return go_on() if self._safe_left else win("You have cleared the field.")
+                new = [near for near in around[at] if near not in seen]
+                seen.update(new)
+                queue += new
+        return queue
+
+    def _plan(self) -> list[int]:
+        """Return the cells that the oracle names in this episode."""
+        cell, cells = self._middle, list[int]()
+        numbers = number_cells(self.rows, self.cols, self._mines_after(cell))
+        hidden = [at for at, number in enumerate(numbers) if number != MINE]
+        while hidden:
+            cells.append(cell)
+            opened = set(self._opened(numbers, cell))
+            hidden = [at for at in hidden if at not in opened]
+            cell = min(hidden, key=numbers.__getitem__, default=cell)
+        return cells
 
     def reveal(self) -> str:
         mines = [self._name(cell) for cell, n in enumerate(self._numbers) if n == MINE]
@@ -241,7 +262,7 @@ class MinesweeperEnv(TextEnv):
         return f"{cell // self.cols} {cell % self.cols}"
 
     def instance(self) -> object:
-        return (self.rows, self.cols, self.mines, self.no_guess, self._order)
+        return (self.rows, self.cols, self._plan())  # fields that one plan wins are one
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         """Let a mine and a safe cell that touch the same revealed cells change places."""
@@ -283,7 +304,7 @@ class MinesweeperEnv(TextEnv):
         return f"reveal {self._name(hidden[int(rng.random() * len(hidden))])}"
 
     def oracle_move(self) -> str:
-        cell = self.rows // 2 * self.cols + self.cols // 2
+        cell = self._middle
         if self._numbers:
             cell = min(
                 (cell for cell in self._hidden() if self._numbers[cell] != MINE),

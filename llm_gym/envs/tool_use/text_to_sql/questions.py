@@ -28,7 +28,7 @@ _FROM_A = "FROM {links} JOIN {a} ON {a}.id = {links}.{a_id}"
 _FROM_AB = f"{_FROM_A} JOIN {{b}} ON {{b}}.id = {{links}}.{{b_id}}"
 _ONE = (
     (
-        "How many {a} have a {number} {compare} {k}?",
+        "How many {a} are there whose {number} is {compare} {k}?",
         "SELECT count(*) FROM {a} WHERE {number} {op} {k}",
     ),
     (
@@ -36,16 +36,18 @@ _ONE = (
         "SELECT name FROM {a} WHERE {word} = '{v}'",
     ),
     (
-        "What are the names of the {a} whose {word} is not '{v}'?",
-        "SELECT name FROM {a} WHERE {word} <> '{v}'",
+        "What are the names of the {a} whose {word} is not '{v}' and whose {number} is {compare} "
+        "{k}?",
+        "SELECT name FROM {a} WHERE {word} <> '{v}' AND {number} {op} {k}",
     ),
     (
         "What is the {aggregate} {number} of the {a} whose {word} is '{v}'?",
         "SELECT {function}({number}) FROM {a} WHERE {word} = '{v}'",
     ),
     (
-        "How many {a} are there for each {word}? Give the {word} and the count.",
-        "SELECT {word}, count(*) FROM {a} GROUP BY {word}",
+        "How many of the {a} whose {number} is {compare} {k} are there for each {word}? Give the "
+        "{word} and the count, where there is any.",
+        "SELECT {word}, count(*) FROM {a} WHERE {number} {op} {k} GROUP BY {word}",
     ),
     (
         "What is the {aggregate} {number} of the {a} for each {word}? Give the {word} and the "
@@ -63,11 +65,11 @@ _ONE = (
         "SELECT name FROM {a} ORDER BY {number} {direction}, name LIMIT {few}",
     ),
     (
-        "How many different values of {word} do the {a} with a {number} {compare} {k} have?",
+        "How many different values of {word} do the {a} have whose {number} is {compare} {k}?",
         "SELECT count(DISTINCT {word}) FROM {a} WHERE {number} {op} {k}",
     ),
     (
-        "What are the names of the {a} with a {number} from {k} to {k2}, both included?",
+        "What are the names of the {a} whose {number} is from {k} to {k2}, both included?",
         "SELECT name FROM {a} WHERE {number} >= {k} AND {number} <= {k2}",
     ),
     (
@@ -75,7 +77,7 @@ _ONE = (
         "SELECT name FROM {a} WHERE {word} = '{v}' AND {number} {op} {k}",
     ),
     (
-        "How many {a} have the {word} '{v}' or a {number} {compare} {k}, or both?",
+        "How many {a} are there whose {word} is '{v}' or whose {number} is {compare} {k}, or both?",
         "SELECT count(*) FROM {a} WHERE {word} = '{v}' OR {number} {op} {k}",
     ),
     (
@@ -83,7 +85,7 @@ _ONE = (
         "SELECT {word} FROM {a} GROUP BY {word} HAVING count(*) {many_op} {few}",
     ),
     (
-        "What are the names of the {a} with a {number} above the average of all {a}?",
+        "What are the names of the {a} whose {number} is above the average of all {a}?",
         "SELECT name FROM {a} WHERE {number} > (SELECT avg({number}) FROM {a})",
     ),
 )
@@ -117,8 +119,8 @@ _TWO = (
         f"SELECT {{function}}({{links}}.{{amount}}) {_FROM_A} WHERE {{a}}.{{word}} = '{{v}}'",
     ),
     (
-        "What are the names of the {a} that have {links} with a {amount} {m_compare} {m}? Give "
-        "each once.",
+        "What are the names of the {a} that have {links} whose {amount} is {m_compare} {m}? "
+        "Give each once.",
         f"SELECT DISTINCT {{a}}.name {_FROM_A} WHERE {{links}}.{{amount}} {{m_op}} {{m}}",
     ),
     (
@@ -127,18 +129,18 @@ _TWO = (
         f"SELECT {{a}}.{{word}}, sum({{links}}.{{amount}}) {_FROM_A} GROUP BY {{a}}.{{word}}",
     ),
     (
-        "How many {a} have no {links} with a {amount} {m_compare} {m}?",
+        "How many {a} have no {links} whose {amount} is {m_compare} {m}?",
         "SELECT count(*) FROM {a} WHERE id NOT IN "
         "(SELECT {a_id} FROM {links} WHERE {amount} {m_op} {m})",
     ),
     (
-        "What are the names of the {a} whose {links} have a total {amount} {m_compare} {t}? Leave "
-        "out those without {links}.",
+        "What are the names of the {a} for whose {links} the total {amount} is {m_compare} {t}? "
+        "Leave out those without {links}.",
         f"SELECT {{a}}.name {_FROM_A} GROUP BY {{a}}.id "
         "HAVING sum({links}.{amount}) {m_op} {t}",
     ),
     (
-        "How many different {a} with a {number} {compare} {k} have {links}?",
+        "How many different {a} whose {number} is {compare} {k} have {links}?",
         f"SELECT count(DISTINCT {{links}}.{{a_id}}) {_FROM_A} WHERE {{a}}.{{number}} {{op}} {{k}}",
     ),
     (
@@ -148,8 +150,8 @@ _TWO = (
         "ORDER BY count(*) DESC, {a}.{word} LIMIT 1",
     ),
     (
-        "How many {links} with a {amount} {m_compare} {m} belong to {a} with a {number} {compare} "
-        "{k}?",
+        "How many {links} whose {amount} is {m_compare} {m} belong to {a} whose {number} is "
+        "{compare} {k}?",
         f"SELECT count(*) {_FROM_A} WHERE {{links}}.{{amount}} {{m_op}} {{m}} "
         "AND {a}.{number} {op} {k}",
     ),
@@ -161,8 +163,8 @@ _THREE = (
         f"SELECT DISTINCT {{a}}.name {_FROM_AB} WHERE {{b}}.{{b_word}} = '{{b_v}}'",
     ),
     (
-        "What is the total {amount} in the {links} of {a} with a {number} {compare} {k}, for each "
-        "{b_word} of the {b}? Give the {b_word} and the total, where there is any.",
+        "What is the total {amount} in the {links} of {a} whose {number} is {compare} {k}, for "
+        "each {b_word} of the {b}? Give the {b_word} and the total, where there is any.",
         f"SELECT {{b}}.{{b_word}}, sum({{links}}.{{amount}}) {_FROM_AB} "
         "WHERE {a}.{number} {op} {k} GROUP BY {b}.{b_word}",
     ),
@@ -179,7 +181,7 @@ _THREE = (
     ),
     (
         "What is the {aggregate} {amount} in the {links} of {a} whose {word} is '{v}' with {b} "
-        "that have a {b_number} {b_compare} {j}?",
+        "whose {b_number} is {b_compare} {j}?",
         f"SELECT {{function}}({{links}}.{{amount}}) {_FROM_AB} WHERE {{a}}.{{word}} = '{{v}}' "
         "AND {b}.{b_number} {b_op} {j}",
     ),
@@ -211,13 +213,13 @@ _THREE = (
         "GROUP BY {a}.{word}",
     ),
     (
-        "Who is in the {links} with a {amount} {m_compare} {m}? Give the name of the {a} and that "
-        "of the {b}, a row for each of the {links}.",
+        "Who is in the {links} whose {amount} is {m_compare} {m}? Give the name of the {a} and "
+        "that of the {b}, a row for each of the {links}.",
         f"SELECT {{a}}.name, {{b}}.name {_FROM_AB} WHERE {{links}}.{{amount}} {{m_op}} {{m}}",
     ),
     (
-        "Which {b_word} of the {b} has the largest total {amount} in {links} with {a} that have a "
-        "{number} {compare} {k}? Give the {b_word}; of equal ones the first by alphabet.",
+        "Which {b_word} of the {b} has the largest total {amount} in {links} with {a} "
+        "whose {number} is {compare} {k}? Give the {b_word}; of equal ones the first by alphabet.",
         f"SELECT {{b}}.{{b_word}} {_FROM_AB} WHERE {{a}}.{{number}} {{op}} {{k}} "
         "GROUP BY {b}.{b_word} ORDER BY sum({links}.{amount}) DESC, {b}.{b_word} LIMIT 1",
     ),
@@ -295,7 +297,7 @@ def _one_of(rng: np.random.Generator, values: Sequence[str]) -> str:
 def _inside(rng: np.random.Generator, low: int, high: int) -> tuple[int, int]:
     """Return a number well inside a range, and a step that stays in it."""
     width = high - low
-    return low + max(int((0.2 + 0.5 * rng.random()) * width), 1), max(width // 5, 2)
+    return low + max(int((0.1 + 0.65 * rng.random()) * width), 1), max(width // 5, 2)
 
 
 def ask(number: int, blanks: Blanks) -> str:
@@ -333,8 +335,8 @@ def read_keys(schema: str) -> dict[str, str]:
 def read_question(text: str) -> tuple[int, Blanks] | None:
     """Return the question in ``text``: its number and what it asks about.
 
-    >>> read_question("How many books have a pages above 120?")
-    (0, {'a': 'books', 'number': 'pages', 'compare': 'above', 'k': '120'})
+    >>> read_question("How many books are there whose length is above 120?")
+    (0, {'a': 'books', 'number': 'length', 'compare': 'above', 'k': '120'})
     """
     for number, pattern in enumerate(_PATTERNS):
         if found := pattern.search(text):

@@ -22,16 +22,19 @@ from llm_gym.envs.tool_use.fact_world import (
 Values = tuple[str, ...]
 Thing = tuple[str, str, int]
 """A row of a table of things: name, text, number."""
-NAME_PARTS = ((FIRST_NAMES, LAST_NAMES), (ADJECTIVES, NOUNS))
-_CITIES = ("Arden", "Bexley", "Corvo", "Dalby", "Elmira")
-_COLOURS = ("black", "blue", "green", "red", "white")
+NAME_PARTS = ((ADJECTIVES, NOUNS), (FIRST_NAMES, LAST_NAMES))
+_CITIES = (
+    "Arden", "Bexley", "Corvo", "Dalby", "Elmira", "Fenwick", "Garda", "Hythe", "Ilmen", "Jarrow",
+)  # fmt: skip
+_COLOURS = ("black", "blue", "brown", "green", "grey", "red", "white", "yellow")
 
 
 class Things(NamedTuple):
-    """A table of people or objects."""
+    """A table of people or objects. Its columns are singular: "whose price is above 3"."""
 
     table: str
     one: str
+    are_people: bool
     words: dict[str, Values]
     """Columns of text, with what may stand in them."""
     numbers: dict[str, tuple[int, int]]
@@ -41,22 +44,23 @@ class Things(NamedTuple):
 class Domain(NamedTuple):
     """Two tables of things and the table that links them."""
 
-    people: Things
-    objects: Things
+    first: Things
+    second: Things
     links: str
     numbers: dict[str, tuple[int, int]]
 
 
 def _people(table: str, one: str, word: str, values: Values, **numbers: tuple[int, int]) -> Things:
-    return Things(table, one, {"city": _CITIES, word: values}, {"age": (6, 90), **numbers})
+    return Things(table, one, True, {"city": _CITIES, word: values}, {"age": (6, 90), **numbers})
 
 
-DOMAINS = (
+_DOMAINS = (
     Domain(
-        _people("customers", "customer", "segment", ("firm", "private", "public"), points=(0, 500)),
+        _people("customers", "customer", "sector", ("firm", "private", "public"), balance=(0, 500)),
         Things(
             "products",
             "product",
+            False,
             {"category": ("books", "garden", "kitchen", "toys"), "colour": _COLOURS},
             {"price": (1, 300), "stock": (0, 90)},
         ),
@@ -68,22 +72,24 @@ DOMAINS = (
         Things(
             "books",
             "book",
+            False,
             {"genre": ("crime", "history", "poetry", "science"), "language": ("da", "en", "fr")},
-            {"pages": (40, 900), "copies": (1, 12)},
+            {"length": (40, 900), "value": (1, 120)},
         ),
         "loans",
-        {"days": (1, 60), "fine": (0, 25)},
+        {"duration": (1, 60), "fine": (0, 25)},
     ),
     Domain(
         _people("patients", "patient", "ward", ("east", "north", "south"), weight=(20, 120)),
         Things(
             "doctors",
             "doctor",
+            True,
             {"field": ("eyes", "heart", "lungs", "skin"), "grade": ("junior", "senior")},
             {"salary": (40, 160), "room": (100, 399)},
         ),
         "visits",
-        {"minutes": (5, 90), "cost": (10, 400)},
+        {"duration": (5, 90), "cost": (10, 400)},
     ),
     Domain(
         _people(
@@ -92,13 +98,20 @@ DOMAINS = (
         Things(
             "courses",
             "course",
+            False,
             {"subject": ("art", "maths", "music", "physics"), "level": ("first", "second")},
-            {"credits": (1, 12), "seats": (5, 60)},
+            {"price": (10, 120), "capacity": (5, 60)},
         ),
         "enrolments",
-        {"score": (0, 100), "absences": (0, 20)},
+        {"score": (0, 100), "absence": (0, 20)},
     ),
 )
+
+DOMAINS = (
+    *_DOMAINS,
+    *(Domain(own.second, own.first, own.links, own.numbers) for own in _DOMAINS),
+)
+"""Each of them both ways round, as fewer tables than three begin with the first."""
 
 
 class Schema(NamedTuple):
@@ -106,27 +119,27 @@ class Schema(NamedTuple):
 
     domain: int
     columns: tuple[str, str, str, str, str]
-    """Word and number of the people, word and number of the objects, number of the links."""
+    """Word and number of the first table, of the second table, and number of the links."""
     tables: int
 
-    def things(self, objects: bool) -> tuple[Things, str, str]:
+    def things(self, second: bool) -> tuple[Things, str, str]:
         """Return a table of things with its column of text and its column of numbers."""
         domain = DOMAINS[self.domain]
-        at = 2 * objects
-        return (domain.people, domain.objects)[objects], self.columns[at], self.columns[at + 1]
+        at = 2 * second
+        return domain[second], self.columns[at], self.columns[at + 1]
 
     def sql(self) -> str:
         """Return the statements that create the tables."""
         domain = DOMAINS[self.domain]
         made = []
-        for objects in range(2 if self.tables == 3 else 1):
-            table, word, number = self.things(bool(objects))
+        for second in range(2 if self.tables == 3 else 1):
+            table, word, number = self.things(bool(second))
             made.append(
                 f"CREATE TABLE {table.table} (id INTEGER PRIMARY KEY, name TEXT, {word} TEXT, "
                 f"{number} INTEGER);"
             )
         if self.tables > 1:
-            keys = [domain.people, domain.objects][: self.tables - 1]
+            keys = [domain.first, domain.second][: self.tables - 1]
             refer = "".join(f"{key.one}_id INTEGER REFERENCES {key.table}(id), " for key in keys)
             made.append(
                 f"CREATE TABLE {domain.links} (id INTEGER PRIMARY KEY, {refer}"
@@ -140,7 +153,7 @@ def draw_schema(rng: np.random.Generator, tables: int) -> Schema:
     at = int(rng.random() * len(DOMAINS))
     domain = DOMAINS[at]
     choices = (
-        domain.people.words, domain.people.numbers, domain.objects.words, domain.objects.numbers,
+        domain.first.words, domain.first.numbers, domain.second.words, domain.second.numbers,
         domain.numbers,
     )  # fmt: skip
     a, b, c, d, e = (list(names)[int(rng.random() * len(names))] for names in choices)
@@ -151,10 +164,10 @@ def fill(schema: Schema, rows: int, seed: int) -> str:
     """Return a script that makes the database of ``schema`` with rows drawn from ``seed``."""
     rng = np.random.default_rng(seed)
     things = []
-    for objects in range(2 if schema.tables == 3 else 1):
-        table, word, number = schema.things(bool(objects))
-        count = max(rows // (1 + objects), 3)
-        names = draw_names(rng, count, *NAME_PARTS[objects])
+    for second in range(2 if schema.tables == 3 else 1):
+        table, word, number = schema.things(bool(second))
+        count = max(rows // (1 + second), 3)
+        names = draw_names(rng, count, *NAME_PARTS[table.are_people])
         kinds = rng.choice(table.words[word], count).tolist()
         numbers = rng.integers(*table.numbers[number], count, endpoint=True).tolist()
         things.append(list(zip(names, kinds, numbers, strict=True)))
@@ -177,8 +190,8 @@ def write(schema: Schema, things: Sequence[Sequence[Thing]], links: Sequence[lis
         links: Rows of the table that links them: a key for each table of things, and a number.
     """
     script = [schema.sql()]
-    for objects, rows in enumerate(things):
-        table = schema.things(bool(objects))[0].table
+    for second, rows in enumerate(things):
+        table = schema.things(bool(second))[0].table
         lines = [
             f"({at}, '{name}', '{kind}', {value})" for at, (name, kind, value) in enumerate(rows, 1)
         ]
@@ -238,9 +251,9 @@ def draw_twin(schema: Schema, blanks: dict[str, Any], seed: int, number: int) ->
 
 
 def _draw_things(
-    rng: np.random.Generator, schema: Schema, blanks: dict[str, Any], objects: bool, kind: TwinKind
+    rng: np.random.Generator, schema: Schema, blanks: dict[str, Any], second: bool, kind: TwinKind
 ) -> list[Thing]:
-    table, word, number = schema.things(objects)
+    table, word, number = schema.things(second)
     first = table.table == blanks["a"]
     asked, edges = (blanks["v"], ("k", "k2")) if first else (blanks["b_v"], ("j", "j"))
     edge = blanks[edges[kind.far_limit]]
@@ -257,7 +270,8 @@ def _draw_things(
             rows.append((others[0] if text == asked else asked, value))
         elif kind.double:
             rows.append((text, 2 * edge - value if kind.double == "mirrored" else value))
-    names = sorted(draw_names(rng, len(rows), *NAME_PARTS[objects]), reverse=not kind.upwards)
+    parts = NAME_PARTS[table.are_people]
+    names = sorted(draw_names(rng, len(rows), *parts), reverse=not kind.upwards)
     return [(name, text, value) for name, (text, value) in zip(names, rows, strict=True)]
 
 
