@@ -44,17 +44,15 @@ _MODULES = {
     "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),
-    "batch.ppo_batch": ("PPOBatch",),
+    "rollouts.pack": ("PPOBatch",),
     "rollouts.rewards": ("RewardManager",),
-    "batch.rollout_data": ("RolloutData",),
+    "rollouts.rollout_data": ("RolloutData",),
     "trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from llm_gym_agents import algo
-    from llm_gym_agents.batch.ppo_batch import PPOBatch
-    from llm_gym_agents.batch.rollout_data import RolloutData
     from llm_gym_agents.compat.inference import (
         BaseInferenceEngine,
         BatchInferenceManager,
@@ -66,9 +64,11 @@ if TYPE_CHECKING:
     from llm_gym_agents.config import ConfigStore
     from llm_gym_agents.model.policy_value import PolicyValueModel
     from llm_gym_agents.rollouts.evaluation import rollout
+    from llm_gym_agents.rollouts.pack import PPOBatch
     from llm_gym_agents.rollouts.policy import LLMPolicy
     from llm_gym_agents.rollouts.pool import TextEnvPool
     from llm_gym_agents.rollouts.rewards import RewardManager
+    from llm_gym_agents.rollouts.rollout_data import RolloutData
     from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
 
 

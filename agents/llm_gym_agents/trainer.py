@@ -17,27 +17,18 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
+from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.build import (
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import (
     build_one_env,
-    check_arguments,
     dataset_env,
     is_embedded,
     language_model,
-    list_callbacks,
     training_env,
-    unsaved_args,
 )
-from llm_gym_agents.checkpoint import (
-    Part,
-    TrainerState,
-    number,
-    restore_lm,
-    rng_state,
-    set_rng_state,
-)
-from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.launch import build_players, play_ahead, rank_context
+from llm_gym_agents.distributed.run_folder import WARM_START, RunFolder
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule
@@ -45,9 +36,10 @@ from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_succ
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
+from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
 from llm_gym_agents.run.diagnostics import RunDiagnostics
 from llm_gym_agents.run.process import StopRequested
-from llm_gym_agents.run_folder import WARM_START, RunFolder
+from llm_gym_agents.run.state import Part, rng_state, set_rng_state
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 _log = logging.getLogger(__name__)
@@ -83,15 +75,15 @@ class PPOTrainer:
         model: PreTrainedModel | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
-        check_arguments(config, model, tokenizer)
+        _check_arguments(config, model, tokenizer)
         config.check()
         # A copy that ``fit`` completes; the run's folder gets this one.
         self.config = config = copy.deepcopy(config)
-        self.reward_fn, self.callbacks = reward_fn, list_callbacks(callbacks)
+        self.reward_fn, self.callbacks = reward_fn, _list_callbacks(callbacks)
         self.environment = training_env(config, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
-        self.unsaved_args = unsaved_args(
+        self.unsaved_args = _unsaved_args(
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """Arguments that no checkpoint holds: ``llm-gym resume`` cannot make them."""
@@ -356,3 +348,60 @@ def create_trainer(
 ) -> PPOTrainer:
     """Return ``PPOTrainer(config, environment, **kwargs)``."""
     return PPOTrainer(config, environment, **kwargs)
+
+
+# --- arguments ---------------------------------------------------------------------------
+
+
+def _list_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
+    """Return the callbacks of any iterable; raise ``ConfigError`` where they are none."""
+    if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
+        raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
+    return found
+
+
+def _check_arguments(config: Any, model: Any, tokenizer: Any) -> None:
+    """Raise ``ConfigError`` where one of them is not what its name says."""
+    if not isinstance(config, ConfigStore):
+        raise ConfigError(
+            f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
+            "makes one of a dictionary, and ConfigStore.load of a file"
+        )
+    if model is not None:
+        _check_model(model, will_adapt=config.model.lora_rank > 0)
+        if tokenizer is None:
+            raise ConfigError("a model that is passed in needs its tokenizer as well")
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ConfigError(
+            f"tokenizer must be a transformers tokenizer, got {type(tokenizer).__name__}; "
+            "AutoTokenizer.from_pretrained loads one"
+        )
+
+
+def _check_model(model: Any, *, will_adapt: bool) -> None:
+    name = type(model).__name__
+    if hasattr(model, "merge_and_unload"):
+        raise ConfigError(
+            f"model must be without adapters, got {name}; set config.model.lora_rank to train some "
+            "on its base, or pass model.merge_and_unload()"
+        )
+    if not isinstance(model, PreTrainedModel) or model.get_output_embeddings() is None:
+        raise ConfigError(
+            f"model must be a transformers causal language model, got {name}; "
+            "AutoModelForCausalLM.from_pretrained loads one, and config.model.model_name names one"
+        )
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ConfigError(f"model must have its weights, got a {name} on the device meta")
+    if not will_adapt and not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError(
+            f"model must have a weight that can be trained, got a {name} that is frozen; "
+            "model.requires_grad_(True) lets all of them be, or set config.model.lora_rank"
+        )
+
+
+def _unsaved_args(environment: EnvSource | None, **objects: Any) -> list[str]:
+    """Return the names of what a program gave that no file can bring back."""
+    named = environment is None or isinstance(environment, str)
+    return [name for name, each in objects.items() if each is not None] + ["environment"] * (
+        not named
+    )

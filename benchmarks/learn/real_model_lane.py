@@ -25,7 +25,7 @@ from benchmarks.envs.suite_scores import plain_first, play_together, suite_mean
 from llm_gym.cli.common import settings as named_values
 from llm_gym.registry.suite import ENVS
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.build import players
+from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -49,7 +49,7 @@ class KeptEngine:
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
-        self._make, players.build_engine = players.build_engine, self.get
+        self._make, build.build_engine = build.build_engine, self.get
 
     def get(self, config: ConfigStore, lm: Any, tokenizer: Any) -> Engine:
         """Return the engine, under the name of the function that makes one."""

@@ -38,7 +38,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from benchmarks.learn.train_throughput import batch
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.build import prepare_lm
+from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.memory_plan import GIB, MemoryPlan, ModelShape, plan_memory
 from llm_gym_agents.model import kernels

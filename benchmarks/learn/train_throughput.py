@@ -39,14 +39,14 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.lib.machine import RESULTS, provenance
-from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
-from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model import head
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
+from llm_gym_agents.rollouts.pack import Packer
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.trainer import PPOTrainer
 
 RESULT = RESULTS / "train_throughput.json"

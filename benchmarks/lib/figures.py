@@ -205,7 +205,7 @@ def _plain(axes: Axes, label: str) -> None:
 
 def draw_demo(result: dict[str, Any], path: Path = IMAGES / "demo.png") -> None:
     """Draw a line per seed; a ring is the model on fresh episodes when the command was over."""
-    from llm_gym_agents.run.plots import draw_references
+    from llm_gym_agents.commands.curve import draw_references
 
     figure = Figure(figsize=(9.2, 3.5), dpi=140, layout="constrained")
     by_iteration, by_time = figure.subplots(1, 2, sharey=True)

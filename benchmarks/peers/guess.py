@@ -17,11 +17,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS, MAX_TOKENS
 from llm_gym_agents import ConfigStore, LLMPolicy, PPOTrainer, rollout
-from llm_gym_agents.build import tiny_tokenizer
-from llm_gym_agents.checkpoint import save_lm
+from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.text.chat import ChatFormat
 
 WIDTH = 128

@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.build import tiny_tokenizer
+from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.model.tiny import tiny_llama

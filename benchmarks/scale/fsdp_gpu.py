@@ -21,11 +21,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import ConfigStore
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.distributed.ranks.process_group import join
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.model.weights import full_tensor
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 
 
 def model(tiny: bool) -> LlamaForCausalLM:

@@ -94,8 +94,8 @@ def test_a_warm_start_is_made_again_only_where_a_run_lacks_its_weights(tmp_path)
 
 
 def test_an_estimator_starts_from_the_warm_started_weights_and_reports_a_curve(tmp_path):
-    from llm_gym_agents.build import build_lm
-    from llm_gym_agents.checkpoint import save_lm
+    from llm_gym_agents.distributed.build import build_lm
+    from llm_gym_agents.run.checkpoint_weights import save_lm
 
     made = learning_run.settings("Echo", 0)
     folder, batch = tmp_path / "weights", made.training.batch_size

@@ -37,7 +37,7 @@ def train(folder: Path) -> None:
 
 def outcome(folder: Path) -> tuple[dict[str, bytes], list[dict[str, float]]]:
     """Return the weights and the metrics of a run, without what only a clock knows."""
-    from llm_gym_agents.checkpoint import Checkpoints
+    from llm_gym_agents.run.checkpoints import Checkpoints
     from llm_gym_agents.run.metrics import read_metrics
 
     latest = Checkpoints(folder / "checkpoints").latest()
@@ -104,7 +104,7 @@ def _on_small_disk(place: Path, kilobytes: int, report: int) -> int:
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         where = ("--checkpoint.output-dir", str(place / "run"))
         code = main(["train", "llm_gym/Echo-v0", "--smoke", "--inference.max-tokens", "3", *where])
-    from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint
+    from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint
 
     latest = Checkpoints(place / "run/checkpoints").latest()
     if latest is not None:

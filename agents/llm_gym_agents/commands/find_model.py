@@ -13,10 +13,10 @@ from typing import Any
 
 from llm_gym.cli.terminal_text import shown
 from llm_gym.errors import ConfigError
-from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.files import untrusted
-from llm_gym_agents.run_folder import FINAL
+from llm_gym_agents.distributed.run_folder import FINAL
+from llm_gym_agents.run.checkpoints import Checkpoints
 
 REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
 """Settings that change what is paid and said, and not how an environment is played."""

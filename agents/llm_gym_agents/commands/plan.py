@@ -12,8 +12,6 @@ from typing import TextIO
 from safetensors import safe_open
 
 from llm_gym.registry.user_code import explain_failures
-from llm_gym_agents.build import tiny_tokenizer
-from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
 from llm_gym_agents.config.files import untrusted
@@ -24,9 +22,11 @@ from llm_gym_agents.config.profile import (
     iteration_seconds,
     profile_task,
 )
+from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.learn.warm_start import BATCH_SIZE
 from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
+from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.files import write_atomically
 
 CHOICES = "choices.json"

@@ -12,12 +12,12 @@ from llm_gym.core.text import clip
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
-from llm_gym_agents.build import is_embedded
+from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.commands.plan import next_commands, resume_command
+from llm_gym_agents.distributed.build import is_embedded
+from llm_gym_agents.distributed.run_folder import WARM_START
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
 from llm_gym_agents.run.diagnostics import final_diagnosis
-from llm_gym_agents.run.plots import draw_curve
-from llm_gym_agents.run_folder import WARM_START
 from llm_gym_agents.trainer import PPOTrainer
 
 _COMPARED = 3

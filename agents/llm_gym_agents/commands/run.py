@@ -11,20 +11,21 @@ from typing import Any
 from rich.console import Console
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.build import is_embedded, load_lm
-from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint, model_folder, save_lm
 from llm_gym_agents.commands.plan import choice_lines, keep_choices, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.files import untrusted
+from llm_gym_agents.distributed.build import is_embedded, load_lm
 from llm_gym_agents.distributed.context import is_main
+from llm_gym_agents.distributed.run_folder import WARM_START
 from llm_gym_agents.learn.memory_plan import plan_distributed
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.run.checkpoint_weights import save_lm
+from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.run.progress import TrainingProgress
-from llm_gym_agents.run_folder import WARM_START
 from llm_gym_agents.trainer import PPOTrainer
 
 

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_gym.episodes import Trajectory
-from llm_gym_agents.checkpoint import Checkpoints, TrainerState, load_checkpoint, save_checkpoint
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
+from llm_gym_agents.run.checkpoints import (
+    Checkpoints,
+    TrainerState,
+    load_checkpoint,
+    save_checkpoint,
+)
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.run.process import SigtermListener

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.build import build_sampler
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import build_sampler
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.publish import Publisher

@@ -27,8 +27,8 @@ from llm_gym.parsing import ActionParser
 from llm_gym.parsing.base import ToolCall
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
-from llm_gym_agents.batch.rollout_data import PackedInputs, SequencePacker
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.rollout_data import PackedInputs, SequencePacker
 from llm_gym_agents.text.chat import ChatFormat
 
 

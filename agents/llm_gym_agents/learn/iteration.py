@@ -21,7 +21,6 @@ from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import get_advantage
-from llm_gym_agents.batch.rollout_data import RolloutData, assemble
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.publish import WeightPublisher
@@ -30,6 +29,7 @@ from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import settle_rewards
+from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks, resample_zero_variance_groups
 from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout, why_unplayed

@@ -16,14 +16,6 @@ from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents import algo
-from llm_gym_agents.checkpoint import (
-    CheckpointError,
-    Part,
-    module_state,
-    optimizer_state,
-    set_module_state,
-    set_optimizer_state,
-)
 from llm_gym_agents.config import ConfigStore, ModelConfig, TrainingConfig
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.scoring import Reference
@@ -39,6 +31,14 @@ from llm_gym_agents.model.precision import (
 )
 from llm_gym_agents.model.self_check import check_packed_reading
 from llm_gym_agents.model.weights import adapted_layers, plain_lm, served_weights
+from llm_gym_agents.run.state import (
+    CheckpointError,
+    Part,
+    module_state,
+    optimizer_state,
+    set_module_state,
+    set_optimizer_state,
+)
 
 
 class Learner:

@@ -21,9 +21,6 @@ from torch import Tensor, nn
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.objective import SEEN
 from llm_gym_agents.algo.tensor_ops import segment_starts
-from llm_gym_agents.batch.pack import Packer, runs
-from llm_gym_agents.batch.ppo_batch import PPOBatch, micro_batch
-from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.scoring import (
@@ -43,6 +40,8 @@ from llm_gym_agents.learn.stabilizers import (
 )
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.pack import Packer, PPOBatch, micro_batch, runs
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.run.metrics import CRITIC_ONLY
 
 Metrics = dict[str, float]

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from llm_gym_agents import algo
-from llm_gym_agents.batch.pack import Pack, Packer
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores
+from llm_gym_agents.rollouts.pack import Pack, Packer
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 
 Reference = Callable[..., TokenScores]
 """Scores a packed batch as the reference policy of a KL penalty does."""

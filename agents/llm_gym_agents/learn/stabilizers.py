@@ -23,11 +23,11 @@ from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
 from llm_gym_agents.algo.tensor_ops import segment_sum, spread
-from llm_gym_agents.batch.ppo_batch import PPOBatch
-from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.pack import PPOBatch
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 
 VALUE_DECAY = 0.9
 """Weight of the old statistics when a batch is added, after the first few batches."""

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.batch.rollout_data import NO_POSITION, assemble
+from llm_gym_agents.rollouts.pack import Packer
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, assemble
 from tests.agents.batch.made_rollouts import rollouts
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData, assemble
+from llm_gym_agents.rollouts.pack import Packer
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData, assemble
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 from tests.agents.batch.made_rollouts import cut_at, rollouts
 

@@ -21,22 +21,24 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from llm_gym_agents.algo import KLController
-from llm_gym_agents.checkpoint import (
-    CheckpointError,
+from llm_gym_agents.run.checkpoints import (
     Checkpoints,
-    Part,
     TrainerState,
     load_checkpoint,
+    restore_lm,
+    save_checkpoint,
+)
+from llm_gym_agents.run.metrics import MetricsLog
+from llm_gym_agents.run.state import (
+    CheckpointError,
+    Part,
     module_state,
     optimizer_state,
-    restore_lm,
     rng_state,
-    save_checkpoint,
     set_module_state,
     set_optimizer_state,
     set_rng_state,
 )
-from llm_gym_agents.run.metrics import MetricsLog
 
 ITERATIONS = 5
 CHANGES = {"os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir", "os.chmod"}

@@ -12,12 +12,12 @@ import sys
 import traceback
 from pathlib import Path
 
-from llm_gym_agents.checkpoint import Checkpoints
 from llm_gym_agents.commands import train
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.schedule import Curriculum
 from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.checkpoint.checkpoint_run import die_at, in_fork

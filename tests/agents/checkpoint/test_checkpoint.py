@@ -9,15 +9,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.utils import logging as transformers_logging
 
 from llm_gym.errors import LLMGymError
-from llm_gym_agents.checkpoint import (
-    CheckpointError,
-    Part,
+from llm_gym_agents.run.checkpoints import (
     TrainerState,
     load_checkpoint,
     model_folder,
     restore_lm,
     save_checkpoint,
 )
+from llm_gym_agents.run.state import CheckpointError, Part
 from tests.agents.checkpoint.checkpoint_run import equal, tiny_lm
 
 IDS = torch.tensor([[1, 5, 9, 2]])

@@ -7,14 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from llm_gym_agents.checkpoint import (
+from llm_gym_agents.run.checkpoints import TrainerState, load_checkpoint, save_checkpoint
+from llm_gym_agents.run.state import (
     CheckpointError,
-    TrainerState,
-    load_checkpoint,
     module_state,
     optimizer_state,
     rng_state,
-    save_checkpoint,
     set_module_state,
     set_optimizer_state,
     set_rng_state,

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from llm_gym.errors import ConfigError, MissingExtraError
-from llm_gym_agents import build
+from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.tasks import ReplyStatus
@@ -39,9 +39,7 @@ def test_a_backend_that_is_not_installed_is_an_error(backend, tmp_path, monkeypa
 
 def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(
-        build.players, "load_engine", lambda path, backend, how: told.append(how) or [None]
-    )
+    monkeypatch.setattr(build, "load_engine", lambda path, backend, how: told.append(how) or [None])
     given = settings(
         inference__backend="vllm",
         model__tensor_parallel_size=2,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError, LLMGymError
-from llm_gym_agents import build
-from llm_gym_agents.build import build_lm
+from llm_gym_agents.distributed import build
+from llm_gym_agents.distributed.build import build_lm
 from llm_gym_agents.learn import learner
 from llm_gym_agents.model.cuda_graphs import GraphCache
 from tests.agents.config.effect_run import ECHO, configured, play
@@ -43,9 +43,9 @@ def test_a_device_that_is_not_there_is_an_error(folder, tmp_path):
 
 def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
     folder, told = save_tiny(tmp_path / "model"), []
-    load = build.model.load_model
+    load = build.load_model
     monkeypatch.setattr(
-        build.model,
+        build,
         "load_model",
         lambda path, **how: told.append(how.pop("trust_remote_code")) or load(path, **how),
     )

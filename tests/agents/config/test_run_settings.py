@@ -8,7 +8,7 @@ import pytest
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
-from llm_gym_agents import build
+from llm_gym_agents.distributed import build
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask

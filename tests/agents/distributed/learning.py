@@ -5,8 +5,8 @@ import random
 
 import torch
 
-from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS

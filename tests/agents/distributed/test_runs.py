@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.checkpoint import Checkpoints, load_checkpoint
+from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint
 from tests.agents.small_run import small
 
 ENV = "llm_gym/Echo-v0"

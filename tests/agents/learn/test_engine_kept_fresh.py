@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from llm_gym_agents import PPOTrainer, build
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.base import Request
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.small_run import Odd, small
@@ -77,8 +78,8 @@ def test_weights_that_are_published_are_not_published_again(run, monkeypatch):
 def test_a_trainer_that_cannot_be_built_ends_its_engine(tmp_path, monkeypatch):
     engine = ScriptedEngine()
     engine.shares_model = True
-    monkeypatch.setattr(build.players, "build_engine", lambda *args: engine)
-    monkeypatch.setattr(build.players, "build_pool", lambda *args: 1 / 0)
+    monkeypatch.setattr(build, "build_engine", lambda *args: engine)
+    monkeypatch.setattr(build, "build_pool", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         PPOTrainer(small(tmp_path), Odd)
     assert engine.closed

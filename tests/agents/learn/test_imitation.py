@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from llm_gym_agents.build import build_engine, build_policy
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import build_engine, build_policy
 from llm_gym_agents.learn.imitation import DialogueEncoder, imitate, play_demonstrations
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pool import TextEnvPool

@@ -6,9 +6,9 @@ import pickle
 import pytest
 import torch
 
-from llm_gym_agents.checkpoint import CheckpointError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner, max_episode_tokens
+from llm_gym_agents.run.state import CheckpointError
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 

@@ -12,9 +12,9 @@ from transformers import BloomConfig, LlamaConfig, dynamic_module_utils
 from benchmarks.learn import train_gpu
 from benchmarks.lib.machine import RESULTS
 from llm_gym.errors import ConfigError
-from llm_gym_agents import build
-from llm_gym_agents.build import load_lm
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed import build
+from llm_gym_agents.distributed.build import load_lm
 from llm_gym_agents.learn import memory_plan
 from llm_gym_agents.learn.memory_plan import (
     ENGINE_OVERHEAD,
@@ -137,10 +137,8 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     config = ConfigStore()
     config.model.device = "cuda"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(build.model, "gpu_memory", lambda device: GIB)
-    monkeypatch.setattr(
-        build.model, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded")
-    )
+    monkeypatch.setattr(build, "gpu_memory", lambda device: GIB)
+    monkeypatch.setattr(build, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded"))
     with pytest.raises(ConfigError, match=r"needs \d+\.\d GiB on a card with 1\.0"):
         load_lm(config, path)
 
@@ -163,7 +161,7 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(build.model, "gpu_memory", lambda device: GIB)
+    monkeypatch.setattr(build, "gpu_memory", lambda device: GIB)
     config.ray.use_ray = True
     for ask in (lambda: load_lm(config, config.model.model_name), lambda: plan_distributed(config)):
         with pytest.raises(ConfigError) as caught:

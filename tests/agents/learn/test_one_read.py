@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.pack import Packer
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.pack import Packer
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.tiny import tiny_model
 

@@ -8,13 +8,13 @@ import torch
 
 from llm_gym_agents import algo
 from llm_gym_agents.algo import Advantages
-from llm_gym_agents.batch.pack import Packer
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO, NonFiniteError, policy_settings
 from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
 from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.pack import Packer
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 from tests.agents.tiny import tiny_model
 
 

@@ -6,11 +6,11 @@ import pickle
 import pytest
 import torch
 
-from llm_gym_agents.batch.rollout_data import RolloutData
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale, sampler_kl
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 from tests.agents.learn.test_learner import config, weights
 from tests.agents.learn.test_ppo import data, gradients, make, training
 from tests.agents.tiny import tiny_model

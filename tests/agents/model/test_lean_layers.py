@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.model import lean_layers as module
 from llm_gym_agents.model.lean_layers import GatedProduct, lean_layers
 from llm_gym_agents.model.policy_value import PolicyValueModel

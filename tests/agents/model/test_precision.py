@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from llm_gym_agents.build import prepare_lm
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel

@@ -10,12 +10,12 @@ import torch
 from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
-from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.recipes import rl_loop
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 

@@ -9,13 +9,13 @@ import torch
 from tensordict import TensorDict
 
 from llm_gym.core.outcome import StopReason
-from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts import policy as policy_module
 from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
 from llm_gym_agents.rollouts.turns import Turn

@@ -4,9 +4,9 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.core.spaces import AnyText
-from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus
 from tests.agents.rollouts.test_async_replies import asked, data_of, make, scripted
 from tests.agents.rollouts.test_play import Diary, tasks

@@ -9,13 +9,13 @@ import torch
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.rollout_data import NO_POSITION, assemble
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat

@@ -5,12 +5,12 @@ import pickle
 import pytest
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.rollout_data import assemble
 from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat

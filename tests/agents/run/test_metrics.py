@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
-from llm_gym_agents.run.plots import draw_curve
 
 
 def lines(folder):

@@ -6,9 +6,9 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.checkpoint import Checkpoints, number
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.rollouts.evaluation import Evaluation
+from llm_gym_agents.run.checkpoints import Checkpoints, number
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.config.effect_run import ECHO, configured, settings
 from tests.agents.learn.test_early_stop import won

@@ -5,7 +5,7 @@ import pytest
 
 from llm_gym import TextEnv, go_on, reject, win
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.build import tiny_tokenizer
+from llm_gym_agents.distributed.build import tiny_tokenizer
 from tests.agents.small_run import small
 
 COIN = "tests/Coin-v0"

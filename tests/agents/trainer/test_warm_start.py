@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.checkpoint import load_checkpoint
 from llm_gym_agents.learn import warm_start
+from llm_gym_agents.run.checkpoints import load_checkpoint
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.small_run import small
 from tests.agents.tiny import save_tiny

@@ -1,6 +1,6 @@
 """Checkpoints of a run over processes: one folder, which any number of processes can resume from.
 
-Each process writes its shards (``checkpoint.weights``); the language model is also written as the
+Each process writes its shards (``checkpoint_weights``); the language model is also written as the
 usual Hugging Face folder, gathered tensor by tensor. The main process makes and seals the folder,
 so it is whole or absent. All processes must see the same disk.
 """
@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from torch.distributed.tensor import DTensor
 
-from llm_gym_agents.checkpoint import Checkpoints, TrainerState, save_checkpoint, save_lm
-from llm_gym_agents.checkpoint.checkpoints import (
+from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
+from llm_gym_agents.run.checkpoint_folder import new_folder
+from llm_gym_agents.run.checkpoint_weights import save_lm, write_shards
+from llm_gym_agents.run.checkpoints import (
     ADAPTERS,
     MODEL,
     SHARDS,
+    Checkpoints,
+    TrainerState,
     named_tensors,
+    save_checkpoint,
     write_values,
 )
-from llm_gym_agents.checkpoint.folder import new_folder
-from llm_gym_agents.checkpoint.weights import write_shards
-from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import LLMGymError
-from llm_gym_agents.checkpoint import Checkpoints, TrainerState, load_checkpoint
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.distributed.ranks.checkpoints import RankCheckpoints, save_sharded
 from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
@@ -25,6 +24,7 @@ from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.run.checkpoints import Checkpoints, TrainerState, load_checkpoint
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
 from llm_gym_agents.run.process import SigtermListener

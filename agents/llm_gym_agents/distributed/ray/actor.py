@@ -19,8 +19,8 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.engines.base import Completion, Request
 from llm_gym_agents.engines.weight_push import Packed, unpack
 from llm_gym_agents.engines.weight_sums import WeightSum

@@ -26,8 +26,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.build import build_policy, device_of
 from llm_gym_agents.config import ConfigStore, RayConfig
+from llm_gym_agents.distributed.build import build_policy, device_of
 from llm_gym_agents.distributed.ray.actor import ActorInfo, ActorResult, actor_setup
 from llm_gym_agents.distributed.ray.actor_handle import ActorEngine, ActorHandle, EpisodeShard
 from llm_gym_agents.distributed.ray.actor_pool import ActorPool, gpu_assignment

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.batch.rollout_data import assemble
-from llm_gym_agents.build import build_engine
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.build import build_engine
 from llm_gym_agents.engines.base import (
     EngineError,
     FinishReason,
@@ -21,6 +20,7 @@ from llm_gym_agents.engines.weight_check import StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, Publisher
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.engines.made_requests import TOLERANCE, some_requests

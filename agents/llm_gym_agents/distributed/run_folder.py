@@ -13,10 +13,10 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym_agents.checkpoint.checkpoints import rank, standing
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.schedule import HeldOutSuccess
+from llm_gym_agents.run.checkpoints import rank, standing
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.text.codec import TokenTexts

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym import __version__
-from llm_gym_agents.checkpoint.parts import CheckpointError
 from llm_gym_agents.run.files import sync_folder, umask
+from llm_gym_agents.run.state import CheckpointError
 
 FORMAT = "llm-gym checkpoint"
 SCHEMA = 2

@@ -1,23 +1,42 @@
-"""The model that is trained, and its tokenizer: made, loaded or handed over."""
+"""From a config to the parts of a run: environments, model, tokenizer, engine, policy, sampler."""
 
 from __future__ import annotations
 
+import functools
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.as_text import make_text
 from llm_gym.core.env import TextEnv
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
-from llm_gym.registry.sources import EnvSource
+from llm_gym.legacy import BaseEnvironment, as_gym
+from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.registry.user_code import close_user_env
+from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.memory_plan import gpu_memory, plan_run
+from llm_gym_agents.engines.base import Engine, Sampling
+from llm_gym_agents.engines.load import check_settings, load_engine
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
 from llm_gym_agents.model.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
+from llm_gym_agents.model.weights import is_sharded
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.run.checkpoint_weights import save_lm
+from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import (
     byte_tokenizer,
     collect_vocabulary,
@@ -25,6 +44,76 @@ from llm_gym_agents.text.tokenizers import (
     texts_of,
     word_tokenizer,
 )
+
+MOST_TURNS = 1_000
+"""Turns of an episode that is played to be imitated, where the environment knows no end."""
+
+
+def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
+    """Return ``rows`` environments, cut after as many turns as the config says."""
+    limit = config.inference.max_turns
+    wrappers: list[Callable[[Any], Any]] = []
+    if limit is not None:
+        wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
+    source, settings = _source(config, env)
+    return TextEnvPool(
+        source,
+        rows,
+        workers=min(config.environment.workers, rows),
+        timeout=config.environment.timeout,
+        wrappers=wrappers,
+        **settings,
+    )
+
+
+def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
+    """Return one environment as the pool plays it, cut after ``MOST_TURNS`` if nothing else is."""
+    source, settings = _source(config, env)
+    limit = config.inference.max_turns
+    return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
+
+
+def _source(config: ConfigStore, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
+    """Return what environments are built from, and their settings."""
+    source = env_source(env)
+    if isinstance(env, type) and issubclass(env, BaseEnvironment):
+        # Its config is the environment section, where it finds max_steps and its own settings.
+        source = functools.partial(as_gym, env, config.environment)
+    return source, config.environment.env_kwargs if isinstance(source, str) else {}
+
+
+def training_env(
+    config: ConfigStore,
+    environment: EnvSource | None,
+    dataset: Any,
+    collate_fn: Callable[[Any], dict[str, Any]] | None,
+) -> EnvSource:
+    """Return what is played: the environment, the data set, or the id that the config names."""
+    if environment is not None and dataset is not None:
+        raise ConfigError("pass an environment or a dataset, got both")
+    if dataset is not None:
+        return dataset_env(config, dataset, collate_fn)
+    found = environment if environment is not None else config.environment.env_id
+    if found is None:
+        raise ConfigError("pass an environment or set config.environment.env_id, got neither")
+    if isinstance(found, str):
+        find_spec(found)
+    return found
+
+
+def dataset_env(
+    config: ConfigStore, dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None
+) -> EnvSource:
+    """Return an environment that asks the questions of ``dataset``."""
+    from llm_gym.envs.questions.as_dataset import as_dataset_env
+
+    made: EnvSource = as_dataset_env(
+        dataset, collate_fn=collate_fn, **config.environment.env_kwargs
+    )
+    return made
+
+
+# --- the model ---------------------------------------------------------------------------
 
 TINY = "tiny"
 
@@ -169,3 +258,72 @@ def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedToke
     finally:
         close_user_env(made)
     return byte_tokenizer()
+
+
+# --- who plays ---------------------------------------------------------------------------
+
+
+def build_engine(
+    config: ConfigStore, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> Engine:
+    """Return the engine that samples with ``lm``, or with a copy that is kept like it."""
+    backend, own = config.inference.backend, config.inference.engine
+    apart = backend != "transformers" or is_sharded(lm)
+    if not apart:
+        # The rest is the model section's to say: this engine has the trainer's own model.
+        check_settings(backend, own, known=("max_rows", "prefix_cache"))
+        return TransformersEngine(lm, tokenizer=tokenizer, **own)
+    computed = compute_dtype(config.model.dtype, lm.device)
+    common = {
+        "dtype": str(computed).removeprefix("torch."),
+        "tensor_parallel_size": config.model.tensor_parallel_size,
+        "trust_remote_code": config.model.trust_remote_code,
+    }
+    if backend == "transformers":
+        common |= {"device": str(lm.device)}
+    # What is served first does not matter, only its shape: the trainer's weights are pushed.
+    with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
+        save_lm(Path(folder), lm, tokenizer)
+        return load_engine(folder, backend, common | vllm_memory_settings(config, lm) | own)[0]
+
+
+def build_sampler(
+    config: ConfigStore,
+    lm: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    env: EnvSource,
+    held_out: EnvSource | None = None,
+) -> Sampler:
+    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
+    isolated_batch_size = config.inference.isolated_batch_size
+    rows = min(
+        config.inference.num_envs, config.training.batch_size, isolated_batch_size or sys.maxsize
+    )
+    with ExitStack() as undo:  # nobody else could end the engine's processes
+        engine = build_engine(config, lm, tokenizer)
+        undo.callback(engine.close)
+        policy = build_policy(config, engine, tokenizer)
+        pool = build_pool(config, env, rows)
+        undo.callback(pool.close, raise_if_closed=False)
+        other = None if held_out is None else build_pool(config, held_out, rows)
+        sampler = Sampler(policy, pool, other, isolated_batch_size=isolated_batch_size)
+        undo.pop_all()
+    return sampler
+
+
+def build_policy(
+    config: ConfigStore, engine: Engine, tokenizer: PreTrainedTokenizerBase
+) -> LLMPolicy:
+    """Return the policy that plays with ``engine``."""
+    settings = config.inference
+    return LLMPolicy(
+        engine,
+        ChatFormat.from_tokenizer(tokenizer),
+        sampling=Sampling(settings.max_tokens, settings.temperature),
+        context=settings.context,
+        system_prompt=settings.system_prompt,
+        run_seed=config.training.seed,
+        sync_replies=settings.backend == "transformers"
+        if settings.sync_replies is None
+        else settings.sync_replies,
+    )

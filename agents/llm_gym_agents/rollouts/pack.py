@@ -1,4 +1,4 @@
-"""Cut a batch of episodes into micro-batches, without padding, on the CPU.
+"""``Packer`` and ``PPOBatch``: a batch of episodes in micro-batches, without padding.
 
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, E episodes of the batch, M of them
 in a pack.
@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from tensordict import TensorClass, TensorDict
 from torch import Tensor
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.tensor_ops import segment_starts, segment_sum, spread
-from llm_gym_agents.batch.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 
 
 class Pack(NamedTuple):
@@ -186,3 +187,46 @@ def _check(data: RolloutData) -> None:
     broken = [fact for fact, holds in facts.items() if not holds]
     if broken:
         raise ConfigError(f"this batch cannot be trained on: {'; '.join(broken)}")
+
+
+class PPOBatch(TensorClass):
+    """Episodes of a batch that fit the token budget."""
+
+    ids: Tensor
+    """What the model reads, ``[S]``."""
+    sequence_lengths: Tensor
+    position: Tensor
+    """Index into ``ids`` of the position that predicts each sampled token, ``[T]``."""
+    token: Tensor
+    """The sampled ids, ``[T]``."""
+    lengths: Tensor
+    """Sampled tokens of each episode, ``[M]``."""
+    loss_weight: Tensor
+    """Weight of each token in the loss of the optimizer step, ``[T]``."""
+    advantage: Tensor
+    """``[T, 1]``, like values and their targets."""
+    old_log_prob: Tensor | None = None
+    """Log-probs of the trainer before the update, ``[T]``; None if this is its first pass."""
+    sampler_log_prob: Tensor | None = None
+    """Log-probs of the engine, if this is the first pass."""
+    value: Tensor | None = None
+    """Before the update, ``[T, 1]``."""
+    value_target: Tensor | None = None
+    ref_log_prob: Tensor | None = None
+    importance_weight: Tensor | None = None
+
+
+def micro_batch(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
+    """Return the micro-batch of a pack; ``batch`` holds the fields per token."""
+    device = pack.ids_S.device
+    own = batch[pack.index_T]
+    return PPOBatch(
+        **{name: own[name].to(device, non_blocking=True) for name in own.keys()},  # noqa: SIM118
+        ids=pack.ids_S,
+        sequence_lengths=pack.sequence_lengths_Q,
+        position=pack.position_T,
+        token=pack.token_T,
+        lengths=pack.lengths_M,
+        loss_weight=weights_T[pack.index_T].to(device, non_blocking=True),
+        batch_size=[],
+    )

@@ -23,7 +23,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from llm_gym_agents.checkpoint.parts import CheckpointError, Part, set_module_state
 from llm_gym_agents.model.load import no_progress_bars
 from llm_gym_agents.model.weights import (
     adapted_layers,
@@ -32,6 +31,7 @@ from llm_gym_agents.model.weights import (
     merged_weights,
     plain_lm,
 )
+from llm_gym_agents.run.state import CheckpointError, Part, set_module_state
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader

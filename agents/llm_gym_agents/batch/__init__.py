@@ -1,1 +1,0 @@
-"""Episodes become packed tensors."""
