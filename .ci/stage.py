@@ -108,12 +108,12 @@ class Installer:
         venv.create(self._folder, with_pip=True)
         self._constraints.write_text(self._pins())
         self._must("--upgrade", "pip")
-        ours, theirs = f".[{self._stage.ours}]", list(self._stage.theirs)
-        if why := self._try("--editable", ours, *theirs):
-            if self._try("--editable", ours):
+        theirs = list(self._stage.theirs)
+        if why := self._try(*self._all(theirs)):
+            if self._try(*self._all([])):
                 sys.exit(f"our own packages cannot be installed: {why}")
             theirs = [each for each in theirs if self._exists(each)]
-            if theirs and (why := self._try("--editable", ours, *theirs)):
+            if theirs and (why := self._try(*self._all(theirs))):
                 sys.exit(why)
         for each in self._stage.no_deps:
             self._must("--no-deps", each)
@@ -135,6 +135,12 @@ class Installer:
             if done.returncode:
                 sys.exit(f"importing {module} fails:\n{done.stderr}")
         return ""
+
+    def _all(self, theirs: list[str]) -> list[str]:
+        """Return what pip installs at once: this checkout with all extras, and the rest."""
+        extras = [each[2:-1] for each in theirs if each.startswith(".[")]
+        others = [each for each in theirs if not each.startswith(".[")]
+        return ["--editable", f".[{','.join([self._stage.ours, *extras])}]", *others]
 
     def _pins(self) -> str:
         lines = (ROOT / "constraints.txt").read_text().splitlines()
