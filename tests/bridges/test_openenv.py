@@ -36,7 +36,7 @@ def test_a_game_is_won_and_lost(openenv_server):
 def test_all_fields_are_shown_where_none_is_named(openenv_server):
     text, _ = make(openenv_server, observation_field="").reset(seed=0)
     assert text == "text: Guess a number from 1 to 10."
-    with pytest.raises(ConfigError, match="observation_field must be one of"):
+    with pytest.raises(ConfigError, match="observation_field"):
         make(openenv_server, observation_field="words").reset(seed=0)
 
 

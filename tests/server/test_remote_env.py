@@ -167,7 +167,7 @@ def test_it_says_what_it_needs_and_no_sweep_meets_it(capsys):
     for url in ("ftp://x", "nowhere", "http://user:secret@127.0.0.1"):
         with pytest.raises(ConfigError, match="url must"):
             gym.make("llm_gym/Remote-v0", url=url)
-    with pytest.raises(ConfigError, match="timeout must be above 0"):
+    with pytest.raises(ConfigError, match="timeout"):
         gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", timeout=0)
     with pytest.raises(RemoteError, match="refused"):
         gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", tries=1)

@@ -1,4 +1,4 @@
-"""An MCP server as a setting: all its tools, page by page, and its end with the registry."""
+"""MCP servers: one written by hand, as a setting, and one of the package's own."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,31 @@ from pathlib import Path
 import pytest
 
 from llm_gym.errors import ConfigError
+from llm_gym.tools import ToolError, ToolRegistry
+from llm_gym.tools.builtin.mcp_client import McpServer
 from llm_gym.tools.registry import as_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("mcp_server.py"))]
+OF_THE_PACKAGE = """
+try:
+    from mcp.server.mcpserver import MCPServer as Server
+except ImportError:
+    from mcp.server.fastmcp import FastMCP as Server
+
+server = Server("tiny")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+@server.tool(name="odd name/1")
+def fail(reason: str) -> str:
+    "Fail."
+    raise ValueError(reason)
+
+server.run("stdio")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +55,34 @@ def test_they_are_called_like_any_other(registry):
     assert registry.execute_tool("fail", text="x") == (False, "It is broken.")
 
 
-def test_the_time_of_a_call_is_a_setting():
+def test_the_tools_of_a_server_of_the_package_are_tools(tmp_path):
+    pytest.importorskip("mcp")
+    (tmp_path / "server.py").write_text(OF_THE_PACKAGE)
+    command = [sys.executable, str(tmp_path / "server.py")]
+    with McpServer(command, timeout=60, start_s=120) as server:
+        registry = ToolRegistry(server.tools)
+        assert list(registry.tools) == ["add", "odd_name_1"]
+        assert registry.definitions[0].required == ("a", "b")
+        assert registry.execute_tool("add", a=2, b=40) == (True, "42")
+        ok, text = registry.execute_tool("odd_name_1", reason="no luck")
+        assert (ok, "odd name/1" in text) == (False, True)  # not every version tells the reason
+    with pytest.raises(ToolError, match="closed"):
+        server.call("add", {"a": 1, "b": 1})
+
+
+def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_registry():
     pytest.importorskip("mcp")
     registry = as_registry({"mcp": COMMAND, "timeout": 0.5})
     assert registry.execute_tool("sleep") == (False, "sleep took longer than 0.5 s.")
     registry.close()
-
-
-def test_the_connection_ends_with_the_registry():
-    pytest.importorskip("mcp")
-    registry = as_registry({"mcp": COMMAND})
-    assert registry.execute_tool("shout", text="hello")[0]
-    registry.close()
     success, text = registry.execute_tool("shout", text="hello")
-    assert not success
-    assert "closed" in text
+    assert (success, "closed" in text) == (False, True)
 
 
-def test_a_missing_client_is_named_with_its_install(monkeypatch):
+def test_one_of_command_and_url_is_given_and_a_missing_client_is_named(monkeypatch):
+    for settings in ({}, {"command": ["x"], "url": "http://localhost"}):
+        with pytest.raises(ConfigError, match="url"):
+            McpServer(**settings)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(ConfigError, match=r"\[mcp\]"):
         as_registry({"mcp": COMMAND})

@@ -40,13 +40,14 @@ def test_options_reach_every_environment_without_the_mask():
     "mask", [[True, False], np.array([1, 0]), np.array([True]), np.array([False, False])]
 )
 def test_a_mask_that_does_not_fit_is_refused(mask):
-    with pytest.raises(ConfigError, match=r"boolean array of shape \(2,\) with a True"):
+    with pytest.raises(ConfigError, match="reset_mask"):
         make_vec(Odd, 2).reset(options={"reset_mask": mask})
 
 
-def test_too_few_seeds_are_refused():
-    with pytest.raises(ConfigError, match="one for each of 2 rows, got 1"):
-        make_vec(Odd, 2).reset(seed=[1])
+@pytest.mark.parametrize("seed", [[1], "x", 1.5])
+def test_seeds_that_do_not_fit_are_refused(seed):
+    with pytest.raises(ConfigError, match="seed"):
+        make_vec(Odd, 2).reset(seed=seed)
 
 
 def test_step_rows_moves_only_those_rows():
@@ -119,24 +120,28 @@ def test_nothing_can_be_stepped_before_its_first_reset():
         envs.step(["a", "b"])
 
 
-@pytest.mark.parametrize("actions", ["ab", ["a"], ["a", "b", "c"], []])
+@pytest.mark.parametrize(
+    "actions",
+    ["ab", ["a"], ["a", "b", "c"], [], iter("ab"), {"1": "1", "2": "2"}, {"1", "2"}, None, 3],
+)
 def test_actions_must_be_one_string_for_each_row(actions):
     envs = make_vec(Odd, 2)
-    envs.reset(seed=0)
-    with pytest.raises(ConfigError, match="actions must be a list of 2 strings, got"):
+    envs.reset(seed=np.array([4, 5]))
+    assert len(envs.step(np.array(["1", "2"]))[0]) == 2
+    with pytest.raises(ConfigError, match="actions"):
         envs.step(actions)
 
 
 def test_an_action_that_is_no_string_moves_no_row():
     envs = make_vec(Odd, 2)
     envs.reset(seed=0)
-    with pytest.raises(ActionTypeError, match="row 1 takes a str action, got int; decode"):
+    with pytest.raises(ActionTypeError, match="row 1"):
         envs.step(["a", 5])
-    with pytest.raises(ActionTypeError, match="row 1 takes a str action, got list"):
+    with pytest.raises(ActionTypeError, match="row 1"):
         envs.step_rows({0: "a", 1: [1, 2]})
-    with pytest.raises(ConfigError, match="row must be from 0 to 1, got 2"):
+    with pytest.raises(ConfigError, match="row"):
         envs.step_rows({0: "a", 2: "b"})
-    with pytest.raises(ConfigError, match="row must be from 0 to 1, got -1"):
+    with pytest.raises(ConfigError, match="row"):
         envs.reset_rows({-1: None})
     assert envs.get_attr("left") == (3, 3)
 
@@ -197,7 +202,7 @@ def test_call_get_and_set_reach_every_environment():
     assert envs.get_attr("note") == ("same", "same")
     envs.set_attr("note", ["one", "other"])
     assert envs.get_attr("note") == ("one", "other")
-    with pytest.raises(ConfigError, match="values must have 2 entries, got 1"):
+    with pytest.raises(ConfigError, match="values"):
         envs.set_attr("note", ["one"])
     assert [text[:4] for text in envs.render()] == ["I am", "I am"]
     assert envs.render_mode == "ansi"
@@ -268,5 +273,5 @@ def test_an_environment_without_spaces_is_refused():
     class Bare(Odd):
         action_space = None
 
-    with pytest.raises(ConfigError, match="must have spaces, got None in row 0"):
+    with pytest.raises(ConfigError, match="row 0"):
         make_vec(Bare, 2)

@@ -40,8 +40,8 @@ def test_an_environment_that_answers_otherwise_now_is_noted():
 @pytest.mark.parametrize(
     ("turn", "moves", "why"),
     [
-        (-1, [], "turn must be from 0 to"),
-        (99, [], "turn must be from 0 to"),
+        (-1, [], "turn"),
+        (99, [], "turn"),
         (0, ["1"] * (MAX_MOVES + 1), "at most"),
         (0, ["1" * 20_001], "at most"),
     ],

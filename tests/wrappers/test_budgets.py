@@ -1,23 +1,14 @@
 """TokenBudget, MaxInvalid and FormatReward: each changes one thing and says so."""
 
-import warnings
-
 import gymnasium as gym
 import pytest
-from gymnasium.envs.registration import EnvSpec
-from gymnasium.utils.env_checker import check_env
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError, ContractError
+from llm_gym.errors import ContractError
 from llm_gym.wrappers import FormatReward, MaxInvalid, TokenBudget
 
 GAME = "llm_gym/GuessTheNumber-v0"
-WRAPPERS = {
-    "TokenBudget": lambda env: TokenBudget(env, 7, tell=False),
-    "MaxInvalid": lambda env: MaxInvalid(env, 2, in_a_row=False),
-    "FormatReward": lambda env: FormatReward(env, "[0-9]+", 0.25, "Only digits."),
-}
 
 
 def guessing(**settings):
@@ -145,42 +136,3 @@ def test_the_format_is_added_to_what_the_game_pays():
     assert reward == -0.75
     assert info["reward_terms"] == {"success": 0.0, "invalid": -0.5, "format": -0.25}
     assert env.step(env.unwrapped.oracle_action())[1] == 0.75
-
-
-# --- all of them --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", WRAPPERS)
-def test_each_is_rebuilt_from_its_spec(name):
-    env = WRAPPERS[name](guessing())
-    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
-    assert again.reset(seed=1) == env.reset(seed=1)
-    for action in ("500", "what", "250", "what"):
-        step = env.step(action)
-        assert again.step(action) == step
-        if step[2] or step[3]:
-            break
-    assert step != guessing().reset(seed=1)
-
-
-@pytest.mark.parametrize("name", WRAPPERS)
-def test_each_passes_gymnasiums_checker(name):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
-        warnings.filterwarnings("ignore", message=".*Not able to test alternative render modes.*")
-        check_env(WRAPPERS[name](guessing()))
-
-
-@pytest.mark.parametrize(
-    ("wrap", "why"),
-    [
-        (lambda env: TokenBudget(env, 0), "max_tokens must be a whole number of at least 1"),
-        (lambda env: TokenBudget(env, True), "max_tokens must be a whole number"),
-        (lambda env: MaxInvalid(env, 0), "max_invalid must be a whole number of at least 1"),
-        (lambda env: FormatReward(env, penalty=0), "penalty must be above 0"),
-        (lambda env: FormatReward(env, "("), "format must be 'think' or a regular expression"),
-    ],
-)
-def test_wrong_settings_are_named(wrap, why):
-    with pytest.raises(ConfigError, match=why):
-        wrap(guessing())

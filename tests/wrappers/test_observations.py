@@ -2,9 +2,7 @@
 
 import gymnasium as gym
 import pytest
-from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.wrappers import ChatObservation, TranscriptObservation
 
@@ -127,27 +125,3 @@ def test_the_first_and_the_last_observation_always_stay():
     env.step("2")
     assert "[1 earlier turn left out]" in env._shown()
     assert shown in env.observation_space
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda env: ChatObservation(env, "Be brief.", max_turns=3),
-        lambda env: TranscriptObservation(env, max_turns=3, max_chars=500),
-    ],
-)
-def test_both_are_rebuilt_from_their_spec(wrap):
-    env = wrap(guessing())
-    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
-    assert again.reset(seed=1) == env.reset(seed=1)
-    for move in range(1, 8):
-        assert again.step(str(move)) == env.step(str(move))
-
-
-def test_wrong_settings_are_named():
-    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
-        ChatObservation(guessing(), max_turns=0)
-    with pytest.raises(ConfigError, match="max_turns must be at least 1"):
-        TranscriptObservation(guessing(), max_turns=0)
-    with pytest.raises(ConfigError, match="max_chars must be at least 1"):
-        TranscriptObservation(guessing(), max_chars=0)

@@ -9,8 +9,8 @@ from gymnasium.envs.registration import EnvSpec
 from llm_gym.cli import main
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import play_episode, read_episodes, write_episodes
-from llm_gym.episodes.replay import rebuild, replay
-from llm_gym.errors import ConfigError, RecordError
+from llm_gym.episodes.replay import replay
+from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText, EpisodeLimits, RecordEpisodes, ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"
@@ -199,47 +199,6 @@ def test_only_as_many_as_asked_for(path, capsys):
     assert main(["replay", str(path), "--limit", "2"]) == 0
     assert capsys.readouterr().out.startswith("2 the same")
     assert main(["replay", str(path) + ".nothing"]) == 2
-
-
-def hostile(spec, kind):
-    wrapper = {"name": "x", "entry_point": "subprocess:Popen", "kwargs": {"args": ["true"]}}
-    as_text = {"name": "AsText", "entry_point": "llm_gym.as_text.wrapper:AsText"}
-    as_text["kwargs"] = {"phrasebook": "os:system"}
-
-    def using(*tools):
-        entry = "llm_gym.wrappers.tool_use:ToolUse"
-        wrapper = {"name": "ToolUse", "entry_point": entry, "kwargs": {"tools": list(tools)}}
-        return {**spec, "additional_wrappers": [wrapper]}
-
-    return {
-        "entry point": {**spec, "entry_point": "os:system"},
-        "another id": {**spec, "id": "Nothing-v0"},
-        "wrapper": {**spec, "additional_wrappers": [wrapper]},
-        "tool": using({"tool": "subprocess:Popen", "args": ["true"]}),
-        "function": using("os:system"),
-        "open sandbox": using({"tool": "python", "isolation": "none"}),
-        "server": using({"mcp": ["true"]}),
-        "phrasebook": {**spec, "additional_wrappers": [as_text]},
-        "setting": {**spec, "kwargs": {"env": ["os:system"]}},
-        "vector": {**spec, "vector_entry_point": "os:system"},
-    }[kind]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["entry point", "another id", "wrapper", "tool", "function", "open sandbox", "server",
-     "phrasebook", "setting", "vector"],
-)  # fmt: skip
-def test_a_file_from_a_stranger_runs_no_code_of_its_own(path, monkeypatch, kind):
-    def explode(*args, **kwargs):
-        raise AssertionError("the file's code was run")
-
-    monkeypatch.setattr("os.system", explode)
-    monkeypatch.setattr("subprocess.Popen", explode)
-    episode = written(path, gym.make(GAME), seeds=[0])[0]
-    episode.env_spec = hostile(episode.env_spec, kind)
-    with pytest.raises(RecordError, match="--trust"):
-        rebuild(episode)
 
 
 def test_a_trusted_file_may_name_environments_of_ones_own(path, monkeypatch, tmp_path, capsys):

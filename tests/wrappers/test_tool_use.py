@@ -1,18 +1,14 @@
 """Tools under any text environment."""
 
-import json
 import pickle
-import warnings
 
 import gymnasium as gym
 import pytest
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
-from gymnasium.utils.env_checker import check_env
 
 import llm_gym
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ActionTypeError, ConfigError
+from llm_gym.errors import ActionTypeError
 from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.parsing import PARSERS, ToolCall, get_parser
 from llm_gym.tools import Tool, ToolDefinition, ToolRegistry, tool
@@ -122,6 +118,8 @@ def test_tools_are_for_an_episode_that_is_under_way():
     assert env.registry.counts["double"].calls == 0
     env.reset(seed=0)
     assert env.step(call("double", number=1))[0] == "2"
+    with pytest.raises(ActionTypeError):
+        env.step(3)
 
 
 def test_without_a_budget_calls_never_end():
@@ -193,15 +191,6 @@ def test_tools_go_where_the_rules_go():
     assert env.tool_schemas[0]["function"]["name"] == "double"
 
 
-def test_a_spec_of_names_is_json_and_rebuilds_the_environment():
-    env = ToolUse(gym.make(GAME), ["finish"], "react", max_calls=4, call_cost=0.25)
-    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
-    assert json.loads(env.spec.to_json())["additional_wrappers"][-1]["kwargs"]["max_calls"] == 4
-    assert again.reset(seed=3) == env.reset(seed=3)
-    action = "Action: finish\nAction Input: 7"
-    assert again.step(action) == env.step(action)
-
-
 def test_a_spec_with_functions_can_be_pickled():
     env = using()
     spec = pickle.loads(pickle.dumps(env.spec))
@@ -215,13 +204,6 @@ def test_tools_work_in_a_vector_environment():
     observations, *_ = envs.step([call("double", number=3), "1"])
     assert observations[0] == "6"
     envs.close()
-
-
-def test_the_wrapped_environment_passes_gymnasiums_checker():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
-        warnings.filterwarnings("ignore", message=".*Not able to test alternative render modes.*")
-        check_env(using())
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -259,28 +241,9 @@ def test_environments_of_the_old_shape_gain_tools():
     assert "Steps remaining: 9" in env.step("move north")[0]
 
 
-def test_wrong_settings_are_named():
-    with pytest.raises(ConfigError, match="call_cost must not be negative"):
-        using(call_cost=-1)
-    with pytest.raises(ConfigError, match="max_calls must be a whole number"):
-        using(max_calls=1.5)
-    with pytest.raises(ConfigError, match="parser must be one of"):
-        using(parser="morse")
-    env = using()
-    env.reset(seed=0)
-    with pytest.raises(ActionTypeError, match="takes a str action"):
-        env.step(3)
-
-
 def test_a_registry_keeps_its_counts():
     registry = ToolRegistry([double])
     env = ToolUse(gym.make(GAME), registry, "json")
     env.reset(seed=0)
     env.step(call("double", number=1))
     assert registry.counts["double"].calls == 1
-
-
-@pytest.mark.parametrize("tools", [None, 3, float("nan")])
-def test_what_is_no_tool_is_one_sentence(tools):
-    with pytest.raises(ConfigError, match=r"^tools must be a tool, its name, or a list of these"):
-        ToolUse(gym.make("llm_gym/Maze-v0"), tools)
