@@ -67,14 +67,10 @@ def test_the_modules_are_really_hidden(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("list",),
-        ("check", "llm_gym/GuessTheNumber-v0"),
-        ("train", "--help"),
-        ("eval", "--help"),
-        ("serve", "--help"),
-        ("view", "--help"),
+        ("list",), ("check", "llm_gym/GuessTheNumber-v0"), ("train", "--help"), ("eval", "--help"),
+        ("serve", "--help"), ("view", "--help"),
     ],
-)
+)  # fmt: skip
 def test_a_command_works(arguments, tmp_path):
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -100,16 +100,11 @@ def test_a_message_keeps_what_can_be_read_of_a_megabyte():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("abc", "options"),
-        (0, "options"),
-        ([1], "options"),
-        ({1: 2, "x": 3}, "'1', 'x'"),
-        ({"split": "exam"}, "split"),
-        ({"difficulty": -1}, "difficulty"),
-        ({"difficulty": "x"}, "difficulty"),
-        ({"difficulty": True}, "difficulty"),
+        ("abc", "options"), (0, "options"), ([1], "options"), ({1: 2, "x": 3}, "'1', 'x'"),
+        ({"split": "exam"}, "split"), ({"difficulty": -1}, "difficulty"),
+        ({"difficulty": "x"}, "difficulty"), ({"difficulty": True}, "difficulty"),
     ],
-)
+)  # fmt: skip
 def test_odd_options_are_refused_and_the_episode_goes_on(options, said):
     env = gym.make("llm_gym/GuessTheNumber-v0")
     env.reset(seed=0)

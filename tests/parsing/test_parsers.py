@@ -112,16 +112,12 @@ def test_react_actions_are_found(text):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ("Paris in spring", "Paris in spring"),
-        ('"Paris in spring"', "Paris in spring"),
-        ('"Paris" in spring', '"Paris" in spring'),
-        ("42", "42"),
-        ("[1, 2]", "[1, 2]"),
-        ("[1, 2", "[1, 2"),
-        ("print(1)\nprint(2)", "print(1)\nprint(2)"),
+        ("Paris in spring", "Paris in spring"), ('"Paris in spring"', "Paris in spring"),
+        ('"Paris" in spring', '"Paris" in spring'), ("42", "42"), ("[1, 2]", "[1, 2]"),
+        ("[1, 2", "[1, 2"), ("print(1)\nprint(2)", "print(1)\nprint(2)"),
         ("```python\nprint(1)\n```", "print(1)"),
     ],
-)
+)  # fmt: skip
 def test_react_input_may_be_text(given, text):
     assert read("react", f"Action: f\nAction Input: {given}").calls == (ToolCall("f", text=text),)
 

@@ -80,14 +80,11 @@ def test_a_renderer_writes_what_is_read_back_or_refuses(name, answer, thought):
 @pytest.mark.parametrize(
     "call",
     [
-        ToolCall("f", {"a": float("nan")}),
-        ToolCall("f", {"a": (1, 2)}),
-        ToolCall("f", {1: 2}),
-        ToolCall(" f "),
-        ToolCall(""),
+        ToolCall("f", {"a": float("nan")}), ToolCall("f", {"a": (1, 2)}), ToolCall("f", {1: 2}),
+        ToolCall(" f "), ToolCall(""),
     ],
     ids=["NaN", "a tuple", "a key that is no string", "spaces around the name", "no name"],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_back_is_refused(name, call):
     with pytest.raises(ConfigError):
         get_parser(name).render([call])
@@ -96,16 +93,11 @@ def test_what_cannot_be_read_back_is_refused(name, call):
 @pytest.mark.parametrize(
     ("name", "thought"),
     [
-        ("hermes", "<tool_call>"),
-        ("mistral", "[TOOL_CALLS]"),
-        ("llama3", "<|python_tag|>"),
-        ("json", '{"tool": "g", "args": {}}'),
-        ("react", "hm\nAction: g"),
-        ("react", "so\nFinal Answer: g"),
-        ("hermes", "<think>"),
-        ("hermes", " padded "),
+        ("hermes", "<tool_call>"), ("mistral", "[TOOL_CALLS]"), ("llama3", "<|python_tag|>"),
+        ("json", '{"tool": "g", "args": {}}'), ("react", "hm\nAction: g"),
+        ("react", "so\nFinal Answer: g"), ("hermes", "<think>"), ("hermes", " padded "),
     ],
-)
+)  # fmt: skip
 def test_a_thought_that_would_be_read_as_something_else_is_refused(name, thought):
     with pytest.raises(ConfigError, match="read back"):
         get_parser(name).render([ToolCall("f", {"a": 1})], thought)

@@ -40,15 +40,11 @@ def gone(pids):
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("silent", "did not answer within 1 s"),
-        ("deaf", "did not answer within 1 s"),
-        ("endless", "more than 100 pages"),
-        ("many", "or 1000 tools"),
-        ("shapes", ""),
-        ("ends", ""),
+        ("silent", "did not answer within 1 s"), ("deaf", "did not answer within 1 s"),
+        ("endless", "more than 100 pages"), ("many", "or 1000 tools"), ("shapes", ""), ("ends", ""),
         ("flood", ""),
     ],
-)
+)  # fmt: skip
 def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
     tmp_path, kind, why
 ):

@@ -102,15 +102,10 @@ def test_what_a_tool_raises_is_answered_in_words():
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        ("as it is", "as it is"),
-        (None, "null"),
-        (1.5, "1.5"),
-        ([1, "é"], '[1, "é"]'),
-        ({"a": None}, '{"a": null}'),
-        ({1, 2}, "{1, 2}"),
-        (b"bytes", "b'bytes'"),
+        ("as it is", "as it is"), (None, "null"), (1.5, "1.5"), ([1, "é"], '[1, "é"]'),
+        ({"a": None}, '{"a": null}'), ({1, 2}, "{1, 2}"), (b"bytes", "b'bytes'"),
     ],
-)
+)  # fmt: skip
 def test_results_become_text(result, text):
     @tool(timeout=None)
     def give() -> object:

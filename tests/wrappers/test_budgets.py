@@ -97,20 +97,13 @@ def test_max_invalid_needs_to_know_what_is_usable():
 @pytest.mark.parametrize(
     ("action", "good"),
     [
-        ("<think>low</think>1", True),
-        ("<think>low\nor not</think>\n1", True),
-        ("low</think>1", True),
-        ("  <think>low</think>1", True),
-        ("1", False),
-        ("<think>low</think>", False),
-        ("<think>low</think> \n", False),
-        ("<think>low 1", False),
-        ("<think>a</think>1<think>b</think>", False),
-        ("<think><think>a</think>1", False),
-        ("a<think>b</think>1", False),
-        ("<think>a</think></think>1", False),
+        ("<think>low</think>1", True), ("<think>low\nor not</think>\n1", True),
+        ("low</think>1", True), ("  <think>low</think>1", True), ("1", False),
+        ("<think>low</think>", False), ("<think>low</think> \n", False), ("<think>low 1", False),
+        ("<think>a</think>1<think>b</think>", False), ("<think><think>a</think>1", False),
+        ("a<think>b</think>1", False), ("<think>a</think></think>1", False),
     ],
-)
+)  # fmt: skip
 def test_thinking_first_is_free_and_everything_else_has_a_price(action, good):
     env, bare = FormatReward(guessing(), penalty=0.25), guessing()
     assert env.reset(seed=0)[0] == (

@@ -42,14 +42,11 @@ def on(picture, **kwargs):
 @pytest.mark.parametrize(
     ("picture", "move"),
     [
-        ("X XO XO", "1"),
-        ("OOO XXX", "4"),
-        ("OO.O XX.X", "3"),
-        ("..XO .XOX XOOX", "4"),
+        ("X XO XO", "1"), ("OOO XXX", "4"), ("OO.O XX.X", "3"), ("..XO .XOX XOOX", "4"),
         ("...OX.. ...XOX. ...XOOX", "4"),
     ],
     ids=["column", "row", "middle of a row", "rising diagonal", "falling diagonal"],
-)
+)  # fmt: skip
 def test_four_in_any_direction_win(picture, move):
     _, reward, terminated, truncated, info = on(picture).step(move)
     assert (reward, terminated, truncated) == (1.0, True, False)

@@ -114,14 +114,11 @@ def test_solvable_are_exactly_the_boards_that_moves_reach():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"size": 2, "scramble": None},
-        {"size": 3, "scramble": None},
-        {"scramble": None, "max_turns": 120},
-        {"size": 2, "scramble": 6},
-        {"scramble": 40},
+        {"size": 2, "scramble": None}, {"size": 3, "scramble": None},
+        {"scramble": None, "max_turns": 120}, {"size": 2, "scramble": 6}, {"scramble": 40},
         {"size": 6, "scramble": 30},
     ],
-)
+)  # fmt: skip
 def test_no_board_is_solved_at_the_start_or_cannot_be(settings):
     # Half of the boards of GEM and TextArena cannot be solved at all.
     env = FifteenPuzzleEnv(**settings)
