@@ -46,12 +46,6 @@ def test_rows_that_other_runs_wrote_meanwhile_are_kept(suite):
     assert scores(suite) == {env_id: f"row of {env_id}" for env_id in IDS}
 
 
-def test_rows_stand_in_the_order_of_the_suite_and_old_ids_go(suite):
-    suite.save_scores(suite.SCORES, {IDS[2]: 2, "llm_gym/Gone-v0": 0, IDS[0]: 0})
-    suite.save_scores(suite.SCORES, {IDS[1]: 1})
-    assert list(scores(suite).items()) == [(IDS[0], 0), (IDS[1], 1), (IDS[2], 2)]
-
-
 def row(env_id, success, half, normalised):
     return {
         "env": env_id,
@@ -71,33 +65,6 @@ def test_the_mean_counts_every_environment_alike(suite):
              for name in (ECHO, GUESS)]  # fmt: skip
     wanted = ((0.3 / spans[0]) ** 2 + (0.4 / spans[1]) ** 2) ** 0.5 / 2
     assert mean["normalised_half_width"] == pytest.approx(wanted)
-
-
-def test_what_is_not_on_the_scale_counts_for_the_success_only(suite):
-    mean = suite.suite_mean([row(ECHO, 0.5, 0.1, 0.25), row("else/Where-v0", 0.0, 0.1, None)])
-    assert (mean["environments"], mean["environments_on_scale"]) == (2, 1)
-    assert (mean["success"], mean["normalised"]) == (0.25, 0.25)
-    alone = suite.suite_mean([row("else/Where-v0", 0.0, 0.1, None)])
-    assert alone["normalised"] is None
-    assert "normalised" not in suite.mean_line(alone)
-
-
-def test_a_model_plays_beside_the_built_in_players(suite, tmp_path, capsys):
-    model = save_tiny(tmp_path / "tiny", max_position_embeddings=2048)
-    suite.main(["--model", model, "--episodes", "2", "--max-tokens", "3", "--only", "GuessThe"])
-    table = [line.split() for line in capsys.readouterr().out.splitlines()]
-    chosen = [env_id for env_id in IDS if "GuessThe" in env_id]
-    assert table[0][:5] == ["environment", "random", "solver", "oracle", "model"]
-    for env_id, cells in zip(chosen, table[1:], strict=False):
-        beside = published()[env_id]
-        assert cells[0] == env_id.removeprefix("llm_gym/")
-        assert cells[1:4] == [f"{beside[name].success:.3f}" for name in beside]
-        assert 0.0 <= float(cells[4]) <= 1.0
-    made = json.loads((tmp_path / "suite_tiny.json").read_text())
-    assert [entry["env"] for entry in made["rows"]] == chosen
-    assert all(entry["episodes"] == 2 for entry in made["rows"])
-    assert made["mean"] == suite.suite_mean(made["rows"])
-    assert {"command", "commit", "machine", "args"} <= made.keys()
 
 
 def test_an_evaluation_that_was_cut_goes_on_if_it_asks_for_the_same(suite, tmp_path, capsys):
@@ -133,8 +100,3 @@ def test_environments_that_are_played_together_go_as_each_alone(suite, tmp_path)
         told, wanted = found.summary(), alone.summary()
         del told["tokens_per_s"], wanted["tokens_per_s"]
         assert told == wanted
-
-
-def test_a_part_that_no_id_has_is_refused(suite):
-    with pytest.raises(SystemExit, match="'Chess'"):
-        suite.main(["--only", "Chess"])

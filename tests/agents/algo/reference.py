@@ -10,12 +10,7 @@ Floats = Sequence[float]
 
 
 def gae(
-    rewards: Floats,
-    values: Floats,
-    *,
-    gammas: Floats,
-    lams: Floats,
-    after: float,
+    rewards: Floats, values: Floats, *, gammas: Floats, lams: Floats, after: float
 ) -> list[float]:
     """Advantages of one episode; ``after`` is the value after its last token."""
     advantages = [0.0] * len(rewards)

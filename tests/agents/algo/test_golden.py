@@ -1,4 +1,4 @@
-"""Numbers published by verl 0.9.1, on the positions that are trained."""
+"""Numbers published by verl 0.9.1, and where other trainers go another way (docs/algorithms.md)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from llm_gym_agents.algo import (
     compute_policy_loss,
     compute_value_loss,
     kl_estimate,
-    masked_mean,
-    masked_var,
-    masked_whiten,
 )
 
 MASK_A = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 0], [1, 1, 1, 0, 0, 1, 0, 0]])
@@ -47,20 +44,27 @@ def assert_golden(actual: Tensor, golden: list[list[float]], mask: Tensor) -> No
     assert (actual[~mask.bool()] == 0).all()
 
 
-def test_gae_without_discount() -> None:
-    advantages, returns = compute_gae_advantage_return(
-        REWARDS_A, VALUES_A, MASK_A, 1.0, 1.0, whiten=False
-    )
-    assert_golden(
-        advantages,
-        [[1.4, 1.3, 0.7, 0.7, 0.7, 0.6, 0, 0], [1.3, 1.4, 1.5, 1.8, 1.8, 1.8, 0, 0]],
-        MASK_A,
-    )
-    assert_golden(
-        returns,
-        [[1.5, 1.5, 9.7, 9.7, 1, 1, 9, 9], [1.8, 1.8, 1.8, 8.8, 8.8, 2, 7, 7]],
-        MASK_A,
-    )
+@pytest.mark.parametrize(
+    ("gamma", "lam", "advantages", "returns"),
+    [
+        (
+            1.0, 1.0,
+            [[1.4, 1.3, 0, 0, 0.7, 0.6, 0, 0], [1.3, 1.4, 1.5, 0, 0, 1.8, 0, 0]],
+            [[1.5, 1.5, 0, 0, 1, 1, 0, 0], [1.8, 1.8, 1.8, 0, 0, 2, 0, 0]],
+        ),
+        (
+            0.99, 0.95,
+            [[1.243541, 1.218012, 0, 0, 0.6603, 0.6, 0, 0],
+             [1.029435, 1.205141, 1.3909, 0, 0, 1.8, 0, 0]],
+            [[1.343541, 1.418012, 0, 0, 0.9603, 1.0, 0, 0],
+             [1.529435, 1.605141, 1.6909, 0, 0, 2, 0, 0]],
+        ),
+    ],
+)  # fmt: skip
+def test_gae(gamma, lam, advantages, returns) -> None:
+    found = compute_gae_advantage_return(REWARDS_A, VALUES_A, MASK_A, gamma, lam, whiten=False)
+    assert_golden(found[0], advantages, MASK_A)
+    assert_golden(found[1], returns, MASK_A)
 
 
 def test_gae_is_whitened_by_default() -> None:
@@ -75,37 +79,11 @@ def test_gae_is_whitened_by_default() -> None:
     )
 
 
-def test_gae_with_discount() -> None:
-    advantages, returns = compute_gae_advantage_return(
-        REWARDS_A, VALUES_A, MASK_A, 0.99, 0.95, whiten=False
-    )
-    assert_golden(
-        advantages,
-        [
-            [1.243541, 1.218012, 0.6603, 0.6603, 0.6603, 0.6, 0, 0],
-            [1.029435, 1.205141, 1.3909, 1.8, 1.8, 1.8, 0, 0],
-        ],
-        MASK_A,
-    )
-    assert_golden(
-        returns,
-        [
-            [1.343541, 1.418012, 0, 0, 0.9603, 1.0, 0, 0],
-            [1.529435, 1.605141, 1.6909, 0, 0, 2, 0, 0],
-        ],
-        MASK_A,
-    )
-
-
 def test_a_reward_that_verl_loses_raises_here() -> None:
     moved = REWARDS_A.clone()
     moved[0, 5], moved[0, 6] = 0.0, 1.0
-    with pytest.raises(StreamError, match="sampled token, got 1 at row 0, position 6"):
+    with pytest.raises(StreamError, match="row 0, position 6"):
         compute_gae_advantage_return(moved, VALUES_A, MASK_A, 1.0, 1.0)
-    # What verl trains on instead, as if the reward had never been paid:
-    moved[0, 6] = 0.0
-    advantages, _ = compute_gae_advantage_return(moved, VALUES_A, MASK_A, 1.0, 1.0, whiten=False)
-    assert_golden(advantages[:1], [[0.4, 0.3, -0.3, -0.3, -0.3, -0.4, 0, 0]], MASK_A[:1])
 
 
 def test_reinforce_plus_plus() -> None:
@@ -121,9 +99,7 @@ def test_reinforce_plus_plus() -> None:
     )
     _, discounted = compute_advantage("reinforce_plus_plus", REWARDS_A, MASK_A, gamma=0.9)
     assert_golden(
-        discounted,
-        [[1.179, 1.31, 0, 0, 0.9, 1, 0, 0], [1.296, 1.44, 1.6, 0, 0, 2, 0, 0]],
-        MASK_A,
+        discounted, [[1.179, 1.31, 0, 0, 0.9, 1, 0, 0], [1.296, 1.44, 1.6, 0, 0, 2, 0, 0]], MASK_A
     )
 
 
@@ -208,11 +184,6 @@ def test_other_policy_losses(
         assert loss.item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_clip_higher() -> None:
-    loss, _ = compute_policy_loss(OLD_C, NEW_C, ADVANTAGES_C, MASK_B, (0.2, 0.28))
-    assert loss.item() == pytest.approx(0.449747, abs=1e-6)
-
-
 def test_the_dual_clip_bounds_an_exploded_ratio() -> None:
     one = torch.ones(1, 1)
     loss, _ = compute_policy_loss(0 * one, 3.5 * one, -one, one, 0.2)
@@ -249,14 +220,6 @@ def test_adaptive_kl_controller() -> None:
     assert controller.update(0, 256) == pytest.approx(0.09999737856, abs=1e-12)
 
 
-def test_masked_statistics() -> None:
-    values, mask = torch.tensor([1.0, 2, 3, 4]), torch.tensor([1, 1, 0, 1])
-    assert masked_mean(values, mask).item() == pytest.approx(2.3333333, abs=1e-6)
-    assert masked_var(values, mask).item() == pytest.approx(2.3333335, abs=1e-6)
-    golden = [[-0.872872, -0.218218, 0.436436, 1.091089]]
-    assert_golden(masked_whiten(values, mask)[None], golden, mask[None])
-
-
 @pytest.mark.parametrize(
     ("mode", "alone", "two_processes"),
     [
@@ -282,3 +245,59 @@ def test_aggregation(mode: str, alone: float, two_processes: float) -> None:
         world_size=2,
     )
     assert loss.item() == pytest.approx(two_processes, abs=1e-6)
+
+
+# --- where other trainers go another way ------------------------------------------------------
+
+GAMMA, LAM = 0.9, 0.8
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "rewards", "values", "settings", "ours", "theirs"),
+    [
+        # OpenRLHF discounts by the length of observations.
+        ("gae", [1, 0, 0, 0, 1], [0, 0, 0, 0, 1], [0] * 5, {"lam": LAM}, 0.72, 0.72**4),
+        # The critic, untrained on observations, is read there by peers that keep them as steps.
+        ("gae", [1, 0, 1], [0, 0, 0], [0.5, 1e6, 0.5], {"lam": LAM}, -0.41, 1e6 * GAMMA - 0.5),
+        # AgileRL's token mode cuts at every turn, so a first move never hears of the win.
+        ("gae", [1, 0, 1], [0, 0, 1], [0] * 3, {"lam": 1.0}, GAMMA, 0.0),
+        # RAGEN finds turn ends where the reward is not 0, so it misses the first.
+        (
+            "gae_turn", [1, 1, 0, 1, 1], [0, 0, 0, 0, 1], [0.2, 0.3, 9, 0.4, 0.5], {"lam": LAM},
+            GAMMA * 0.4 - 0.2 + GAMMA * LAM * 0.6, 0.8,
+        ),
+        # verl, AgileRL and TRL end the return where the budget ended, as if the game were lost.
+        (
+            "gae", [1, 0, 1, 1], [0] * 4, [0.5] * 4,
+            {"lam": 1.0, "gamma": 1.0, "bootstrap": torch.tensor([0.5])}, 0.0, -0.5,
+        ),
+    ],
+)  # fmt: skip
+def test_a_first_token_where_peers_differ(
+    name, mask, rewards, values, settings, ours, theirs
+) -> None:
+    mask = torch.tensor([mask])
+    rewards, values = torch.tensor([rewards]).float(), torch.tensor([values]).float()
+    settings = {"gamma": GAMMA, "whiten": False} | settings
+    advantages, _ = compute_advantage(name, rewards, mask, values=values, **settings)
+    assert advantages[0, 0].item() == pytest.approx(ours, abs=1e-6)
+    assert ours != pytest.approx(theirs)
+
+
+def test_a_fully_masked_row_is_no_member_of_its_group() -> None:
+    """verl counts it with a score of 0 and shifts the mean of the others."""
+    mask = torch.tensor([[1, 1], [1, 1], [0, 0]])
+    rewards = torch.tensor([[0.0, 1.0], [0.0, 3.0], [0.0, 0.0]])
+    advantages, _ = compute_advantage("dr_grpo", rewards, mask, index=["a"] * 3)
+    assert advantages[:, 0].tolist() == [-1.0, 1.0, 0.0]
+
+
+def test_a_mean_per_micro_batch_depends_on_the_cut_and_ours_does_not() -> None:
+    """AgileRL averages each micro-batch, so a short episode alone weighs as much as a long one."""
+    old = torch.zeros(2, 4)
+    advantages = torch.tensor([[4.0, 0, 0, 0], [1.0, 1, 1, 1]])
+    mask = torch.tensor([[1, 0, 0, 0], [1, 1, 1, 1]])
+    whole, _ = compute_policy_loss(old, old, advantages, mask)
+    means = [compute_policy_loss(old[r], old[r], advantages[r], mask[r])[0] for r in ([0], [1])]
+    assert whole.item() == pytest.approx(-8 / 5)
+    assert (sum(means) / 2).item() == pytest.approx(-5 / 2)

@@ -1,4 +1,10 @@
+"""Estimators and losses by name, and the streams that they are given."""
+
 from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,6 +12,7 @@ import torch
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import (
     ADVANTAGES,
+    AGGREGATIONS,
     POLICY_LOSSES,
     Advantages,
     PolicyInputs,
@@ -28,31 +35,12 @@ def _own_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_promised_estimator_says_what_it_needs() -> None:
-    needs = {
-        name: (spec.needs_critic, spec.needs_groups, spec.needs_greedy_rollout)
-        for name in ADVANTAGES.names()
-        for spec in [get_advantage(name)]
-        if spec.function.__module__.startswith("llm_gym_agents.algo.")
-    }
-    critic, groups, greedy, nothing = (
-        (True, False, False),
-        (False, True, False),
-        (False, False, True),
-        (False, False, False),
-    )
-    assert needs == {
-        "gae": critic,
-        "gae_turn": critic,
-        "grpo": groups,
-        "dr_grpo": groups,
-        "rloo": groups,
-        "reinforce_plus_plus": nothing,
-        "reinforce_plus_plus_baseline": groups,
-        "remax": greedy,
-        "opo": groups,
-        "gpg": groups,
-        "grpo_passk": groups,
-    }
+    groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline", "opo", "gpg", "grpo_passk"}
+    specs = {name: get_advantage(name) for name in built_in(ADVANTAGES)}
+    assert {name for name, spec in specs.items() if spec.needs_critic} == {"gae", "gae_turn"}
+    assert {name for name, spec in specs.items() if spec.needs_groups} == groups
+    assert {name for name, spec in specs.items() if spec.needs_greedy_rollout} == {"remax"}
+    assert specs.keys() - groups == {"gae", "gae_turn", "remax", "reinforce_plus_plus"}
 
 
 def test_every_promised_policy_loss_is_there() -> None:
@@ -64,31 +52,22 @@ def test_every_promised_policy_loss_is_there() -> None:
 
 @pytest.mark.parametrize("name", ["gae", "gae_turn", "grpo", "rloo", "remax"])
 def test_a_stream_that_lacks_what_is_needed_is_refused(name: str) -> None:
-    with pytest.raises(StreamError, match=f"'{name}' needs .*, got None"):
+    with pytest.raises(StreamError, match=name):
         get_advantage(name)(STREAM)
 
 
 def test_an_unknown_name_suggests_the_closest() -> None:
-    with pytest.raises(ConfigError, match=r"got 'grop' \(did you mean 'grpo'\?\)"):
+    with pytest.raises(ConfigError, match="'grpo'"):
         get_advantage("grop")
-    with pytest.raises(ConfigError, match=r"one of .*, ppo, got 'pppo' \(did you mean 'ppo'\?\)"):
+    with pytest.raises(ConfigError, match="'ppo'"):
         get_policy_loss("pppo")
 
 
 def test_a_setting_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"no setting 'gama' \(did you mean 'gamma'\?\)"):
+    with pytest.raises(ConfigError, match="'gamma'"):
         get_advantage("reinforce_plus_plus")(STREAM, gama=0.9)
-    with pytest.raises(ConfigError, match="'opo' has no setting 'lam'; it takes none"):
+    with pytest.raises(ConfigError, match="'lam'"):
         get_advantage("opo")(STREAM, lam=0.9)
-
-
-def test_the_trainer_can_ask_for_settings_and_defaults() -> None:
-    assert dict(get_advantage("gae").settings) == {
-        "gamma": 1.0,
-        "lam": 0.95,
-        "discount": "token",
-        "whiten": True,
-    }
 
 
 def test_users_register_their_own() -> None:
@@ -118,18 +97,18 @@ def test_a_taken_name_is_refused_but_the_same_function_may_come_again() -> None:
 
     register_advantage("mine")(mine)
     register_advantage("mine")(mine)
-    with pytest.raises(ConfigError, match=r"must be free, got 'gae', which is llm_gym_agents"):
+    with pytest.raises(ConfigError, match="'gae'"):
         register_advantage("gae")(mine)
 
 
 def test_a_function_that_swallows_settings_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"named keyword with a default, got \*\*kwargs"):
+    with pytest.raises(ConfigError, match="kwargs"):
 
         @register_advantage("sink")
         def sink(stream: TokenStream, **kwargs: float) -> Advantages:
             return Advantages(stream.reward_T, stream.reward_T)
 
-    with pytest.raises(ConfigError, match="got scale"):
+    with pytest.raises(ConfigError, match="scale"):
 
         @register_advantage("bare")
         def bare(stream: TokenStream, *, scale: float) -> Advantages:
@@ -146,7 +125,7 @@ def test_an_estimator_may_return_a_plain_pair_and_nothing_of_another_shape() -> 
     }
     for name, function in wrong.items():
         register_advantage(name)(function)  # type: ignore[arg-type]
-        with pytest.raises(StreamError, match=f"'{name}' must return advantages and returns.* 2 s"):
+        with pytest.raises(StreamError, match=name):
             get_advantage(name)(STREAM)
 
 
@@ -166,8 +145,74 @@ def test_a_policy_loss_returns_one_loss_for_each_token_that_can_be_learned_from(
     }
     for name, function in wrong.items():
         register_policy_loss(name)(function)  # type: ignore[arg-type]
-        with pytest.raises(StreamError, match=f"'{name}' must return a TokenLoss.* 2 sampled"):
+        with pytest.raises(StreamError, match=name):
             get_policy_loss(name)(inputs)
     register_policy_loss("still")(lambda inputs: TokenLoss(-inputs.log_prob_T.detach(), {}))
-    with pytest.raises(StreamError, match="'still' must return a loss that depends on"):
+    with pytest.raises(StreamError, match="still"):
         get_policy_loss("still")(inputs)
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "algorithms.md").read_text()
+
+
+def built_in(registry) -> list[str]:
+    return [
+        name
+        for name in registry.names()
+        if registry.get(name).function.__module__.startswith("llm_gym_agents.algo.")
+    ]
+
+
+@pytest.mark.parametrize("name", sorted({*built_in(ADVANTAGES), *built_in(POLICY_LOSSES)}))
+def test_every_estimator_and_loss_has_a_row_with_formula_and_reason(name: str) -> None:
+    rows = re.findall(rf"^\| `{name}` \| (.+) \| (.+) \|$", PAGE, flags=re.MULTILINE)
+    assert len(rows) == (name in ADVANTAGES.names()) + (name in POLICY_LOSSES.names())
+    assert all(f"| `{mode}` |" in PAGE for mode in AGGREGATIONS)
+
+
+def test_turns_are_read_from_their_ends() -> None:
+    stream = TokenStream(
+        reward_T=torch.zeros(6),
+        lengths_E=torch.tensor([4, 0, 2]),
+        turn_ends_T=torch.tensor([0, 1, 0, 1, 0, 1]),
+    )
+    assert stream.turn_lengths_K.tolist() == [2, 2, 2]
+    assert stream.turn_starts_K.tolist() == [0, 2, 4]
+    assert stream.turns_E.tolist() == [2, 0, 1]
+
+
+def test_without_turn_ends_an_episode_is_one_turn() -> None:
+    stream = TokenStream(reward_T=torch.zeros(6), lengths_E=torch.tensor([4, 0, 2]))
+    assert stream.turn_lengths_K.tolist() == [4, 2]
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"reward_T": torch.zeros(3)}, "reward_T"),
+        ({"value_T": torch.zeros(2, 1)}, "value_T"),
+        ({"group_E": torch.zeros(1)}, "group_E"),
+        ({"lengths_E": torch.tensor([3, -1])}, "lengths_E"),
+        ({"lengths_E": torch.tensor([1.0, 1.0])}, "lengths_E"),
+        ({"reward_T": torch.tensor([0.0, NAN])}, "nan in episode 1"),
+        ({"value_T": torch.tensor([INF, 0.0])}, "inf in episode 0"),
+        ({"turn_ends_T": torch.tensor([1, 0])}, "episode 1"),
+        ({"bootstrap_E": torch.zeros(2)}, "terminated_E"),
+        (
+            {"terminated_E": torch.tensor([1, 0]), "bootstrap_E": torch.tensor([0.0, NAN])},
+            "episode 1",
+        ),
+    ],
+)
+def test_broken_data_is_refused(fields: dict[str, torch.Tensor], what: str) -> None:
+    with pytest.raises(StreamError, match=what):
+        TokenStream(**{"reward_T": torch.zeros(2), "lengths_E": torch.tensor([1, 1])} | fields)
+
+
+def test_the_error_is_a_config_error_and_pickles() -> None:
+    error = pickle.loads(pickle.dumps(StreamError("a sentence")))
+    assert isinstance(error, ConfigError)
+    assert str(error) == "a sentence"

@@ -42,17 +42,8 @@ BASE = {
 }
 VARIANTS = {
     "gae": {"training": {"lr_schedule": "linear", "warmup_iters": 1, "critic_warmup_iters": 1}},
-    "grpo": {
-        "training": {
-            "adv_estimator": "grpo",
-            "group_size": 2,
-            "kl": "reward",
-        }
-    },
-    "lora": {
-        "model": {"lora_rank": 2},
-        "training": {"kl": "loss"},
-    },
+    "grpo": {"training": {"adv_estimator": "grpo", "group_size": 2, "kl": "reward"}},
+    "lora": {"model": {"lora_rank": 2}, "training": {"kl": "loss"}},
     "separate": {"model": {"critic": "separate"}, "training": {"adv_estimator": "gae_turn"}},
     "remax": {"training": {"adv_estimator": "remax"}},
     "guards": {
@@ -65,12 +56,7 @@ VARIANTS = {
         },
         "environment": {"stop_after_no_gain": 9},
     },
-    "curriculum": {
-        "environment": {
-            "env_id": "llm_gym/TextGame-v0",
-            "curriculum": 0.7,
-        },
-    },
+    "curriculum": {"environment": {"env_id": "llm_gym/TextGame-v0", "curriculum": 0.7}},
 }
 MOMENTS = {
     "play": (LLMPolicy, "forward", 5),

@@ -10,21 +10,12 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.files import untrusted
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import read_metrics
-
-SMALL = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    place = tmp_path_factory.mktemp("echo") / "run"
-    where = ("--checkpoint.output-dir", str(place))
-    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 0
-    return place
+from tests.agents.commands.conftest import SMALL
 
 
 @pytest.fixture
-def run(finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "run")
+def run(echo_run, tmp_path):
+    shutil.copytree(echo_run, tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -40,7 +31,7 @@ def changed(run, **sections):
     ("sections", "why"),
     [
         ({"model": {"trust_remote_code": True}}, "trust_remote_code"),
-        ({"environment": {"env_id": "planted:llm_gym/Echo-v0"}}, "imports the module 'planted'"),
+        ({"environment": {"env_id": "planted:llm_gym/Echo-v0"}}, "'planted'"),
         ({"environment": {"env_kwargs": {"path": "/etc/passwd"}}}, "env_kwargs has path"),
         ({"inference": {"backend": "sglang", "engine": {"arguments": ["--x"]}}}, "engine"),
     ],
@@ -71,7 +62,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, cap
     shutil.rmtree(run / "checkpoints")
     shutil.rmtree(run / "warm-start", ignore_errors=True)
     assert cli.main(["resume", str(run)]) == 2
-    assert "begins it again" in capsys.readouterr().err
+    assert "again" in capsys.readouterr().err
     again = ["train", "llm_gym/Echo-v0", "--smoke", *SMALL, "--checkpoint.output-dir", str(run)]
     assert cli.main(again) == 0
     assert "once more" in capsys.readouterr().out
@@ -84,7 +75,7 @@ def test_a_folder_that_is_being_trained_in_is_left_alone(run, capsys):
     lock.acquire()
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert cli.main(["resume", str(run)]) == 2
-    assert "is being trained in by process" in capsys.readouterr().err
+    assert "process" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     lock.release()
 

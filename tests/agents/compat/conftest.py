@@ -24,8 +24,6 @@ def calls(monkeypatch):
     counts = []
     submit = TransformersEngine.submit
     monkeypatch.setattr(
-        TransformersEngine,
-        "submit",
-        lambda self, rs: counts.append(len(rs)) or submit(self, rs),
+        TransformersEngine, "submit", lambda self, rs: counts.append(len(rs)) or submit(self, rs)
     )
     return counts

@@ -17,9 +17,6 @@ from tests.agents.engines.truth import log_probs
     "environment",
     [
         "llm_gym/GuessTheNumber-v0",
-        gym.spec("llm_gym/GuessTheNumber-v0"),
-        lambda: gym.make("llm_gym/GuessTheNumber-v0"),
-        SimpleGameEnvironment,
         SimpleGameEnvironment({"max_steps": 4}),
         gym.make("llm_gym/GuessTheNumber-v0"),
         Diary,
@@ -95,7 +92,7 @@ def test_an_object_is_copied_for_a_batch(engine):
 
 
 def test_what_is_no_text_environment_is_refused(engine):
-    with pytest.raises(ConfigError, match=r"got 3 \(int\)"):
+    with pytest.raises(ConfigError, match="int"):
         MultiTurnChatHarness(engine, 3).run_episode("Begin.")
     with pytest.raises(ConfigError, match="max_turns"):
         MultiTurnChatHarness(engine, Diary, max_turns=0)

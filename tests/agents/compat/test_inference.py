@@ -111,15 +111,10 @@ def test_every_setting_of_generate_has_an_effect(engine):
 
 
 @pytest.mark.parametrize(
-    ("prompts", "sentence"),
-    [
-        ("one text", "put it into a list"),
-        ([3], "a prompt must be a text, got int"),
-        (["a" * 600], "must have 1 to 511 tokens"),
-    ],
+    ("prompts", "what"), [("one text", "list"), ([3], "int"), (["a" * 600], "511 tokens")]
 )
-def test_prompts_that_cannot_be_answered_are_refused(engine, prompts, sentence):
-    with pytest.raises(ConfigError, match=sentence):
+def test_prompts_that_cannot_be_answered_are_refused(engine, prompts, what):
+    with pytest.raises(ConfigError, match=what):
         engine.generate(prompts)
 
 

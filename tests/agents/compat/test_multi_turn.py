@@ -71,28 +71,6 @@ class Abacus:
         return SimpleNamespace(tool_call=call if len(self.seen) < 3 else None)
 
 
-def test_tools_answer_the_replies_that_call_them(engine):
-    tools = Abacus()
-    talk = MultiTurnInferenceEngine(engine, tool_manager=tools, enable_tools=True)
-    talk.start_conversation("Count.")
-    replies = [talk.step(max_tokens=4) for _ in range(3)]
-    assert tools.seen == list(zip(replies, ["Count.", "result 1", "result 2"], strict=True))
-    assert [one["content"] for one in talk.messages if one["role"] == "user"] == [
-        "Count.", "result 1", "result 2",
-    ]  # fmt: skip
-
-
-def test_a_tool_turn_does_not_reach_the_environment(engine):
-    tools = Abacus()
-    env = Diary(length=2)
-    talk = MultiTurnInferenceEngine(engine, tool_manager=tools, enable_tools=True)
-    episode = talk.run_episode(env, "Begin.", max_turns=9, max_tokens=4)
-    assert episode.num_turns == 4
-    assert episode.rewards == [0, 0, 1, 2]
-    assert env.told == episode.actions[2:]
-    assert episode.states[1:3] == ["result 1", "result 2"]
-
-
 def test_tools_need_a_manager(engine):
     with pytest.raises(ConfigError, match="tool_manager"):
         MultiTurnInferenceEngine(engine, enable_tools=True)

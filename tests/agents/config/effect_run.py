@@ -59,10 +59,7 @@ def play(given, folder, reward_fn=None):
     """Train for two iterations and return what came of it."""
     lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
     trainer = PPOTrainer(
-        configured(given, folder),
-        reward_fn=reward_fn,
-        model=copy.deepcopy(lm),
-        tokenizer=tokenizer,
+        configured(given, folder), reward_fn=reward_fn, model=copy.deepcopy(lm), tokenizer=tokenizer
     )
     episodes, evaluated, calls = [], [], []
     play = trainer.sampler.play

@@ -183,20 +183,6 @@ def test_who_is_paid_for_every_turn_is_expected_to_play_long():
     assert defaults_of("CartPole-v1").training.gamma > defaults_of("FrozenLake-v1").training.gamma
 
 
-def test_rules_do_not_count_as_words_that_are_read():
-    there = profile_of("llm_gym/Echo-v0", rules="observation")
-    assert profile_of("llm_gym/Echo-v0").episode_words < there.episode_words
-
-
-def test_adapters_learn_faster_than_a_full_model():
-    rates = {}
-    for model in ("full", "lora"):
-        config = ConfigStore()
-        apply_defaults(config, dataclasses.replace(ECHO, model=model))
-        rates[model] = config.training.learning_rate, config.warm_start.rate
-    assert all(lora > full for lora, full in zip(rates["lora"], rates["full"], strict=True))
-
-
 def test_every_rule_is_in_the_docs_with_its_reason():
     page = (Path(__file__).parents[3] / "docs/defaults.md").read_text()
     for rule in RULES:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from llm_gym.errors import MissingExtraError
-from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.ray.sampler import RaySampler
 from llm_gym_agents.rollouts.sampler import Sampler
 from tests.agents.config.config_values import SETTINGS
@@ -44,12 +43,6 @@ def test_actors_play_instead_of_one_sampler(tmp_path):
     assert len(group.sampler.pool.actors) == 2
     plain.cleanup()
     group.cleanup()
-
-
-@pytest.mark.parametrize(("name", "value"), [("num_actors", 2), ("num_gpus_per_actor", 0.5)])
-def test_settings_of_ray_are_said_to_have_no_effect_without_it(name, value):
-    config = ConfigStore.from_dict({"ray": {name: value}})
-    assert config.unused_settings() == [f"ray.{name}={value} has no effect with ray.use_ray=False"]
 
 
 def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):

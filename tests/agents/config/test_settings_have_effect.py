@@ -1,9 +1,7 @@
 """Every setting has an effect: each is changed in a tiny run, and something else comes of it.
 
-``EFFECTS`` says for each setting to what it is changed, beside which other settings, and where
-the difference shows: in two runs of two iterations on ``Echo``. ``ELSEWHERE`` names the tests
-that show the others, ``GUARDS`` are those of long runs, and the section ``ray`` has a sweep of its
-own. A setting that is in none of them fails.
+``EFFECTS`` says to what it is changed, beside which others, and where the difference shows;
+``GUARDS`` are those of long runs; ``ELSEWHERE`` names the tests that show the rest.
 """
 
 from typing import Any, NamedTuple
@@ -11,13 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from llm_gym_agents.config import ConfigStore
-from tests.agents.config import test_engine_settings as engine
 from tests.agents.config import test_model_settings as model
-from tests.agents.config import test_parallel_settings as parallel
 from tests.agents.config import test_run_settings as run
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import GAME, WARM, Outcome, differs, play, settings
-from tests.agents.config.test_guards_have_effect import GUARDS
 
 
 class Effect(NamedTuple):
@@ -153,11 +148,11 @@ ELSEWHERE = {
     ],
     model.test_checkpointing_saves_memory_and_changes_no_weight: ["model.gradient_checkpointing"],
     model.test_passes_are_recorded_as_graphs_if_the_config_says_so: ["model.cuda_graphs"],
-    engine.test_a_served_engine_is_told_how_to_serve: ["model.tensor_parallel_size"],
-    engine.test_another_backend_is_another_engine: ["inference.backend"],
-    engine.test_settings_of_the_engine_reach_it: ["inference.engine"],
-    engine.test_without_a_barrier_some_move_while_others_wait: ["inference.sync_replies"],
-    parallel.test_processes_that_nobody_started_are_an_error: ["parallel.mode"],
+    model.test_a_served_engine_is_told_how_to_serve: ["model.tensor_parallel_size"],
+    model.test_another_backend_is_another_engine: ["inference.backend"],
+    model.test_settings_of_the_engine_reach_it: ["inference.engine"],
+    model.test_without_a_barrier_some_move_while_others_wait: ["inference.sync_replies"],
+    run.test_processes_that_nobody_started_are_an_error: ["parallel.mode"],
     run.test_a_file_of_conversations_is_imitated: ["warm_start.file"],
     run.test_who_writes_nonsense_is_taught_for_more_rounds: ["warm_start.rounds"],
     run.test_after_a_solver_the_critic_learns_first: ["warm_start.critic_iters"],
@@ -182,3 +177,53 @@ def test_every_setting_is_shown_to_have_an_effect():
     known = [f"{section}.{name}" for section, name in SETTINGS if section != "ray"]
     shown = [*EFFECTS, *GUARDS, *(name for names in ELSEWHERE.values() for name in names)]
     assert sorted(shown) == sorted(known), "give a new setting an entry in EFFECTS or ELSEWHERE"
+
+
+EVALUATED_4 = settings(
+    training__num_iters_per_epoch=4, environment__eval_interval=1, environment__eval_episodes=6
+)
+GROUPS = settings(training__adv_estimator="rloo", training__group_size=2)
+GUARDS = {
+    "training.entropy_target": (1.0, "weights", {}),
+    "training.normalise_values": (True, "weights", {}),
+    "training.resample_zero_variance_groups": (2, "starts", GROUPS),
+    "training.group_credit": ("turn", "weights", GROUPS),
+    # One token is no whole move: many replies are cut, and some of them are not.
+    "training.mask_truncated_replies": (True, "weights", settings(inference__max_tokens=1)),
+    # Learned in bfloat16 and sampled in float32, which are not quite the same.
+    "training.max_sampler_kl": (1e-6, "weights", settings(model__dtype="bfloat16")),
+    "environment.stop_after_no_gain": (1, "metrics", EVALUATED_4),
+    "checkpoint.end_with_best": (
+        False, "weights", EVALUATED_4 | settings(training__learning_rate=0.3)
+    ),
+}  # fmt: skip
+"""Each setting: a value that is not the default, where it shows, and beside which others."""
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_a_guard_changes_the_run(name, tmp_path):
+    value, shows, given = GUARDS[name]
+    section, setting = name.split(".")
+    assert value != getattr(getattr(ConfigStore(), section), setting)
+    before = play(given, tmp_path / "off")
+    after = play(given | {name: value}, tmp_path / "on")
+    assert differs(shows, before, after)
+
+
+def test_a_detached_critic_is_another_one(tmp_path):
+    shared = play({}, tmp_path / "shared")
+    detached = play({"model.critic": "detached"}, tmp_path / "detached")
+    assert differs("weights", shared, detached)
+    assert shared.samples[:8] == detached.samples[:8], "they begin alike"
+
+
+def test_guards_that_have_nothing_to_do_change_no_bit(tmp_path):
+    """On, but with limits that nothing passes."""
+    idle = settings(
+        training__mask_truncated_replies=True,
+        training__max_sampler_kl=1e9,
+        environment__stop_after_no_gain=1000,
+    )
+    plain, guarded = play({}, tmp_path / "plain"), play(idle, tmp_path / "idle")
+    assert not differs("weights", plain, guarded)
+    assert not differs("samples", plain, guarded)

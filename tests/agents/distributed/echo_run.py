@@ -1,11 +1,12 @@
-"""A small run on ``Echo`` that learns, played by whoever the ``ray`` settings say."""
+"""A small run on ``Echo`` that learns, played by whom the ``ray`` settings say, or in process."""
 
 import contextlib
 import copy
+from unittest import mock
 
 from llm_gym_agents import PPOTrainer
+from llm_gym_agents.distributed.ray import sampler
 from tests.agents.config.effect_run import ECHO, configured
-from tests.agents.distributed.in_process import without_ray
 from tests.agents.players import player_at_chance
 
 ECHO_RUN = {
@@ -46,3 +47,52 @@ def echo_rows(folder, given=None, *, env=None, **ray):
 def comparable(row):
     apart = ("time/", "ray/", "engine/")
     return {name: value for name, value in row.items() if not name.startswith(apart)}
+
+
+class Done:
+    """A call that was made: what it returned, or raised."""
+
+    def __init__(self, call, args):
+        self.value = self.error = None
+        try:
+            self.value = call(*args)
+        except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
+            self.error = error
+
+
+class InProcessCluster:
+    """A cluster of one process; ``settings`` are those of ``RayCluster``, and have no effect."""
+
+    def __init__(self, *settings):
+        pass
+
+    def start(self, make, argument):
+        return make(argument)
+
+    def put(self, value):
+        return value
+
+    def call(self, actor, method, *args):
+        return Done(getattr(actor, method), args)
+
+    def ready(self, calls, timeout):
+        return list(calls)
+
+    def result(self, call):
+        if call.error is not None:
+            raise call.error
+        return call.value
+
+    def kill(self, actor):
+        actor.close()
+
+    def log_tail(self, actor, pid):
+        return ""
+
+    def close(self):
+        pass
+
+
+def without_ray():
+    """Within this block players on actors are built in this process."""
+    return mock.patch.object(sampler, "RayCluster", InProcessCluster)

@@ -14,35 +14,40 @@ from tests.agents.distributed.echo_run import echo_trainer
 LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}
 
 
-def ages(tmp_path, staleness):
-    """Train; return the age of each batch, and the versions that sampled it."""
-    trainer = echo_trainer(
-        tmp_path / str(staleness), LONGER, in_process=True, num_actors=2, staleness=staleness
-    )
-    versions = []
-    play = trainer.sampler.play
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Train with each staleness; return the rows, and the versions that sampled each batch."""
 
-    def watched(*args, **how):
-        rollout = play(*args, **how)
-        versions.append({turn.version for own in rollout.turns for turn in own})
-        return rollout
+    def train(staleness):
+        folder = tmp_path_factory.mktemp("run")
+        trainer = echo_trainer(folder, LONGER, in_process=True, num_actors=2, staleness=staleness)
+        versions, play = [], trainer.sampler.play
 
-    trainer.sampler.play = watched
-    rows = trainer.fit()
-    trainer.cleanup()
-    return [row["ray/staleness_max"] for row in rows], versions, rows
+        def watched(*args, **how):
+            rollout = play(*args, **how)
+            versions.append({turn.version for own in rollout.turns for turn in own})
+            return rollout
+
+        trainer.sampler.play = watched
+        rows = trainer.fit()
+        trainer.cleanup()
+        return rows, versions
+
+    return [train(staleness) for staleness in range(3)]
 
 
-def test_playing_runs_ahead_by_as_much_as_it_may(tmp_path):
+def test_playing_runs_ahead_by_as_much_as_it_may(played):
     # In one process what is dealt is played at once, so a batch is as old as it may be.
-    assert ages(tmp_path, 0)[:2] == ([0, 0, 0, 0], [{0}, {1}, {2}, {3}])
-    assert ages(tmp_path, 1)[:2] == ([0, 1, 1, 1], [{0}, {0}, {1}, {2}])
-    assert ages(tmp_path, 2)[:2] == ([0, 1, 2, 2], [{0}, {0}, {0}, {1}])
+    ages = [[row["ray/staleness_max"] for row in rows] for rows, _ in played]
+    assert ages == [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2]]
+    assert [[min(each) for each in versions] for _, versions in played] == [
+        [0, 1, 2, 3], [0, 0, 1, 2], [0, 0, 0, 1]
+    ]  # fmt: skip
+    assert all(len(each) == 1 for _, versions in played for each in versions)
 
 
-def test_tokens_of_older_weights_are_weighed_by_the_policy_that_sampled_them(tmp_path):
-    _, _, fresh = ages(tmp_path, 0)
-    _, _, older = ages(tmp_path, 1)
+def test_tokens_of_older_weights_are_weighed_by_the_policy_that_sampled_them(played):
+    (fresh, _), (older, _), _ = played
     assert all(row["mismatch/log_prob_max"] < 1e-4 for row in fresh)
     # The first update was large enough to be seen in the log-probs of the batch it did not play.
     assert older[0]["mismatch/log_prob_max"] < 1e-4

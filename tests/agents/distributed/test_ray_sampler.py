@@ -1,12 +1,11 @@
 """A group of players is one player: same batch, same numbers, whoever played."""
 
-import copy
-
 import pytest
 import torch
 
+from llm_gym_agents.config import RayConfig
 from llm_gym_agents.distributed.ray import weight_transport
-from llm_gym_agents.distributed.ray.sampler import RaySampler
+from llm_gym_agents.distributed.ray.actor_pool import gpu_assignment
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.distributed.echo_run import echo_rows, echo_trainer
@@ -25,7 +24,7 @@ def trainer(tmp_path):
     made.cleanup()
 
 
-@pytest.mark.parametrize("actors", [1, 2, 3])
+@pytest.mark.parametrize("actors", [1, 3])
 def test_any_number_of_players_gives_the_numbers_of_one_process(actors, alone, tmp_path):
     assert echo_rows(tmp_path, in_process=True, num_actors=actors) == alone
     assert alone[-1]["policy/kl"] != 0.0  # it learned something, so there was something to differ
@@ -38,31 +37,6 @@ def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only
     three = echo_rows(tmp_path / "three", whole, in_process=True, num_actors=3)
     for ours, theirs in zip(three, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
-
-
-def test_a_group_says_what_a_sampler_says(trainer, tmp_path):
-    plain = echo_trainer(tmp_path / "plain")
-    assert isinstance(trainer.sampler, RaySampler)
-    assert trainer.sampler.env_id == plain.sampler.env_id
-    assert trainer.sampler.has_splits == plain.sampler.has_splits
-    assert trainer.sampler.policy.chat.stop_ids == plain.sampler.policy.chat.stop_ids
-    context = plain.sampler.engine.context_length
-    assert trainer.sampler.policy.engine.context_length == context
-    plain.cleanup()
-
-
-def test_every_actor_has_the_learners_weights_after_a_push(trainer):
-    with torch.no_grad():
-        for weight in trainer.learner.lm.parameters():
-            weight += 0.25
-    told = trainer.publisher.publish(7)
-    own = dict(trainer.learner.lm.named_parameters())
-    for handle in trainer.sampler.pool.actors:
-        engine = handle.actor.sampler.engine
-        assert engine.version == 7
-        for name, weight in engine.model.named_parameters():
-            assert weight.equal(own[name])
-    assert told["engine/weights_checked"] == len(own)
 
 
 def test_weights_travel_in_buckets_each_of_which_is_stored_once(tmp_path, monkeypatch):
@@ -100,7 +74,7 @@ def test_an_actor_that_missed_a_weight_is_named_and_nothing_is_played(trainer):
 
 
 def test_episodes_of_other_weights_are_refused(trainer):
-    with pytest.raises(EngineError, match="version 3, got version 0"):
+    with pytest.raises(EngineError, match="version 3"):
         trainer.sampler.play([EpisodeTask(0, 0)], 3)
 
 
@@ -138,7 +112,35 @@ def test_the_learners_generators_are_left_alone(tmp_path):
     group.cleanup()
 
 
-def test_the_config_that_was_passed_in_is_left_alone(trainer):
-    own = trainer.sampler.pool.actors[0].actor.sampler
-    assert own.isolated_batch_size == 4
-    assert copy.deepcopy(trainer.config).ray.num_actors == 3
+@pytest.fixture
+def four_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return monkeypatch
+
+
+def gpus(device="cuda", learners=0, **ray):
+    return gpu_assignment(RayConfig(use_ray=True, **ray), torch.device(device), learners)
+
+
+def test_the_learner_keeps_its_gpu_where_enough_are_left(four_gpus):
+    assert gpus(num_actors=3) == ["1", "2", "3"]
+    assert gpus("cuda:2", num_actors=3) == ["0", "1", "3"]
+    assert gpus(num_actors=1, num_gpus_per_actor=2.0) == ["1", "2", "3"]
+    assert gpus(num_actors=4) is None  # all of them, and the learner shares
+
+
+def test_every_process_of_a_spread_learner_keeps_its_card(four_gpus):
+    assert gpus(learners=2, num_actors=2) == ["2", "3"]
+    assert gpus(learners=2, num_actors=3) is None
+
+
+def test_gpus_go_by_the_names_that_this_process_sees(four_gpus):
+    four_gpus.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
+    assert gpus(num_actors=2) == ["5", "7"]
+
+
+def test_who_asks_for_a_share_or_brings_a_cluster_is_left_alone(four_gpus):
+    assert gpus(num_actors=2, num_gpus_per_actor=0.3) is None
+    assert gpus(num_actors=2, address="auto") is None
+    assert gpus("cpu", num_actors=2) is None

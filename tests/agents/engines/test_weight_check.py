@@ -1,4 +1,4 @@
-"""After a push the engine's own weights, read back, are the trainer's: to the bit."""
+"""A push is whole to the bit, where weights can be read back; where not, a probe samples alike."""
 
 import copy
 import functools
@@ -6,11 +6,20 @@ import functools
 import pytest
 import torch
 
+from llm_gym_agents.engines import weight_check as module
 from llm_gym_agents.engines.base import StaleWeightsError
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.engines.weight_check import WeightCheck
+from llm_gym_agents.engines.weight_check import (
+    COARSE,
+    FACTOR,
+    FINE,
+    HOPELESS,
+    Allowance,
+    Probe,
+    WeightCheck,
+)
 from llm_gym_agents.engines.weight_sums import weight_sums
-from llm_gym_agents.learn.publish import Publisher
+from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, Publisher
 from tests.agents.tiny import FAMILIES, tiny_model
 
 
@@ -71,7 +80,7 @@ def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_named(dtype, part):
     check.push(lm.named_parameters(), 1)
     engine.misses = [name]
     step(lm, 1e-7)
-    with pytest.raises(StaleWeightsError, match=f"version 2: {name} differs"):
+    with pytest.raises(StaleWeightsError, match=f"version 2: {name}"):
         check.push(lm.named_parameters(), 2)
 
 
@@ -82,14 +91,8 @@ def test_a_push_that_nobody_takes_is_caught_by_the_publisher_at_a_tiny_rate():
     publisher.publish(0)
     engine.update_weights = lambda named, version: setattr(engine, "version", version)
     step(lm, 1e-7)
-    with pytest.raises(StaleWeightsError, match="does not hold the weights of version 1"):
+    with pytest.raises(StaleWeightsError, match="version 1"):
         publisher.publish(1)
-
-
-def test_what_an_engine_casts_is_compared_as_it_casts():
-    lm = tiny_model()
-    check = checked(serve(lm, torch.bfloat16))
-    assert check.push(lm.named_parameters(), 1) == len(list(lm.parameters()))
 
 
 class Fused(Served):
@@ -175,10 +178,167 @@ def test_shards_of_several_workers_add_up(lm):
             check.push(lm.named_parameters(), 2)
 
 
-class Silent(Served):
-    def weight_sums(self):
-        return None
+def test_an_engine_that_cannot_be_read_back_is_not_called_proven(lm, fused):
+    fused.weight_sums = lambda: None
+    assert checked(fused).push(lm.named_parameters(), 1) == 0
 
 
-def test_an_engine_that_cannot_be_read_back_is_not_called_proven(lm):
-    assert checked(Silent(copy.deepcopy(lm))).push(lm.named_parameters(), 1) == 0
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_engine_with_the_same_weights_has_no_gap(family):
+    lm = tiny_model(family)
+    assert Probe(lm).check(serve(lm)) < 1e-5
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(training):
+    lm = tiny_model("gpt2", resid_pdrop=0.5).train(training)
+    assert Probe(lm).check(serve(lm)) < 1e-5
+    assert lm.training is training
+
+
+@pytest.mark.parametrize("part", ["embed_tokens", "layers.0.self_attn.o_proj", "lm_head"])
+def test_one_changed_layer_is_noticed(part):
+    lm = tiny_model()
+    engine = serve(lm)
+    with torch.no_grad():
+        for name, weight in lm.named_parameters():
+            if part in name:
+                weight.mul_(1.2)
+    with pytest.raises(StaleWeightsError, match=r"version 0: .*0\.02"):
+        Probe(lm).check(engine)
+
+
+KINDS = [
+    (torch.float32, torch.float32, FINE),
+    (torch.bfloat16, torch.float32, COARSE),
+    (torch.float32, torch.bfloat16, COARSE),
+    (torch.float16, torch.float16, COARSE),
+]
+
+
+def says(probe, *gaps):
+    """Let the probe find these gaps, one after another."""
+    found = iter(gaps)
+    probe.gap = lambda _: next(found)
+    return probe
+
+
+def kind(served, trained):
+    engine = serve(tiny_model())
+    engine.dtype = served
+    return engine, Probe(tiny_model().to(trained))
+
+
+@pytest.mark.parametrize(("served", "trained", "allowance"), KINDS)
+def test_a_gap_is_allowed_by_precision_and_by_the_first_one(served, trained, allowance):
+    start = 0.5 * allowance.most / FACTOR
+    for first, *later, last in (
+        (0.0, 0.9 * allowance.least, 1.1 * allowance.least),
+        (start, 0.99 * FACTOR * start, 1.01 * FACTOR * start),
+        (0.9 * allowance.most, 1.1 * allowance.most),
+    ):
+        engine, probe = kind(served, trained)
+        says(probe, first, *later, last)
+        assert [probe.check(engine) for _ in (first, *later)] == [first, *later]
+        with pytest.raises(StaleWeightsError):
+            probe.check(engine)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
+def test_a_model_in_half_the_bits_is_no_stale_one():
+    lm = tiny_model()
+    assert 1e-4 < Probe(lm).check(narrow_copy(lm)) < COARSE.most
+
+
+def sharpened(lm, by):
+    with torch.no_grad():
+        lm.lm_head.weight.mul_(by)
+    return narrow_copy(lm)
+
+
+def narrow_copy(lm):
+    engine = serve(lm, torch.bfloat16)
+    engine.dtype = torch.bfloat16
+    return engine
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_a_model_that_training_made_sharper_may_round_more_than_at_the_start(monkeypatch):
+    """Two of eighteen runs on a GPU were stopped at 0.17, where 0.167 was allowed."""
+    monkeypatch.setattr(module, "COARSE", Allowance(1e-3, 0.2))
+    lm = tiny_model()
+    probe = Probe(lm)
+    start = probe.check(sharpened(lm, 0.1))
+    assert probe.check(sharpened(lm, 80.0)) > FACTOR * start
+    stale = sharpened(lm, 1.0)
+    with torch.no_grad():
+        lm.model.layers[0].self_attn.o_proj.weight.mul_(1.5)
+    with pytest.raises(StaleWeightsError):
+        probe.check(stale)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_no_rounding_explains_samples_of_another_model():
+    engine, probe = kind(torch.bfloat16, torch.float32)
+    probe.rounding = lambda *_: 10.0
+    assert says(probe, 0.9 * HOPELESS).check(engine) == 0.9 * HOPELESS
+    for gap in (1.1 * HOPELESS, float("nan")):
+        with pytest.raises(StaleWeightsError, match=r"0\.5"):
+            says(probe, gap).check(engine)
+
+
+# --- publishing -------------------------------------------------------------------------------
+
+
+def test_publishing_pushes_and_probes():
+    lm = tiny_model()
+    engine = serve(tiny_model(seed=9))
+    publisher = Publisher(engine, lm)
+    said = publisher.publish(4)
+    assert said.keys() == {PROBE_GAP, CHECKED, PUBLISH_SECONDS}
+    assert said[CHECKED] == len(list(lm.parameters()))
+    assert said[PROBE_GAP] < 1e-5
+    assert engine.version == 4
+
+
+@pytest.mark.parametrize(
+    ("has_sums", "probed"), [(True, [1, 2, 3, 4, 8, 16]), (False, list(range(1, 18)))]
+)
+def test_weights_that_are_proven_are_probed_now_and_then(monkeypatch, has_sums, probed):
+    lm = tiny_model()
+    engine = serve(lm)
+    if not has_sums:
+        monkeypatch.setattr(engine, "weight_sums", lambda: None)
+    publisher = Publisher(engine, lm)
+    said = {push: publisher.publish(push) for push in range(1, 18)}
+    assert [push for push, found in said.items() if PROBE_GAP in found] == probed
+
+
+def test_an_engine_that_shares_the_model_needs_no_probe(monkeypatch):
+    lm = tiny_model()
+    engine = TransformersEngine(lm)
+    monkeypatch.setattr(engine, "generate", None)  # nothing is asked
+    assert Publisher(engine, lm).publish(4) == {}
+    assert engine.version == 4
+
+
+@pytest.mark.parametrize(("make", "times"), [(TransformersEngine, 1), (serve, 0)])
+def test_only_an_engine_that_shares_the_model_is_made_to_forget(monkeypatch, make, times):
+    lm = tiny_model()
+    engine, told = make(lm), []
+    monkeypatch.setattr(engine, "update_weights", lambda *args: told.append(args[1]))
+    engine.version = 3
+    Publisher(engine, lm).empty_cache()
+    assert told == [3] * times
+
+
+def test_an_engine_is_awake_before_it_is_given_weights(monkeypatch):
+    lm = tiny_model()
+    engine, told = serve(lm), []
+    monkeypatch.setattr(engine, "wake", lambda: told.append("wake"))
+    update = engine.update_weights
+    monkeypatch.setattr(
+        engine, "update_weights", lambda *args: (told.append("update"), update(*args))
+    )
+    Publisher(engine, lm).publish(1)
+    assert told == ["wake", "update"]

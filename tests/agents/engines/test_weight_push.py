@@ -1,14 +1,18 @@
-"""Weights on their way to another process."""
+"""Weights on their way to another process, and sums that tell whether they arrived."""
 
 import pickle
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from llm_gym_agents.engines import weight_push
-from llm_gym_agents.engines.weight_push import buckets, flat_buckets, pack, send, unpack
+from llm_gym_agents.engines import weight_sums as module
+from llm_gym_agents.engines.weight_push import buckets, flat_buckets, send
+from llm_gym_agents.engines.weight_sums import weight_sums
 from tests.agents.tiny import tiny_model
 
 
@@ -32,11 +36,6 @@ def test_buckets_are_as_full_as_they_may_be_and_keep_the_order(sizes, room, want
     found = list(buckets(named(*sizes), room))
     assert [[tensor.numel() for _, tensor in bucket] for bucket in found] == wanted
     assert [name for bucket in found for name, _ in bucket] == [f"w{n}" for n in range(len(sizes))]
-
-
-def test_a_bucket_counts_bytes_and_not_numbers():
-    assert len(list(buckets(named(30, 30), 120))) == 2
-    assert len(list(buckets(named(30, 30, dtype=torch.bfloat16), 120))) == 1
 
 
 def test_a_bucket_is_taken_before_the_next_is_made():
@@ -105,24 +104,6 @@ def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
         assert ours.equal(theirs)
 
 
-def test_a_weight_that_is_larger_than_the_buffer_goes_by_itself():
-    sizes = [64, 640, 64]
-    flats = flat_buckets(((str(n), torch.ones(n)) for n in sizes), 512)
-    assert [[spot.end - spot.begin for spot in flat.spots] for flat in flats] == [
-        [256],
-        [2560],
-        [256],
-    ]
-
-
-def test_a_packed_bucket_is_unpacked_to_the_same_bits():
-    weights = [("turned", torch.arange(6.0).view(2, 3).T), ("halves", torch.ones(3).bfloat16())]
-    for (name, found), (same, weight) in zip(unpack(pack(weights)), weights, strict=True):
-        assert name == same
-        assert found.dtype == weight.dtype
-        assert found.equal(weight)
-
-
 def _read_handle(handle, answers):
     rebuild, arguments, places = pickle.loads(handle)
     flat = rebuild(*arguments)
@@ -154,3 +135,101 @@ def test_on_a_gpu_a_bucket_is_a_handle_that_another_process_can_open():
         return sorted(found)
 
     assert send(weights, elsewhere) == ["halves", "odd", "turned"]
+
+
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+def sum_of(tensor):
+    return weight_sums([("w", tensor)])["w"]
+
+
+def some(shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_step_to_the_next_number_anywhere_changes_both(dtype):
+    weight = some((8, 16), dtype)
+    before = sum_of(weight)
+    for at in (0, 63, 127):
+        changed = weight.clone()
+        changed.view(-1)[at] = torch.nextafter(
+            changed.view(-1)[at], torch.tensor(torch.inf, dtype=dtype)
+        )
+        after = sum_of(changed)
+        assert after.content != before.content
+        assert after.order != before.order
+
+
+def test_another_order_changes_the_order_alone():
+    weight = some((4, 8))
+    turned = sum_of(weight.flip(0))
+    assert turned.content == sum_of(weight).content
+    assert turned.order != sum_of(weight).order
+
+
+def test_rows_of_zeros_at_the_end_add_nothing():
+    weight = some((5, 8))
+    padded = sum_of(torch.cat([weight, torch.zeros(3, 8)]))
+    assert padded[:2] == sum_of(weight)[:2]
+    assert padded.size == 64
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.sampled_from(DTYPES))
+def test_parts_add_up_to_the_whole(rows, dtype):
+    parts = [some((n, 7), dtype, seed) for seed, n in enumerate(rows)]
+    whole = sum_of(parts[0])
+    for part in parts[1:]:
+        whole = whole.followed_by(sum_of(part))
+    assert whole == sum_of(torch.cat(parts))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12),
+    together=st.integers(0, 30),
+    dtypes=st.lists(st.sampled_from(DTYPES), min_size=12, max_size=12),
+)
+def test_weights_that_are_summed_together_have_the_sums_of_each_alone(sizes, together, dtypes):
+    weights = [
+        (str(at), some(size, dtype, at))
+        for at, (size, dtype) in enumerate(zip(sizes, dtypes, strict=False))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PIECE", 32)
+        patch.setitem(module.TOGETHER, "cpu", -1)
+        alone = weight_sums(weights)
+        patch.setitem(module.TOGETHER, "cpu", together)
+        assert weight_sums(weights) == alone
+
+
+def test_small_weights_are_hashed_in_one_go(monkeypatch):
+    calls = []
+    hash_of = module._hash
+    monkeypatch.setattr(module, "_hash", lambda bits_N: calls.append(1) or hash_of(bits_N))
+    weight_sums([(str(at), some(8, seed=at)) for at in range(100)])
+    assert len(calls) == 1
+
+
+def test_what_is_done_to_a_weight_after_it_was_added_does_not_count():
+    weight = some(8)
+    sums = module.PendingSums()
+    sums.add("w", weight)
+    before = sum_of(weight)
+    weight.zero_()
+    assert sums.read()["w"] == before
+
+
+def test_a_view_is_summed_as_what_it_shows():
+    weight = some((6, 4))
+    assert sum_of(weight.t()) == sum_of(weight.t().contiguous())
+    assert sum_of(torch.empty(0)) == (0, 0, 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gpu_finds_the_sums_of_the_cpu(dtype):
+    weight = some((333, 257), dtype)
+    assert sum_of(weight.cuda()) == sum_of(weight)

@@ -1,6 +1,11 @@
-"""What a model says of a reply by itself: one plain forward, nothing cached, nothing batched."""
+"""Random requests, and what a model says of their replies by itself: one plain forward."""
+
+import random
 
 import torch
+
+from llm_gym_agents.engines.base import Request, Sampling
+from tests.agents.tiny import VOCABULARY
 
 
 def log_probs(model, prompt, ids, temperature=1.0):
@@ -23,3 +28,19 @@ def worst_error(model, requests, completions):
         wanted = log_probs(model, request.prompt, done.ids, request.sampling.temperature or 1.0)
         errors += [abs(a - b) for a, b in zip(wanted, done.log_probs, strict=True)]
     return max(errors)
+
+
+TOLERANCE = 1e-5
+
+
+def some_requests(count, seed=0, longest=50, most=30, **sampling):
+    rng = random.Random(seed)
+    return [
+        Request(
+            [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, longest))],
+            Sampling(max_tokens=rng.randint(1, most), **sampling),
+            seed=rng.getrandbits(63),
+            key=("request", at),
+        )
+        for at in range(count)
+    ]

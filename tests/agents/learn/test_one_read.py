@@ -54,12 +54,7 @@ def test_its_metrics_are_the_same_too():
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"ppo_epochs": 2},
-        {"mini_batch_size": 2},
-        {"kl": "reward"},
-        {"max_sampler_kl": 9.0},
-    ],
+    [{"ppo_epochs": 2}, {"mini_batch_size": 2}, {"kl": "reward"}, {"max_sampler_kl": 9.0}],
 )
 def test_what_has_to_be_known_before_the_step_is_scored_first(settings):
     ppo = make(tiny_model(), **settings)
@@ -124,12 +119,12 @@ def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
 
 def test_a_sequence_that_fits_no_pack_is_refused_in_a_sentence():
     ppo = make(tiny_model(), micro_batch_tokens=5)
-    with pytest.raises(ConfigError, match=r"must fit into training.micro_batch_tokens=5, got one"):
+    with pytest.raises(ConfigError, match="micro_batch_tokens"):
         ppo.update(data())
 
 
 def test_a_loss_that_needs_whole_episodes_refuses_to_cut_one():
     longest = int(data(history=False).sequence_lengths_Q.max())
     ppo = make(tiny_model(), policy_loss="gspo", micro_batch_tokens=longest)
-    with pytest.raises(ConfigError, match="an episode must fit"):
+    with pytest.raises(ConfigError, match="episode"):
         ppo.update(data(history=False))

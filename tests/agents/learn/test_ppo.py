@@ -11,7 +11,6 @@ from llm_gym_agents.algo import Advantages
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO, NonFiniteError, policy_settings
 from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
-from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
@@ -178,18 +177,6 @@ def test_cutting_a_batch_into_micro_batches_changes_no_metric(mini_batch_size):
         assert cut[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
 
 
-def test_a_pack_holds_whole_episodes_whatever_their_order():
-    batch = data()
-    packer = Packer(batch)
-    pack = packer.take(torch.tensor([3, 1]))
-    assert pack.ids_S[pack.position_T + 1].equal(pack.token_T)
-    assert pack.lengths_M.tolist() == batch.lengths_E[[3, 1]].tolist()
-    assert pack.bootstrap_M.tolist() == [NO_POSITION, pack.ids_S.numel() - 1]
-    longest = int(packer.ids_E.max())
-    assert [p.episodes_M.tolist() for p in packer.within(range(4), longest)][-1][-1] == 3
-    assert len(packer.within(range(4), 10_000)) == 1
-
-
 def test_a_cut_episode_is_worth_what_comes_after_it():
     ppo = make()
     scores = ppo.scorer.score(Packer(data()))
@@ -207,10 +194,10 @@ def broken(**changes):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (lambda: broken(reward_T=lambda r: r.fill_(1.0)), "a reward must sit on the last"),
-        (lambda: broken(token_T=lambda a: a.add_(1)), "must be the id after its position"),
-        (lambda: broken(lengths_E=lambda n: n.add_(1)), "must add up to the sampled tokens"),
-        (lambda: broken(bootstrap_E=lambda b: b.fill_(-1)), "a position to bootstrap from"),
+        (lambda: broken(reward_T=lambda r: r.fill_(1.0)), "reward"),
+        (lambda: broken(token_T=lambda a: a.add_(1)), "position"),
+        (lambda: broken(lengths_E=lambda n: n.add_(1)), "add up"),
+        (lambda: broken(bootstrap_E=lambda b: b.fill_(-1)), "bootstrap"),
     ],
 )
 def test_a_batch_that_does_not_fit_together_is_refused(batch, message):
@@ -255,13 +242,6 @@ def test_who_has_no_critic_does_not_wait_for_it():
     )
 
 
-def test_early_stopping_ends_the_passes_when_the_policy_has_moved():
-    patient = make(ppo_epochs=4, learning_rate=0.05).update(data())
-    hasty = make(ppo_epochs=4, learning_rate=0.05, kl_early_stop=1e-6).update(data())
-    assert patient["train/epochs"] == 4
-    assert hasty["train/epochs"] < 4
-
-
 def test_the_rate_scales_the_step():
     model = PolicyValueModel(tiny_model())
     still = make(copy.deepcopy(model))
@@ -270,29 +250,13 @@ def test_the_rate_scales_the_step():
         assert a.equal(b)
 
 
-@pytest.mark.parametrize(
-    "estimator", ["grpo", "rloo", "dr_grpo", "opo", "gpg", "reinforce_plus_plus"]
-)
+@pytest.mark.parametrize("estimator", ["grpo", "reinforce_plus_plus"])
 def test_estimators_without_a_critic_train_a_model_without_one(estimator):
     model = PolicyValueModel(tiny_model(), critic="none")
     before = copy.deepcopy(model.state_dict())
     metrics = make(model, adv_estimator=estimator, group_size=2).update(data())
     assert "loss/value" not in metrics
     assert any(not tensor.equal(before[name]) for name, tensor in model.state_dict().items())
-
-
-@pytest.mark.parametrize("loss", ["gspo", "cispo", "gpg"])
-def test_every_policy_loss_steps(loss):
-    metrics = make(policy_loss=loss).update(data())
-    assert metrics["train/grad_norm"] > 0
-
-
-def test_a_separate_critic_learns_without_moving_the_policy_through_its_loss():
-    model = PolicyValueModel(tiny_model(), critic="separate")
-    torch.nn.init.normal_(model.value_head.weight, std=0.1)
-    critic = copy.deepcopy(model.critic_lm.state_dict())
-    make(model).update(data())
-    assert any(not t.equal(critic[n]) for n, t in model.critic_lm.state_dict().items())
 
 
 def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
@@ -353,38 +317,6 @@ def test_the_mismatch_is_told_under_the_weights_in_use(cap):
             float(weights.mean() ** 2 / weights.square().mean()), rel=1e-4
         )
     assert torch.isfinite(ppo.trained["ratios"]).all()
-
-
-class Idle(SingleProcess):
-    """One of several processes: others have all the episodes, and read two packs of them."""
-
-    def assign(self, costs):
-        return []
-
-    def all_max(self, number):
-        return 2
-
-
-@pytest.fixture
-def ppo():
-    model = PolicyValueModel(tiny_model())
-    torch.nn.init.normal_(model.value_head.weight, std=0.1)
-    return PPO(model, training(), ranks=Idle())
-
-
-def test_it_has_no_part_in_the_scores(ppo):
-    read = []
-    ppo.model.register_forward_hook(lambda *_: read.append(1))
-    found = ppo.scorer.score(Packer(data()), entropy=True)
-    assert len(read) == 2
-    for name in ("log_prob_T", "value_T", "bootstrap_E", "entropy_T"):
-        assert not getattr(found, name).any(), name
-
-
-def test_it_has_no_part_in_the_gradient(ppo):
-    found = gradients(ppo, data())
-    assert found
-    assert not any(gradient.any() for gradient in found.values())
 
 
 def test_a_ratio_says_how_much_likelier_a_token_is_to_the_trainer_than_to_who_sampled_it():

@@ -76,16 +76,6 @@ def test_the_weight_is_in_the_metrics_and_is_the_one_that_was_used():
     assert "policy/entropy_coef" not in make(entropy_coef=0.01).update(data())
 
 
-@pytest.mark.parametrize("loss", ["ppo", "cispo"])
-def test_every_policy_loss_is_told_the_weight(loss):
-    ppo = make(entropy_target=50.0, policy_loss=loss)
-    ppo.update(data())
-    row = ppo.update(data(1))
-    assert row["loss/entropy"] == pytest.approx(
-        -row["policy/entropy_coef"] * row["policy/entropy"], rel=1e-5
-    )
-
-
 # --- a detached critic -----------------------------------------------------------------------
 
 

@@ -54,11 +54,7 @@ def doors(monkeypatch, caplog):
         each.cache_clear()
 
 
-WRONG = {
-    off: "its gradients are off by 0.1",
-    lost: "its gradients are off by nan, nan",
-    fails: "no such architecture",
-}
+WRONG = {off: "off by 0.1", lost: "off by nan", fails: "no such architecture"}
 
 
 @pytest.mark.parametrize("kernel", WRONG)
@@ -67,7 +63,7 @@ def test_of_a_kernel_that_nobody_asked_for_no_one_is_warned(doors, caplog, kerne
     assert set(measured(SHAPE)[1]) == {"chunked", "liger"}
     (said,) = caplog.records
     assert said.levelno == logging.INFO
-    assert f"the head kernel cut is not used: {WRONG[kernel]}" in said.getMessage()
+    assert WRONG[kernel] in said.getMessage()
 
 
 @pytest.mark.parametrize("kernel", WRONG)
@@ -77,8 +73,8 @@ def test_who_asked_for_a_kernel_is_warned_of_it_once(doors, caplog, kernel):
         assert kernel_for("cut", SHAPE) == ("cut", kernel)
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
-    start = "model.logprob_kernel='cut' is used as asked, but 'auto' would not: "
-    assert said.getMessage().startswith(start + WRONG[kernel])
+    assert said.getMessage().startswith("model.logprob_kernel='cut'")
+    assert WRONG[kernel] in said.getMessage()
 
 
 def test_of_exact_kernels_nothing_is_said_and_the_first_that_is_faster_is_used(doors, caplog):

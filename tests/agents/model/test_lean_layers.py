@@ -69,7 +69,7 @@ def test_a_torch_without_the_fused_norm_leaves_norms_alone(monkeypatch, caplog, 
 
     monkeypatch.setattr(torch.ops.aten, "_fused_rms_norm", fails)
     assert found(tiny_model().base_model) == (0, 2)
-    assert "torch's fused one fails: no kernel" in caplog.text
+    assert "no kernel" in caplog.text
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text", "cohere"])

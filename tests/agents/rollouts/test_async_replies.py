@@ -1,17 +1,16 @@
-"""Without a barrier an environment moves when its reply is there, and nothing else changes."""
+"""Without a barrier an environment moves when its reply is there; failures leave nothing behind."""
 
-import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
+import gymnasium as gym
 import pytest
 import torch
 from tensordict import TensorDict
 
-from llm_gym.core.outcome import StopReason
-from llm_gym_agents.engines.base import Sampling
+from llm_gym.core.spaces import AnyText
+from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts import policy as policy_module
 from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
@@ -29,28 +28,8 @@ STOPS = tuple(range(40))
 """Ids that end a reply: so many that replies are of very uneven length."""
 
 
-class Spied(TransformersEngine):
-    """Keeps what was asked and what was said, by episode."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.asked, self.said = {}, {}
-
-    def submit(self, requests):
-        requests = list(requests)
-        super().submit(requests)
-        for request in requests:
-            self.asked.setdefault(request.key, []).append(list(request.prompt))
-
-    def poll(self, timeout=None):
-        done = super().poll(timeout)
-        for reply in done:
-            self.said.setdefault(reply.key, []).append(reply.ids)
-        return done
-
-
 def make(sync_replies=False, rows=5, context="history", env=Diary, length=None):
-    engine = Spied(tiny_model(), context_length=length)
+    engine = TransformersEngine(tiny_model(), context_length=length)
     policy = LLMPolicy(
         engine,
         ChatFormat.from_tokenizer(tiny_tokenizer()),
@@ -141,16 +120,6 @@ def test_what_would_have_been_read_after_a_cut_ends_with_the_context(context, ro
     assert closing.new_sequence == (context == "observation")
 
 
-def test_a_batch_is_the_named_episodes_whole_and_in_order():
-    rollout = make(rows=4).collect(tasks([9, 3, 4, 0, 8, 2]))
-    assert assemble(rollout).episode_E.tolist() == [100, 102, 103, 104, 108, 109]
-    for episode in rollout.episodes:
-        turns = episode.seed % 3 + 1
-        assert episode.rewards == [float(at) for at in range(1, turns + 1)]
-        assert episode.states[1:] == [f"{episode.seed} was told {at + 1}." for at in range(turns)]
-        assert episode.dones == [False] * (turns - 1) + [True]
-
-
 def test_batches_follow_each_other_without_a_trace():
     collector = make()
     collector.collect(tasks(range(5)))
@@ -160,54 +129,7 @@ def test_batches_follow_each_other_without_a_trace():
     assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
 
 
-def test_a_prompt_is_the_prompt_before_its_reply_and_the_new_observation():
-    collector = make()
-    collector.collect(tasks(range(9)))
-    engine, chat = collector.policy.engine, collector.policy.chat
-    assert sorted(engine.asked) == [100 + seed for seed in range(9)]
-    for episode, prompts in engine.asked.items():
-        replies = engine.said[episode]
-        assert len(prompts) == len(replies) == (episode - 100) % 3 + 1
-        for at in range(1, len(prompts)):
-            before = prompts[at - 1] + replies[at - 1]
-            new = chat.following(replies[at - 1], f"{episode - 100} was told {at}.")
-            assert prompts[at] == before + new
-
-
-def test_what_was_sampled_is_what_the_trainer_scores():
-    collector = make()
-    data = assemble(collector.collect(tasks(range(8))))
-    with torch.no_grad():
-        model = PolicyValueModel(collector.policy.engine.model)
-        inputs = (data.ids_S, data.sequence_lengths_Q, data.position_T, data.token_T)
-        trained = model(*inputs).log_prob_T
-    torch.testing.assert_close(trained, data.sampler_log_prob_T, atol=1e-5, rtol=0)
-
-
-def test_an_episode_that_outgrows_the_context_is_cut_while_others_go_on():
-    one, other = (make(sync_replies=b, length=110).collect(tasks(range(9))) for b in (False, True))
-    reasons = [episode.stop_reason for episode in one.episodes]
-    assert StopReason.CONTEXT in reasons
-    assert reasons == [episode.stop_reason for episode in other.episodes]
-    assert assemble(one).ids_S.equal(assemble(other).ids_S)
-
-
 # --- rows that wait ---------------------------------------------------------------------------
-
-
-def test_rows_that_wait_do_not_move():
-    collector = make()
-    steps = watch(collector)
-    collector.collect(tasks(range(7)))
-    waited = 0
-    for now, then in itertools.pairwise(steps):
-        for row, (episode, cut, observation, turn) in enumerate(now):
-            if cut == ReplyStatus.PENDING:
-                waited += 1
-                assert then[row][0] == episode
-                assert then[row][2] == observation
-                assert turn == 0
-    assert waited > 5
 
 
 def test_the_pool_leaves_a_waiting_row_where_it_is():
@@ -336,13 +258,6 @@ def test_replies_that_were_waited_for_are_not_asked_for_again(clock):
     assert policy._asked == {}
 
 
-def test_act_always_waits():
-    engine = ScriptedEngine(lambda running: running[-1:], lambda request: list(b"%d" % request.key))
-    policy = asked(engine)
-    assert policy.act(["a", "b", "c"]) == ["0", "1", "2"]
-    assert policy.act(["d", "e", "f"], new=[False, True, False]) == ["0", "3", "2"]
-
-
 def test_act_waits_for_its_own_replies_and_not_for_those_of_rows_that_are_gone(clock):
     engine = ScriptedEngine(lambda running: running[:1], lambda request: list(b"%d" % request.key))
     policy = asked(engine)
@@ -352,3 +267,98 @@ def test_act_waits_for_its_own_replies_and_not_for_those_of_rows_that_are_gone(c
     assert engine.running == 2
     assert policy.act(["a", "b"]) == ["0", "1"]
     assert engine.running == 0
+
+
+@pytest.mark.parametrize("sync_replies", [True, False])
+def test_an_engine_that_loses_a_request_is_an_error(sync_replies):
+    def lose(running):
+        if len(running) > 7:
+            return running[:1]
+        engine.requests.clear()
+        return []
+
+    engine = ScriptedEngine(lose)
+    collector = scripted(engine, 9, sync_replies)
+    with pytest.raises(EngineError, match="7"):
+        collector.collect(tasks(range(9)))
+
+
+class Interrupted(Diary):
+    """Is interrupted in its second step, once."""
+
+    when = [True]
+
+    def step(self, action):
+        if self.when and len(self.told) == 1:
+            self.when.pop()
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+def interrupt_poll(collector):
+    poll, calls = collector.policy.engine.poll, iter(range(100))
+
+    def interrupted(timeout=None):
+        if next(calls) == 4:
+            raise KeyboardInterrupt
+        return poll(timeout)
+
+    collector.policy.engine.poll = interrupted
+
+
+def interrupt_step(collector):
+    Interrupted.when[:] = [True]
+
+
+@pytest.mark.parametrize("interrupt", [interrupt_poll, interrupt_step])
+@pytest.mark.parametrize("sync_replies", [True, False])
+def test_an_interrupt_leaves_everything_usable(sync_replies, interrupt):
+    Interrupted.when.clear()
+    collector = make(sync_replies, env=Interrupted)
+    interrupt(collector)
+    with pytest.raises(KeyboardInterrupt):
+        collector.collect(tasks(range(8)))
+    policy = collector.policy
+    assert policy.engine.running == 0
+    assert policy._open == policy._asked == {}
+    policy.engine.update_weights(policy.engine.model.named_parameters(), 1)
+    again = collector.collect(tasks(range(5, 11)))
+    fresh = make(sync_replies).collect(tasks(range(5, 11)))
+    assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
+    assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
+    assert set(assemble(again).version_T.tolist()) == {1}
+
+
+def test_an_engine_that_fails_is_left_with_nothing_to_do():
+    engine = ScriptedEngine(lambda running: 1 / 0)
+    policy = asked(engine)
+    with pytest.raises(ZeroDivisionError):
+        policy(data_of(policy, 3))
+    assert engine.log[-1] == ("cancel", [0, 1, 2])
+    assert policy._open == policy._asked == {}
+
+
+class Endless(gym.Env):
+    """Never ends, and says nothing new."""
+
+    observation_space = action_space = AnyText(10)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "?", {}
+
+    def step(self, action):
+        return "?", 0.0, False, False, {}
+
+
+def test_an_episode_in_which_nothing_changes_is_asked_anew_each_turn():
+    engine = ScriptedEngine(lambda running: [max(running)])
+    policy = asked(engine)
+    pool = TextEnvPool(Endless, 2)
+    policy.texts = pool.texts
+    pool.assign([EpisodeTask(0, 0), EpisodeTask(1, 1)])
+    data = pool.reset()
+    for _ in range(4):
+        _, data = pool.step_and_maybe_reset(policy(data))
+    assert [keys for what, keys in engine.log if what == "submit"] == [[0, 1], [1], [1], [1]]
+    assert [episode.num_turns for episode in pool._playing] == [0, 4]

@@ -104,12 +104,11 @@ def test_an_environment_without_patterns_is_refused():
 
 def test_the_transformers_engine_refuses_a_pattern():
     engine = TransformersEngine(tiny_model())
-    sentence = "replies held to a pattern need backend='vllm' or 'sglang'"
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match="backend"):
         engine.submit([Request([1]), Request([1, 2], Sampling(pattern="a+"))])
     assert engine.running == 0
     policy = policy_of(engine)
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match="backend"):
         rollout(GUESS, policy, 2, constrained=True)
     assert engine.running == 0
     assert len(rollout(GUESS, policy, 2).episodes) == 2

@@ -11,7 +11,7 @@ from llm_gym import cli
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.rollouts import recorder
-from llm_gym_agents.rollouts.recorder import RolloutRecorder, episode_tokens
+from llm_gym_agents.rollouts.recorder import episode_tokens
 from llm_gym_agents.rollouts.turns import BootstrapPrompt, Turn
 from tests.agents.small_run import small
 
@@ -125,13 +125,6 @@ def test_the_file_is_written_by_another_thread_and_what_fails_there_is_told(
     trainer.cleanup()
     assert writers != [threading.main_thread()]
     assert len(writers) == 1
-
-
-@pytest.mark.parametrize(("every", "due"), [(0, []), (1, [1, 2, 3, 4]), (3, [1, 4])])
-def test_which_iterations_are_due(every, due, tmp_path):
-    made = RolloutRecorder(tmp_path, every, 4)
-    assert [iteration for iteration in range(1, 5) if made.is_due(iteration)] == due
-    made.close()
 
 
 def test_a_record_has_the_text_of_its_tokens(run):

@@ -37,13 +37,6 @@ def test_a_score_replaces_the_rewards_and_sits_on_the_last_turn():
     assert one.extra == {"env_rewards": [0.25, 0.5, 1.0], "reward_terms": {"reward_fn": 7.0}}
 
 
-def test_added_scores_leave_the_rewards_of_the_turns_alone():
-    one = episode([0.25, 0.5])
-    assert apply_reward_fn(lambda trajectory: 7, [one], mode="add") == [7.0]
-    assert one.rewards == [0.25, 7.5]
-    assert one.total_reward == 0.75 + 7
-
-
 @given(
     st.lists(st.floats(-10, 10), min_size=1, max_size=6),
     st.floats(-10, 10),
@@ -68,12 +61,6 @@ def test_what_the_environment_gave_survives_a_second_function():
     assert one.extra["note"] == "mine"
 
 
-def test_turns_without_recorded_rewards_get_zeros():
-    one = Trajectory(actions=["a", "b"])
-    apply_reward_fn(lambda trajectory: 1, [one], mode="add")
-    assert one.rewards == [0.0, 1.0]
-
-
 def test_named_terms_add_up_and_are_metrics():
     episodes = batch(2)
     scores = apply_reward_fn(
@@ -86,11 +73,6 @@ def test_named_terms_add_up_and_are_metrics():
         "reward/right": 0.75,
         "reward/length": -0.125,
     }
-
-
-def test_no_function_no_metrics():
-    assert reward_metrics([*batch(), episode(extra={"note": "mine"})]) == {}
-    assert apply_reward_fn(lambda trajectory: 1, []) == []
 
 
 def test_an_unknown_mode_is_refused():
@@ -148,11 +130,6 @@ async def late(trajectory):
     return trajectory.episode_id
 
 
-class AsyncJudge:
-    async def __call__(self, trajectory, environment):
-        return trajectory.episode_id + environment
-
-
 @pytest.mark.parametrize(
     "function",
     [late, functools.partial(late), lambda trajectory: late(trajectory)],
@@ -160,10 +137,6 @@ class AsyncJudge:
 )
 def test_async_functions_keep_the_order(function):
     assert apply_reward_fn(function, batch(50)) == list(range(50))
-
-
-def test_an_object_with_an_async_call_is_awaited():
-    assert apply_reward_fn(AsyncJudge(), batch(3), 10) == [10, 11, 12]
 
 
 def test_async_functions_work_inside_a_running_loop_and_see_its_context():

@@ -110,17 +110,6 @@ def test_an_error_in_training_gives_the_terminal_back():
     assert written().rindex("\x1b[?25h") > written().rindex("\x1b[?25l")
 
 
-def test_it_is_used_for_one_run_after_another():
-    progress, clock, written = shown(terminal=False)
-    progress.start(2)
-    progress.update(ROW)
-    clock.now = 100.0
-    progress.start(2)
-    clock.now = 101.0
-    progress.update({})
-    assert written().splitlines()[-1] == "iteration 1/2  0:01 left"
-
-
 def test_the_time_left_does_not_jump_at_evaluations():
     progress, clock, written = shown(terminal=False)
     progress.start(12, eval_interval=5)

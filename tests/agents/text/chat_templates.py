@@ -212,108 +212,56 @@ class Family:
         return [token.removesuffix("!") for token in self.tokens if not token.endswith("?")]
 
 
-FAMILIES = {
-    family.name: family
-    for family in (
-        Family(
-            "chatml",
-            _CHATML,
-            ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>?", "</think>?"),
-            "<|im_end|>",
-            "<|im_end|>",
-        ),
-        Family(
-            "llama-3",
-            _LLAMA_3,
-            (
-                "<|begin_of_text|>",
-                "<|end_of_text|>",
-                "<|start_header_id|>",
-                "<|end_header_id|>",
-                "<|eot_id|>",
-            ),
-            "<|eot_id|>",
-            "<|eot_id|>",
-            "<|begin_of_text|>",
-            adds_bos=True,
-        ),
-        Family(
-            "gemma",
-            _GEMMA,
-            ("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
-            "<end_of_turn>",
-            "<eos>",
-            "<bos>",
-            system_role=False,
-            adds_bos=True,
-        ),
-        Family(
-            "mistral",
-            _MISTRAL,
-            ("<s>", "</s>"),
-            "</s>",
-            "</s>",
-            "<s>",
-            lead=" ",
-            system_role=False,
-            adds_bos=True,
-        ),
-        Family(
-            "llama-2", _LLAMA_2, ("<s>", "</s>"), "</s>", "</s>", "<s>", " ", " ", adds_bos=True
-        ),
-        Family(
-            "mistral-3",
-            _MISTRAL_3,
-            ("<s>", "</s>", "[INST]", "[/INST]"),
-            "</s>",
-            "</s>",
-            "<s>",
-            " ",
-            system_role=False,
-        ),
-        Family(
-            "phi-3",
-            _PHI_3,
-            ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"),
-            "<|end|>",
-            "<|endoftext|>",
-            greedy=True,
-        ),
-        Family(
-            "deepseek",
-            _DEEPSEEK,
-            (
-                "<｜begin▁of▁sentence｜>",
-                "<｜end▁of▁sentence｜>",
-                "<｜User｜>!",
-                "<｜Assistant｜>!",
-                "<think>!",
-                "</think>?",
-            ),
-            "<｜end▁of▁sentence｜>",
-            "<｜end▁of▁sentence｜>",
-            "<｜begin▁of▁sentence｜>",
-            prefill="<think>\n",
-        ),
-        Family(
-            "glm",
-            _GLM,
-            ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"),
-            "<|user|>",
-            "<|endoftext|>",
-        ),
-        Family(
-            "harmony",
-            _HARMONY,
-            ("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>"),
-            "<|end|>",
-            "<|return|>",
-            lead="<|channel|>final<|message|>",
-            stops=("<|return|>",),
-        ),
-        Family("alpaca", _ALPACA, ("</s>",), "", "</s>", system_role=False),
-    )
-}
+_LLAMA_3_TOKENS = (
+    "<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+    "<|eot_id|>",
+)  # fmt: skip
+_DEEPSEEK_TOKENS = (
+    "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>!", "<｜Assistant｜>!",
+    "<think>!", "</think>?",
+)  # fmt: skip
+_FAMILIES = (
+    Family(
+        "chatml", _CHATML, ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>?", "</think>?"),
+        "<|im_end|>", "<|im_end|>",
+    ),
+    Family(
+        "llama-3", _LLAMA_3, _LLAMA_3_TOKENS, "<|eot_id|>", "<|eot_id|>", "<|begin_of_text|>",
+        adds_bos=True,
+    ),
+    Family(
+        "gemma", _GEMMA, ("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"), "<end_of_turn>",
+        "<eos>", "<bos>", system_role=False, adds_bos=True,
+    ),
+    Family(
+        "mistral", _MISTRAL, ("<s>", "</s>"), "</s>", "</s>", "<s>", " ", system_role=False,
+        adds_bos=True,
+    ),
+    Family("llama-2", _LLAMA_2, ("<s>", "</s>"), "</s>", "</s>", "<s>", " ", " ", adds_bos=True),
+    Family(
+        "mistral-3", _MISTRAL_3, ("<s>", "</s>", "[INST]", "[/INST]"), "</s>", "</s>", "<s>", " ",
+        system_role=False,
+    ),
+    Family(
+        "phi-3", _PHI_3, ("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"),
+        "<|end|>", "<|endoftext|>", greedy=True,
+    ),
+    Family(
+        "deepseek", _DEEPSEEK, _DEEPSEEK_TOKENS, "<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>",
+        "<｜begin▁of▁sentence｜>", prefill="<think>\n",
+    ),
+    Family(
+        "glm", _GLM,
+        ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"),
+        "<|user|>", "<|endoftext|>",
+    ),
+    Family(
+        "harmony", _HARMONY, ("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>"),
+        "<|end|>", "<|return|>", lead="<|channel|>final<|message|>", stops=("<|return|>",),
+    ),
+    Family("alpaca", _ALPACA, ("</s>",), "", "</s>", system_role=False),
+)  # fmt: skip
+FAMILIES = {family.name: family for family in _FAMILIES}
 
 _CORPUS = [
     "You are in the kitchen. Exits: north, east.\n\nA rope lies here. What do you do?",

@@ -95,40 +95,37 @@ _TURNS = "{% for m in messages %}{{ CONTENT }}<|im_end|>{% endfor %}"
 
 
 @pytest.mark.parametrize(
-    ("template", "sentence"),
+    ("template", "what"),
     [
-        (
-            _TURNS.replace("CONTENT", "'[Round ' ~ loop.index ~ ']' ~ m.content"),
-            "unlike the second",
-        ),
-        (_TURNS.replace("CONTENT", "messages[-1].content"), "as it is, once and in order"),
-        (_TURNS.replace("CONTENT", "m.content | upper"), "as it is, once and in order"),
-        (_TURNS.replace("CONTENT", "m.content | tojson"), "as it is, once and in order"),
-        ("{{ raise_exception('tools only') }}", "cannot write user and assistant: tools only"),
+        (_TURNS.replace("CONTENT", "'[Round ' ~ loop.index ~ ']' ~ m.content"), "second"),
+        (_TURNS.replace("CONTENT", "messages[-1].content"), "in order"),
+        (_TURNS.replace("CONTENT", "m.content | upper"), "in order"),
+        (_TURNS.replace("CONTENT", "m.content | tojson"), "in order"),
+        ("{{ raise_exception('tools only') }}", "tools only"),
     ],
 )
-def test_a_template_that_cannot_grow_is_refused_in_one_sentence(template, sentence):
+def test_a_template_that_cannot_grow_is_refused_in_one_sentence(template, what):
     tokenizer = build_tokenizer(FAMILIES["chatml"])
     tokenizer.chat_template = template
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match=what):
         ChatFormat.from_tokenizer(tokenizer)
 
 
 def test_a_format_without_any_end_is_refused():
     tokenizer = build_tokenizer(FAMILIES["alpaca"])
     tokenizer.eos_token = None
-    with pytest.raises(ConfigError, match=r"set tokenizer\.eos_token"):
+    with pytest.raises(ConfigError, match="eos_token"):
         ChatFormat.from_tokenizer(tokenizer)
     words = word_tokenizer(["a"])
     words.eos_token = None
-    with pytest.raises(ConfigError, match=r"set tokenizer\.eos_token"):
+    with pytest.raises(ConfigError, match="eos_token"):
         ChatFormat.from_tokenizer(words)
 
 
 def test_settings_that_cannot_be_honoured_are_refused():
-    with pytest.raises(ConfigError, match="kind must be"):
+    with pytest.raises(ConfigError, match="kind"):
         ChatFormat.from_tokenizer(base_tokenizer(), kind="chatty")
-    with pytest.raises(ConfigError, match="kind='chat' needs"):
+    with pytest.raises(ConfigError, match="kind"):
         ChatFormat.from_tokenizer(base_tokenizer(), kind="chat")
     with pytest.raises(ConfigError, match="template_options"):
         ChatFormat.from_tokenizer(base_tokenizer(), template_options={"a": 1})

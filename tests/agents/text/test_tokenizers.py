@@ -1,4 +1,4 @@
-"""Tokenizers made on the spot read games cheaply and speak to them."""
+"""Tokenizers made on the spot read games cheaply; the text of each token cuts no character."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from transformers import AutoTokenizer
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ConfigError
 from llm_gym.registry.suite import ENVS
+from llm_gym_agents.text.codec import TokenTexts
 from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
+from tests.agents.text.chat_templates import base_tokenizer
 
 EASY = "llm_gym/TextGameEasy-v0"
 
@@ -126,7 +128,10 @@ def test_a_tokenizer_survives_saving_and_loading(make, tmp_path):
     assert loaded.get_vocab() == tokenizer.get_vocab()
 
 
-@pytest.mark.parametrize("env_id", [row.id for row in ENVS])
+FIRST_OF_CLASS = {row.entry_point: row.id for row in reversed(ENVS)}.values()
+
+
+@pytest.mark.parametrize("env_id", FIRST_OF_CLASS)
 def test_a_vocabulary_can_be_collected_from_every_environment(env_id):
     texts = collect_vocabulary([env_id], episodes=2)
     assert len(texts) == len(set(texts)) > 2
@@ -171,3 +176,42 @@ def test_an_environment_of_somebody_else_is_played_in_its_own_action_space(
 def test_no_episodes_is_an_error():
     with pytest.raises(ConfigError, match="episodes"):
         collect_vocabulary([EASY], episodes=0)
+
+
+TOKENIZER = base_tokenizer()
+PIECES = TokenTexts(TOKENIZER)
+
+
+@given(st.text(max_size=40))
+def test_the_pieces_are_the_text(text):
+    ids = TOKENIZER.encode(text)
+    assert len(PIECES(ids)) == len(ids)
+    assert "".join(PIECES(ids)) == text
+
+
+def test_a_character_of_several_tokens_is_the_last_ones():
+    ids = TOKENIZER.encode("a😀b")
+    assert len(ids) == 6
+    assert PIECES(ids) == ["a", "", "", "", "😀", "b"]
+
+
+def test_a_control_token_is_shown():
+    assert PIECES([*TOKENIZER.encode("go"), TOKENIZER.eos_token_id])[-1] == "<|endoftext|>"
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_bytes_of_no_text_are_shown_as_such_and_looked_at_a_few_at_a_time(count, monkeypatch):
+    lone = TOKENIZER.encode("😀")[1]  # a byte that never begins a character
+    looked, decode = [], TokenTexts._decode
+
+    def noted(self, ids):
+        looked.append(len(ids))
+        return decode(self, ids)
+
+    monkeypatch.setattr(TokenTexts, "_decode", noted)
+    assert "".join(PIECES([lone] * count)) == "\ufffd" * count
+    assert max(looked) <= 16
+
+
+def test_no_tokens_have_no_pieces():
+    assert PIECES([]) == []

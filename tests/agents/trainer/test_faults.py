@@ -1,16 +1,16 @@
-"""``PPOTrainer``: a fault is one sentence, and nothing is lost."""
+"""``PPOTrainer``: a fault or a wrong argument is one sentence, and nothing is lost."""
 
+import gymnasium as gym
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from llm_gym.errors import ConfigError, LLMGymError
-from llm_gym_agents import (
-    PPOTrainer,
-)
+from llm_gym_agents import PPOTrainer
 from llm_gym_agents.learn.ppo import NonFiniteError
+from llm_gym_agents.rollouts.rewards import RewardError
 from llm_gym_agents.run.metrics import read_metrics
-from tests.agents.small_run import BreaksOnce, NeverBegins, Odd, small
+from tests.agents.small_run import NeverBegins, Odd, small
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 
@@ -20,17 +20,16 @@ def one_sentence(caught):
     return str(caught.value)
 
 
-def wrong(tmp_path, **sections):
-    return lambda: PPOTrainer(small(tmp_path, **sections), Odd)
-
-
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda p: wrong(p, training={"group_size": 3})(), "training.group_size"),
-        (lambda p: wrong(p, training={"adv_estimator": "grpo"})(), "group_size"),
-        (lambda p: wrong(p, model={"model_name": "./nowhere"})(), "./nowhere"),
-        (lambda p: wrong(p, model={"model_name": "no/such-model"})(), "no/such-model"),
+        (lambda p: PPOTrainer(small(p, training={"group_size": 3}), Odd), "training.group_size"),
+        (lambda p: PPOTrainer(small(p, training={"adv_estimator": "grpo"}), Odd), "group_size"),
+        (lambda p: PPOTrainer(small(p, model={"model_name": "./nowhere"}), Odd), "./nowhere"),
+        (
+            lambda p: PPOTrainer(small(p, model={"model_name": "no/such-model"}), Odd),
+            "no/such-model",
+        ),
         (lambda p: PPOTrainer(small(p)), "environment.env_id"),
         (lambda p: PPOTrainer(small(p), Odd, dataset=[]), "dataset"),
         (lambda p: PPOTrainer(small(p), Odd, model=tiny_model()), "tokenizer"),
@@ -59,14 +58,6 @@ def test_an_environment_that_never_begins(tmp_path):
         trainer.fit()
     trainer.cleanup()
     assert "no such level" in one_sentence(caught)
-
-
-def test_an_environment_that_breaks_now_and_then_costs_its_episodes_only(tmp_path):
-    config = small(tmp_path, training={"batch_size": 8, "mini_batch_size": 8})
-    trainer = PPOTrainer(config, BreaksOnce)
-    [row] = trainer.fit()
-    trainer.cleanup()
-    assert 0 < row["episode/failed"] < 1
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e38])
@@ -151,17 +142,6 @@ def test_what_the_config_says_now_wins_over_the_checkpoint(tmp_path):
     assert (group["base_lr"], group["weight_decay"]) == (0.5, 0.25)
 
 
-def test_a_checkpoint_without_a_reference_is_refused_where_one_is_needed(tmp_path):
-    trainer = PPOTrainer(small(tmp_path / "old"), Odd)
-    kept = trainer.save_checkpoint(tmp_path / "kept")
-    trainer.cleanup()
-    other = PPOTrainer(small(tmp_path / "new", training={"kl": "loss"}), Odd)
-    with pytest.raises(LLMGymError) as caught:
-        other.load_checkpoint(kept)
-    other.cleanup()
-    assert "kl" in one_sentence(caught)
-
-
 class PaysInWords(Odd):
     reward = "ten"
 
@@ -234,6 +214,80 @@ class BreaksMostly(Odd):
 
 def test_a_run_that_loses_most_of_its_episodes_again_and_again_is_stopped(tmp_path):
     trainer = PPOTrainer(small(tmp_path, training={"num_iters_per_epoch": 50}), BreaksMostly)
-    with pytest.raises(ConfigError, match="3 of 4 episodes of iteration 2"):
+    with pytest.raises(ConfigError, match="3 of 4"):
+        trainer.fit()
+    trainer.cleanup()
+
+
+def broken():
+    model = tiny_model()
+    torch.nn.init.constant_(model.lm_head.weight, torch.nan)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"callbacks": print}, "callbacks"),
+        ({"callbacks": [3]}, "callbacks"),
+        ({"environment": gym.make_vec("CartPole-v1", num_envs=2)}, "single"),
+        ({"tokenizer": "gpt2"}, "tokenizer"),
+        ({"model": "gpt2"}, "model"),
+        ({"model": torch.nn.Linear(2, 2)}, "Linear"),
+        ({"model": tiny_model().base_model}, "LlamaModel"),
+        ({"model": tiny_model().to("meta")}, "meta"),
+        ({"model": tiny_model().requires_grad_(False)}, "frozen"),
+        ({"model": broken()}, "not finite"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_is_not_what_its_name_says_is_refused_in_one_sentence(tmp_path, given, what):
+    arguments = {"environment": Odd, "tokenizer": tiny_tokenizer(), **given}
+    with pytest.raises(ConfigError, match=what) as caught:
+        PPOTrainer(small(tmp_path), **arguments)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("config", [None, {"training": {}}])
+def test_a_config_that_is_none_is_told_how_to_become_one(config):
+    with pytest.raises(ConfigError, match="ConfigStore"):
+        PPOTrainer(config, Odd)
+
+
+def test_a_model_with_adapters_of_its_own_is_told_how_to_have_some(tmp_path):
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(tiny_model(), peft.LoraConfig(r=2, target_modules="all-linear"))
+    with pytest.raises(ConfigError, match="PeftModel"):
+        PPOTrainer(small(tmp_path), Odd, model=model, tokenizer=tiny_tokenizer())
+
+
+def test_a_frozen_model_is_welcome_where_adapters_are_trained(tmp_path):
+    pytest.importorskip("peft")
+    model = tiny_model().requires_grad_(False)
+    config = small(tmp_path, model={"lora_rank": 2})
+    trainer = PPOTrainer(config, Odd, model=model, tokenizer=tiny_tokenizer())
+    trained = [name for name, each in trainer.learner.lm.named_parameters() if each.requires_grad]
+    trainer.cleanup()
+    assert trained
+    assert all("lora_" in name for name in trained)
+
+
+def test_a_trainer_that_was_cleaned_up_says_so(tmp_path):
+    trainer = PPOTrainer(small(tmp_path), Odd)
+    trainer.cleanup()
+    with pytest.raises(ConfigError, match=r"cleanup\(\)"):
+        trainer.fit()
+    trainer.cleanup()
+
+
+def test_a_reward_function_that_empties_an_episode_is_told_which(tmp_path):
+    def empty(episode):
+        episode.actions.clear()
+        episode.rewards.clear()
+        return 1.0
+
+    trainer = PPOTrainer(small(tmp_path), Odd, reward_fn=empty)
+    with pytest.raises(RewardError, match="episode 0"):
         trainer.fit()
     trainer.cleanup()

@@ -11,7 +11,7 @@ from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number
 from llm_gym_agents.trainer import PPOTrainer
 from tests.agents.config.effect_run import ECHO, configured, settings
-from tests.agents.learn.test_early_stop import won
+from tests.agents.learn.test_schedule import won
 from tests.agents.players import player_at_chance
 
 FALL = [20, 88, 60, 77]
@@ -75,16 +75,6 @@ def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(tmp_path, star
     assert trainer.iteration == (0 if is_kept else 1)
 
 
-def test_it_may_end_with_the_last_weights(tmp_path):
-    trainer = made(tmp_path, checkpoint__end_with_best=False)
-    seen = planted(trainer, FALL)
-    trainer.fit()
-    trainer.cleanup()
-    assert same(trainer.learner.lm.state_dict(), seen[3])
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
-    assert same(loaded, seen[3])
-
-
 def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
     whole = made(tmp_path / "whole", training__num_epochs=2)
     expected = planted(whole, [*FALL, 10, 11, 12, 13])
@@ -99,13 +89,6 @@ def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
     assert [row["iteration"] for row in rows] == list(range(1, 9))
     assert all(same(one, other) for one, other in zip(found, expected, strict=True))
     assert same(halves.learner.lm.state_dict(), expected[1])
-
-
-def test_a_run_ends_once_it_is_sure(tmp_path):
-    trainer = made(tmp_path, environment__stop_at_success=0.9)
-    planted(trainer, [91, 95, 97, 99])
-    assert len(trainer.fit()) == 3
-    trainer.cleanup()
 
 
 def test_patience_is_kept_over_a_resume(tmp_path):

@@ -6,8 +6,7 @@ The server is the stand-in for SGLang, which computes with the weights that it i
 import pytest
 
 from llm_gym_agents.engines.weight_check import StaleWeightsError
-from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
-from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.learn.publish import PROBE_GAP
 from tests.agents.config.effect_run import ECHO, play, settings
 from tests.agents.engines.sglang.stand_in import StandIn, TinySampler
 from tests.agents.players import player_at_chance
@@ -28,9 +27,8 @@ def through(server, **more):
     return given | settings(**more)
 
 
-@pytest.mark.parametrize("barrier", [None, True])
-def test_two_iterations_train_through_it(server, tmp_path, barrier):
-    out = play(through(server, inference__sync_replies=barrier), tmp_path / "run")
+def test_two_iterations_train_through_it(server, tmp_path):
+    out = play(through(server), tmp_path / "run")
     assert len(out.metrics) == 2
     assert all(0 <= row[PROBE_GAP] < 1e-4 for row in out.metrics)
     assert len(server.bodies("/update_weights_from_disk")) == 3, "at first, and after each step"
@@ -82,7 +80,7 @@ def test_a_push_that_gets_lost_ends_the_run(server, tmp_path):
 
     sampler.load = only_the_first
     given = through(server, training__learning_rate=0.05)
-    with pytest.raises(StaleWeightsError, match=r"weights of version [12]: .* nothing was trained"):
+    with pytest.raises(StaleWeightsError, match=r"version [12]"):
         play(given, tmp_path / "run")
 
 
@@ -91,8 +89,3 @@ def test_adapters_train_through_it(server, tmp_path):
     out = play(through(server, model__lora_rank=2), tmp_path / "run")
     assert any("lora_" in name for name in out.weights)
     assert all(row[PROBE_GAP] < 1e-4 for row in out.metrics)
-
-
-def test_a_run_says_how_long_publishing_took(server, tmp_path):
-    play(through(server), tmp_path / "run")
-    assert {PUBLISH_SECONDS, PROBE_GAP} <= set(read_metrics(tmp_path / "run")[0])

@@ -156,20 +156,3 @@ def test_the_tokens_of_a_call_are_trained_on_and_those_of_its_result_never_are(r
                     assert call["result"] not in said[turn]
                     assert call["result"] in read[turn + 1]
     assert calls >= 20
-
-
-def test_a_tool_turn_has_its_reward_on_the_last_token_of_the_call(rollouts):
-    for rollout in rollouts[0]:
-        rewards = [reward for episode in rollout.episodes for reward in episode.rewards]
-        assert assemble(rollout).reward_T[assemble(rollout).turn_ends_T].tolist() == rewards
-        assert int(assemble(rollout).turn_ends_T.sum()) == sum(
-            e.num_turns for e in rollout.episodes
-        )
-        assert torch.all(assemble(rollout).reward_T[~assemble(rollout).turn_ends_T] == 0)
-
-
-def test_every_trained_token_was_sampled(rollouts):
-    for rollout in rollouts[0]:
-        data = assemble(rollout)
-        assert torch.equal(data.ids_S[data.position_T + 1], data.token_T)
-        assert torch.all(data.sampler_log_prob_T < 0)

@@ -1,6 +1,5 @@
 """A warm start as a setting: decided, done once, measured, kept and resumed."""
 
-import json
 import shutil
 
 import pytest
@@ -68,23 +67,7 @@ def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, m
     run(echo(tmp_path, training={"num_epochs": 2}, checkpoint={"resume": True}))
     name = "checkpoints/iteration-000002"
     assert weights(tmp_path / name) == weights(whole / name)
-    untimed = [
-        [
-            {key: row[key] for key in row if not key.startswith("time/")}
-            for row in read_metrics(each)
-        ]
-        for each in (whole, tmp_path)
-    ]
-    assert untimed[0] == untimed[1]
-
-
-def test_a_run_killed_later_does_not_do_it_again_either(whole, tmp_path, monkeypatch):
-    shutil.copytree(whole, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run/checkpoints/iteration-000002")
-    monkeypatch.setattr(warm_start, "imitate", None)
-    run(echo(tmp_path / "run", training={"num_epochs": 2}, checkpoint={"resume": True}))
-    name = "checkpoints/iteration-000002"
-    assert weights(tmp_path / "run" / name) == weights(whole / name)
+    assert untimed(tmp_path) == untimed(whole)
 
 
 def test_the_checkpoint_knows_what_it_brought(whole):
@@ -127,23 +110,16 @@ def test_auto_imitates_the_solver_where_chance_is_never_paid_and_says_so(tmp_pat
     config = echo(tmp_path, warm_start={"player": "auto"}, inference={"max_tokens": 24})
     config.environment.env_id = "llm_gym/TextToSQLEasy-v0"
     trainer, said = told(config)
-    batch = config.training.batch_size
-    assert said[0] == (
-        "warm start: imitating the solver's moves, because the embedded model has random weights "
-        f"and writes no moves, and random play was paid in 0 of {4 * batch} episodes, less than "
-        f"once in a batch of {batch}"
-    )
+    assert "solver" in said[0]
+    assert f"0 of {4 * config.training.batch_size} episodes" in said[0]
     assert trainer.warm_start["warm_start/turns"] == 60
     assert trainer.warm_start["warm_start/from_solver"] == 1.0
 
 
 def test_auto_teaches_the_embedded_model_and_says_why(tmp_path):
     trainer, said = told(echo(tmp_path, warm_start={"player": "auto"}))
-    assert said[0] == (
-        "warm start: imitating random moves, because the embedded model has random weights and "
-        "writes no moves"
-    )
-    assert "60 moves, 12 steps, loss" in said[1]
+    assert "random moves" in said[0]
+    assert "60 moves, 12 steps" in said[1]
     assert trainer.warm_start["warm_start/steps"] == 12
 
 
@@ -151,8 +127,7 @@ def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path
     model = {"model_name": save_tiny(tmp_path / "model")}
     auto = {"player": "auto", "turns": 8, "steps": 1}
     trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
-    assert "only 0% of" in said[0]
-    assert "fewer than 50%" in said[0]
+    assert "50%" in said[0]
     assert trainer.warm_start
 
 
@@ -161,27 +136,9 @@ def test_auto_leaves_a_given_model_alone_that_writes_enough(tmp_path, monkeypatc
     auto = {"player": "auto"}
     monkeypatch.setattr(warm_start, "ENOUGH_USABLE", 0.0)
     trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
-    assert said[0].startswith("warm start: none, because 0% of ")
-    assert said[0].endswith("at least 0%")
+    assert said[0].startswith("warm start: none")
     assert trainer.warm_start == {}
     assert not (tmp_path / "run/warm-start").exists()
-
-
-def test_a_file_can_be_its_source_in_the_history_of_a_chat_model(tmp_path):
-    talk = [
-        {"role": "user", "content": "Say red."},
-        {"role": "assistant", "content": "red"},
-        {"role": "user", "content": "Say blue."},
-        {"role": "assistant", "content": "blue"},
-    ]
-    (tmp_path / "talks.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
-    source = {"player": "file", "file": str(tmp_path / "talks.jsonl")}
-    config = echo(tmp_path / "run", model={"model_name": save_tiny(tmp_path / "model")})
-    config.update({"warm_start": source, "inference": {"context": "history"}})
-    trainer, said = told(config)
-    assert said[0] == "warm start: imitating file moves, because warm_start.player is 'file'"
-    assert trainer.warm_start["warm_start/turns"] == 2
-    assert trainer.warm_start["warm_start/loss"] < trainer.warm_start["warm_start/loss_first"]
 
 
 def test_adapters_are_taught_and_their_base_is_not(tmp_path):
@@ -197,13 +154,3 @@ def test_adapters_are_taught_and_their_base_is_not(tmp_path):
     assert changed
     assert all("lora_" in name for name in changed)
     trainer.cleanup()
-
-
-def test_an_environment_of_others_is_taught_in_its_own_words(tmp_path):
-    config = echo(tmp_path)
-    config.environment.env_id = "FrozenLake-v1"
-    config.environment.env_kwargs = {"rules": "system", "is_slippery": False}
-    config.inference.max_tokens = 8
-    config.warm_start.steps = 30
-    trainer, _ = told(config)
-    assert trainer.warm_start["warm_start/loss"] < trainer.warm_start["warm_start/loss_first"] / 2

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from llm_gym.errors import LLMGymError
-from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
+from llm_gym_agents.learn.publish import Publisher
+from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.text.tokenizers import byte_tokenizer
 from tests.agents.vllm.test_sampling import asked, largest_gap
+from tests.agents.vllm.test_weights import learned
 
 
 def children():
@@ -85,7 +88,7 @@ def test_a_separate_process_samples_takes_weights_outlives_an_interrupt_and_dies
     separate.submit(asked(max_tokens=400))
     separate.poll(0.0)
     send(separate, signal.SIGKILL)
-    with pytest.raises(EngineError, match="vLLM lost its process; it was ended with") as e:
+    with pytest.raises(EngineError, match="lost its process") as e:
         drain(separate)
     assert "\n" not in str(e.value)
     assert separate.running == 0
@@ -101,12 +104,12 @@ def test_a_process_that_hangs_is_given_up(separate, lm, monkeypatch):
             patched.setattr(separate._vllm, "close", lambda: None)
             separate.submit(asked(max_tokens=400))
             send(separate, signal.SIGSTOP)
-            with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with"):
+            with pytest.raises(EngineError, match="for 2 s"):
                 drain(separate)
         send(separate, signal.SIGCONT)
         separate.cancel()
         send(separate, signal.SIGSTOP)
-        with pytest.raises(EngineError, match="said nothing for 2 s; it was ended with 0 replies"):
+        with pytest.raises(EngineError, match="0 replies"):
             separate.update_weights(served_weights(lm), 1)
     finally:
         send(separate, signal.SIGCONT)
@@ -122,19 +125,30 @@ def test_a_cache_that_holds_no_reply_is_one_sentence_at_the_start(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("name", "value"),
     [
-        ({"max_model_len": 100_000}, r"could not start with .*: .*max_model_len \(100000\)"),
-        ({"dtype": "float7"}, "could not start with .*: .*dtype"),
-        ({"max_model_len": 0}, "max_model_len must be a whole number, at least 1, got 0"),
-        ({"max_rows": 0}, "max_rows must be a whole number, at least 1, got 0"),
-        ({"cache_gb": 0.5}, "cache_gb must be a whole number, at least 1, got 0.5"),
-        ({"tensor_parallel_size": 0}, "tensor_parallel_size must be a whole number"),
-        ({"gpu_memory_utilization": 2}, r"gpu_memory_utilization in \(0, 1\], got 600.0 and 2"),
-        ({"stall_s": 0}, "stall_s must be above 0"),
+        ("max_model_len", 100_000), ("max_model_len", 0), ("dtype", "float7"), ("max_rows", 0),
+        ("cache_gb", 0.5), ("tensor_parallel_size", 0), ("gpu_memory_utilization", 2),
+        ("stall_s", 0),
     ],
-)
-def test_a_setting_that_cannot_be_is_one_sentence(folder, settings, sentence):
-    with pytest.raises(LLMGymError, match=sentence) as found:
-        VLLMEngine(folder, eager=True, **settings)
+)  # fmt: skip
+def test_a_setting_that_cannot_be_is_one_sentence(folder, name, value):
+    with pytest.raises(LLMGymError, match=name) as found:
+        VLLMEngine(folder, eager=True, **{name: value})
     assert "\n" not in str(found.value)
+
+
+def test_one_missed_push_at_a_tiny_rate_is_caught_apart(folder, monkeypatch):
+    engine = VLLMEngine(
+        folder, tokenizer=load_tokenizer(folder), dtype="float32", eager=True, separate=True
+    )
+    try:
+        lm = load_model(folder)
+        publisher = Publisher(engine, lm)
+        assert publisher.publish(0)["engine/weights_checked"] == len(list(served_weights(lm)))
+        monkeypatch.setattr(engine, "_load", lambda bucket: list(engine._dtypes))
+        learned(lm)
+        with pytest.raises(StaleWeightsError, match="version 1"):
+            publisher.publish(1)
+    finally:
+        engine.close()

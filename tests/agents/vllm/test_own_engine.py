@@ -31,7 +31,7 @@ def test_the_one_liner_plays_64_environments(folder):
         result = rollout(ENV, policy, 64, num_envs=64, env_kwargs={"rules": "system"})
         assert len(result.episodes) == 64
         assert result.tokens > 64
-        with pytest.raises(EngineError, match="one vLLM engine lives in this process already"):
+        with pytest.raises(EngineError, match="one vLLM engine"):
             VLLMEngine(folder)
         weight = weakref.ref(next(model_of(policy.engine).parameters()))
         assert weight() is not None
@@ -47,7 +47,7 @@ def model_of(engine):
 def test_the_command_plays_with_moves_that_can_be_used(folder, capfd):
     options = ["--model", folder, "--engine", "vllm", "--constrained", "--max-tokens", "32"]
     assert cli.main(["eval", ENV, *options, "--engine-set", "max_model_length=400"]) == 2
-    assert "did you mean max_model_len?" in capfd.readouterr().err
+    assert "max_model_len?" in capfd.readouterr().err
     options += ["--engine-set", "eager=true", "--engine-set", "max_model_len=400"]
     assert cli.main(["eval", ENV, *options, "--episodes", "4", "--json"]) == 0
     out, err = capfd.readouterr()
@@ -115,7 +115,7 @@ def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_pat
         )
 
         fail_after(trainer.sampler.engine, 3, monkeypatch)
-        with pytest.raises(EngineError, match=r"^vLLM failed: the driver is gone; it was ended"):
+        with pytest.raises(EngineError, match="the driver is gone"):
             trainer.fit(1, 3)
     finally:
         trainer.cleanup()

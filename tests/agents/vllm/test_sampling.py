@@ -46,11 +46,6 @@ def test_greedy_replies_are_those_of_the_transformers_engine(engine, lm):
     assert theirs == [reply.ids for reply in TransformersEngine(lm).generate(requests)]
 
 
-def test_greedy_log_probs_are_those_of_temperature_one(engine, lm):
-    requests = asked(temperature=0.0)
-    assert largest_gap(lm, requests, engine.generate(requests)) <= 1e-4
-
-
 def test_a_seed_decides_what_is_sampled_whatever_else_runs(engine):
     requests = asked()
     together = [reply.ids for reply in engine.generate(requests)]
@@ -102,11 +97,6 @@ def test_a_stop_string_ends_the_reply_with_its_last_token(engine):
     assert engine.running == 0
 
 
-def test_top_k_one_is_greedy(engine):
-    greedy = [reply.ids for reply in engine.generate(asked(temperature=0.0))]
-    assert [reply.ids for reply in engine.generate(asked(top_k=1))] == greedy
-
-
 def test_a_pattern_holds_the_whole_reply(engine):
     replies = engine.generate(asked(pattern="(go|look) (north|south)", max_tokens=32))
     texts = [engine.tokenizer.decode(reply.ids, skip_special_tokens=True) for reply in replies]
@@ -149,22 +139,17 @@ def test_scores_are_those_of_the_transformers_engine(engine, lm):
     theirs, ours = engine.score(sequences), TransformersEngine(lm).score(sequences)
     for one, other in zip(theirs, ours, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
-    with pytest.raises(ConfigError, match="temperature 1 only"):
+    with pytest.raises(ConfigError, match="temperature"):
         engine.score(sequences, temperature=0.5)
 
 
 @pytest.mark.parametrize(
-    ("prompt", "sentence"),
-    [
-        ([], "1 to 511 tokens"),
-        ([1] * 512, "1 to 511 tokens"),
-        ([100_000], r"token ids must be in \[0, "),
-        ([-1], r"token ids must be in \[0, "),
-    ],
+    ("prompt", "what"),
+    [([], "511 tokens"), ([1] * 512, "511 tokens"), ([100_000], "token ids"), ([-1], "token ids")],
 )
-def test_a_prompt_that_cannot_be_answered_is_refused_and_nothing_runs(engine, prompt, sentence):
+def test_a_prompt_that_cannot_be_answered_is_refused_and_nothing_runs(engine, prompt, what):
     good = Request([1, 2, 3], Sampling(max_tokens=4))
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match=what):
         engine.submit([good, Request(prompt, Sampling(max_tokens=4))])
     assert engine.running == 0
     assert len(engine.generate([good])) == 1

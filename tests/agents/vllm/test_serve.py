@@ -142,15 +142,15 @@ def test_a_conversation_that_outgrows_the_context_is_cut(url):
 
 
 def test_what_the_server_refuses_is_one_sentence(url, monkeypatch):
-    with pytest.raises(EndpointError, match="404: it has no model 'huge'"):
+    with pytest.raises(EndpointError, match=r"404: .*'huge'"):
         play(GUESS, url, "huge", 1)
     with pytest.raises(EndpointError, match=r"400: .*max_tokens"):
         play(GUESS, url, "tiny", 1, max_tokens=9000)
     monkeypatch.setenv("LLM_GYM_API_KEY", "sk-wrong-0123456789")
-    with pytest.raises(EndpointError, match="401: it does not accept <key from LLM_GYM_API_KEY>"):
+    with pytest.raises(EndpointError, match=r"401: .*LLM_GYM_API_KEY"):
         play(GUESS, url, "tiny", 1)
     monkeypatch.delenv("LLM_GYM_API_KEY")
-    with pytest.raises(EndpointError, match="401: it wants a key"):
+    with pytest.raises(EndpointError, match="401"):
         play(GUESS, url, "tiny", 1)
 
 

@@ -1,4 +1,9 @@
+"""Groups, by episode and turn by turn, and REINFORCE: known numbers and a plain loop."""
+
 from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -9,7 +14,7 @@ from hypothesis import strategies as st
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import TokenStream, get_advantage, group_ids
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import examples, streams
+from tests.agents.algo.strategies import FRACTIONS, examples, streams
 
 CENTRED = ["grpo", "dr_grpo", "rloo", "opo", "gpg"]
 
@@ -58,21 +63,6 @@ def test_equal_scores_give_exactly_nothing() -> None:
         assert get_advantage(name)(stream).advantages_T.tolist() == [0.0, 0.0, 0.0]
 
 
-def test_one_that_is_left_alone_in_its_group_teaches_nothing() -> None:
-    stream = stream_of([0.5, 1.0, 3.0], [7, 2, 2])
-    for name in [*CENTRED, "grpo_passk"]:
-        assert get_advantage(name)(stream).advantages_T[0].item() == 0.0, name
-    assert get_advantage("rloo")(stream).advantages_T.tolist() == [0.0, -2.0, 2.0]
-
-
-def test_an_episode_without_tokens_is_in_no_group() -> None:
-    with_empty = stream_of([1.0, 3.0, 0.0], [0, 0, 0], [1, 1, 0])
-    without = stream_of([1.0, 3.0], [0, 0])
-    for name in [*CENTRED, "grpo_passk", "reinforce_plus_plus_baseline"]:
-        spec = get_advantage(name)
-        assert torch.equal(spec(with_empty).advantages_T, spec(without).advantages_T)
-
-
 def test_pass_at_k_rewards_the_first_of_equals_nothing() -> None:
     spec = get_advantage("grpo_passk")
     assert spec(stream_of([3.0, 3.0, 1.0], [0, 0, 0])).advantages_T.tolist() == [0.0, 0.0, 0.0]
@@ -89,17 +79,10 @@ def test_every_setting_has_an_effect() -> None:
         ("reinforce_plus_plus_baseline", {"whiten": False}),
     ):
         spec = get_advantage(name)
-        assert not torch.equal(spec(stream, **setting).advantages_T, spec(stream).advantages_T), (
-            name,
-            setting,
-        )
-    with pytest.raises(ConfigError, match="f_norm must be above 0"):
+        changed = spec(stream, **setting).advantages_T
+        assert not torch.equal(changed, spec(stream).advantages_T), (name, setting)
+    with pytest.raises(ConfigError, match="f_norm"):
         get_advantage("gpg")(stream, f_norm=0.0)
-
-
-def test_gpg_scales_up_by_the_share_of_episodes_that_scored() -> None:
-    advantages_T, _ = get_advantage("gpg")(stream_of([0.0, 0.0, 0.0, 4.0], [0, 0, 0, 0]))
-    assert advantages_T.tolist() == [-4.0, -4.0, -4.0, 12.0]
 
 
 @pytest.mark.parametrize(
@@ -114,3 +97,121 @@ def test_gpg_scales_up_by_the_share_of_episodes_that_scored() -> None:
 )
 def test_any_labels_make_groups(index: object) -> None:
     assert group_ids(index).tolist() == [0, 1, 0]
+
+
+def one_token_turns(*episodes: list[float], groups: list[int] | None = None) -> TokenStream:
+    lengths_E = torch.tensor([len(each) for each in episodes])
+    return TokenStream(
+        reward_T=torch.tensor([reward for each in episodes for reward in each]),
+        lengths_E=lengths_E,
+        turn_ends_T=torch.ones(int(lengths_E.sum()), dtype=torch.bool),
+        group_E=torch.tensor(groups or [0] * len(episodes)),
+    )
+
+
+def test_a_turn_is_compared_with_the_same_turn_of_the_others() -> None:
+    stream = one_token_turns([1.0, 0.0], [0.0, 1.0])
+    told = {"credit": "turn", "gamma": 0.5}
+    # To come: 1 and 0 in the first episode, 0.5 and 1 in the second.
+    assert get_advantage("dr_grpo")(stream, **told).advantages_T.tolist() == [
+        0.25, -0.5, -0.25, 0.5,
+    ]  # fmt: skip
+    assert get_advantage("rloo")(stream, **told).advantages_T.tolist() == [0.5, -1.0, -0.5, 1.0]
+    std = statistics.stdev([0.25, -0.5, -0.25, 0.5])
+    grpo_T = get_advantage("grpo")(stream, **told).advantages_T
+    torch.testing.assert_close(
+        grpo_T, torch.tensor([0.25, -0.5, -0.25, 0.5]) / std, atol=1e-5, rtol=0
+    )
+
+
+def test_shaping_that_adds_up_to_nothing_shows_only_where_turns_are_compared() -> None:
+    plain = one_token_turns([0.0, 0.0, 1.0], [0.0, 0.0, 0.0])
+    shaped = one_token_turns([0.5, 0.25, 0.25], [-0.25, 0.5, -0.25])  # two potentials, from 0 to 0
+    for name in ("grpo", "rloo"):
+        spec = get_advantage(name)
+        assert torch.equal(spec(plain).advantages_T, spec(shaped).advantages_T)
+        told = {"credit": "turn", "gamma": 0.5}
+        by_turn_T = spec(shaped, **told).advantages_T
+        assert not torch.equal(spec(plain, **told).advantages_T, by_turn_T)
+        assert by_turn_T[0] > 0 > by_turn_T[3], "the first move led nearer, and the other's away"
+
+
+@examples
+@given(streams(max_length=6, max_episodes=6), FRACTIONS, st.sampled_from(["dr_grpo", "rloo"]))
+def test_matches_a_loop_over_groups_and_turns(stream: TokenStream, gamma: float, name: str) -> None:
+    lengths = stream.lengths_E.tolist()
+    rewards = reference.split(stream.reward_T.tolist(), lengths)
+    ends = reference.split(stream.turn_ends_T.tolist(), lengths)
+    expected, peers = [], defaultdict(list)
+    for group, own, own_ends in zip(stream.group_E.tolist(), rewards, ends, strict=True):
+        turns: list[list[float]] = [[]]
+        for reward, last in zip(own, own_ends, strict=True):
+            turns[-1].append(reward)
+            turns += [[]] if last else []
+        to_come = 0.0
+        found = []
+        for turn in reversed(turns[:-1]):
+            to_come = sum(turn) + gamma * to_come
+            found.append((to_come, len(turn)))
+        for number, (value, size) in enumerate(reversed(found)):
+            peers[group, number].append(value)
+            expected.append((value, (group, number), size))
+    advantages = []
+    played = Counter(
+        group for group, length in zip(stream.group_E.tolist(), lengths, strict=True) if length
+    )
+    for value, place, size in expected:
+        count = played[place[0]]
+        led = value - sum(peers[place]) / count if count > 1 else 0.0
+        if name == "rloo" and count > 1:
+            led *= count / (count - 1)
+        advantages += [led] * size
+    found_T = get_advantage(name)(stream, credit="turn", gamma=gamma).advantages_T
+    torch.testing.assert_close(
+        found_T, torch.tensor(advantages, dtype=found_T.dtype), rtol=1e-7, atol=1e-7
+    )
+
+
+def test_credit_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ConfigError, match="credit"):
+        get_advantage("grpo")(one_token_turns([1.0], [0.0]), credit="token")
+
+
+@examples
+@given(streams(), FRACTIONS)
+def test_returns_are_the_discounted_rewards_to_go(stream: TokenStream, gamma: float) -> None:
+    expected: list[float] = []
+    for run in reference.split(stream.reward_T.tolist(), stream.lengths_E.tolist()):
+        ones = [1.0] * len(run)
+        expected += reference.gae(
+            run, [0.0] * len(run), gammas=[gamma] * len(run), lams=ones, after=0.0
+        )
+    out = get_advantage("reinforce_plus_plus")(stream, gamma=gamma)
+    expected_T = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(out.returns_T, expected_T, rtol=1e-10, atol=1e-10)
+    white_T = torch.tensor(reference.whiten(expected), dtype=torch.float64)
+    torch.testing.assert_close(out.advantages_T, white_T, rtol=1e-6, atol=1e-6)
+
+
+@examples
+@given(streams())
+def test_remax_subtracts_the_greedy_score_from_each_reward_to_go(stream: TokenStream) -> None:
+    out = get_advantage("remax")(stream)
+    to_go_T = get_advantage("reinforce_plus_plus")(stream, whiten=False).advantages_T
+    torch.testing.assert_close(out.advantages_T, to_go_T - stream.on_tokens(stream.greedy_scores_E))
+    torch.testing.assert_close(out.returns_T, to_go_T)
+
+
+def test_every_setting_of_reinforce_has_an_effect() -> None:
+    stream = TokenStream(
+        reward_T=torch.tensor([1.0, 2.0, 4.0]),
+        lengths_E=torch.tensor([3]),
+        turn_ends_T=torch.tensor([0, 1, 1]),
+    )
+    spec = get_advantage("reinforce_plus_plus")
+    raw = spec(stream, whiten=False).advantages_T
+    assert raw.tolist() == [7.0, 6.0, 4.0]
+    assert spec(stream, whiten=False, gamma=0.5).advantages_T.tolist() == [3.0, 4.0, 4.0]
+    per_turn = spec(stream, whiten=False, gamma=0.5, discount="turn").advantages_T
+    assert per_turn.tolist() == [5.0, 4.0, 4.0]
+    assert spec(stream).advantages_T.mean().item() == pytest.approx(0.0, abs=1e-6)

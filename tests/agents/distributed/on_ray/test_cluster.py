@@ -24,8 +24,8 @@ made.close()
 
 def test_what_the_cluster_could_never_give_is_refused(cluster):
     for settings, says in (
-        ({"num_cpus_per_actor": 5.0}, "2 actors with 5 CPU each need 10, and the cluster has 8"),
-        ({"num_gpus_per_actor": 0.5}, "2 actors with 0.5 GPU each need 1, and the cluster has 0"),
+        ({"num_cpus_per_actor": 5.0}, "10, .* 8"),
+        ({"num_gpus_per_actor": 0.5}, "1, .* 0"),
     ):
         with pytest.raises(ConfigError, match=says):
             RayCluster(RayConfig(num_actors=2, **settings))

@@ -8,8 +8,8 @@ import pytest
 
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.tasks import training_tasks
-from tests.agents.distributed.broken_envs import Broken
 from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
+from tests.agents.distributed.on_ray.broken_envs import Broken
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NOT_EVALUATED = {"environment.eval_interval": 0, "environment.env_id": None}
@@ -62,7 +62,7 @@ def test_an_actor_that_always_dies_ends_the_run_in_one_sentence(cluster, tmp_pat
     env = broken(tmp_path, groups=(2,), how="dies", always=True)
     given = {"num_actors": 1}
     trainer = echo_trainer(tmp_path / "run", NOT_EVALUATED, env=env, **given)
-    with pytest.raises(EngineError, match="sampler 0 was lost 2 times in a row") as caught:
+    with pytest.raises(EngineError, match="sampler 0") as caught:
         trainer.fit()
     trainer.cleanup()
     assert "the last words of the environment" in str(caught.value)

@@ -38,7 +38,7 @@ def test_a_run_that_lost_its_cluster_says_so_and_resumes(tmp_path):
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode != 0
-    assert "llm-gym: the Ray cluster is gone (its raylet ended)" in done.stderr
+    assert "raylet" in done.stderr
     assert "llm-gym resume" in done.stderr
 
     trainer = echo_trainer(tmp_path / "run", FOUR | {"checkpoint.resume": True}, in_process=True)

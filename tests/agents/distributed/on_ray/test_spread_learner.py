@@ -1,11 +1,12 @@
-"""Two processes learn, two Ray actors play: the numbers of one process that does both."""
+"""Actors on a real cluster, for one learner or several: the numbers of one process."""
 
 import os
 import signal
 
 import pytest
 
-from tests.agents.distributed.echo_run import comparable
+from tests.agents.distributed.echo_run import comparable, echo_rows
+from tests.agents.distributed.test_lost_rank import rows, torchrun
 from tests.agents.distributed.test_main_rank import alone, check_rows, led
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -36,3 +37,25 @@ def test_players_on_a_cluster_for_a_learner_over_processes(cluster, group, tmp_p
     check_rows(first, alone(tmp_path / "alone"))
     assert first == second
     assert restarts == told == 1
+
+
+def test_actors_give_the_numbers_of_one_process(cluster, tmp_path):
+    assert echo_rows(tmp_path / "ray", num_actors=3) == echo_rows(tmp_path / "alone")
+
+
+PLAYERS = ("--ray.use-ray", "--ray.num-actors", "2")
+
+
+def test_players_and_learners_begin_again_from_the_checkpoint(tmp_path):
+    done = torchrun(tmp_path / "again", restarts=1, flags=PLAYERS)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again" / "killed").exists()
+    found = rows(tmp_path / "again")
+    assert [row["iteration"] for row in found] == [1, 2, 3, 4]
+    assert all(row["ray/actors"] == 2 and row["ray/restarts"] == 0 for row in found)
+    alone = torchrun(tmp_path / "alone", restarts=0, rank=9)
+    assert alone.returncode == 0, alone.stderr
+    for ours, theirs in zip(found, rows(tmp_path / "alone"), strict=True):
+        kept = {name: ours[name] for name in theirs if not name.startswith("engine/")}
+        wanted = {name: theirs[name] for name in kept}
+        assert kept == pytest.approx(wanted, abs=1e-5)

@@ -1,6 +1,5 @@
 """SGLangEngine against a stand-in that speaks SGLang's protocol and computes for real."""
 
-import copy
 from pathlib import Path
 
 import numpy as np
@@ -8,25 +7,10 @@ import pytest
 import torch
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import build_engine
-from llm_gym_agents.engines.base import (
-    EngineError,
-    FinishReason,
-    Request,
-    Sampling,
-)
+from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from llm_gym_agents.engines.weight_check import StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, Publisher
-from llm_gym_agents.rollouts.policy import LLMPolicy
-from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.rollout_data import assemble
-from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.text.chat import ChatFormat
-from tests.agents.engines.made_requests import TOLERANCE, some_requests
-from tests.agents.engines.sglang.stand_in import TinySampler
-from tests.agents.engines.truth import log_probs, worst_error
-from tests.agents.rollouts.test_play import Diary, tasks
+from tests.agents.engines.truth import TOLERANCE, log_probs, some_requests, worst_error
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 
@@ -84,32 +68,20 @@ def test_what_is_sent_is_what_was_asked_for(fixed, connect):
     assert "logprob_start_len" not in second, "prompt log-probs would turn the prefix cache off"
 
 
-def test_seeds_decide_what_is_sampled(server, connect):
-    engine = connect(server)
-
-    def run(*seeds):
-        return [
-            done.ids for done in engine.generate([Request([7, 8], Sampling(9), s) for s in seeds])
-        ]
-
-    first, second, again = run(1, 2, 1)
-    assert first == again != second
-
-
 @pytest.mark.parametrize(
-    ("prompt", "sampling", "sentence"),
+    ("prompt", "sampling", "what"),
     [
-        ([], {}, "must have 1 to 511 tokens"),
-        ([1] * 512, {}, "must have 1 to 511 tokens"),
-        ([1, 264], {}, r"token ids must be in \[0, 263\]"),
-        ([1], {"stop_strings": ("x",)}, "knows no stop_strings"),
+        ([], {}, "511 tokens"),
+        ([1] * 512, {}, "511 tokens"),
+        ([1, 264], {}, "token ids"),
+        ([1], {"stop_strings": ("x",)}, "stop_strings"),
     ],
 )
 def test_a_request_that_cannot_be_answered_is_refused_with_all_others(
-    fixed, connect, prompt, sampling, sentence
+    fixed, connect, prompt, sampling, what
 ):
     engine = connect(fixed)
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match=what):
         engine.submit([request(9), Request(prompt, Sampling(**sampling))])
     assert engine.running == 0
     assert fixed.bodies("/generate") == []
@@ -121,10 +93,9 @@ def test_scores_are_those_of_the_model(server, connect):
     for ids, scored in zip(sequences, found, strict=True):
         wanted = log_probs(server.sampler.model, ids[:1], ids[1:])
         assert scored == pytest.approx(wanted, abs=TOLERANCE)
-    with pytest.raises(ConfigError, match="temperature 1 only"):
-        connect(server).score(sequences, 0.5)
-    with pytest.raises(ConfigError, match="must have 1 to 511 tokens"):
-        connect(server).score([[1] * 512])
+    for refused, what in ((sequences, 0.5), "temperature"), (([[1] * 512],), "511 tokens"):
+        with pytest.raises(ConfigError, match=what):
+            connect(server).score(*refused)
 
 
 # --- one does not wait for another ------------------------------------------------------------
@@ -147,45 +118,11 @@ def test_replies_come_as_each_is_ready_and_others_join_meanwhile(fixed, connect)
     assert engine.poll() == []
 
 
-def test_no_more_than_max_rows_are_with_the_server(fixed, connect):
-    engine = connect(fixed, max_rows=2)
-    fixed.held = {20}
-    engine.submit([request(20, at) for at in range(5)])
-    fixed.wait_for(2)
-    assert len(fixed.bodies("/generate")) == 2
-    fixed.release()
-    assert sorted(done.key for done in _all(engine)) == [0, 1, 2, 3, 4]
-
-
-def _all(engine):
-    found = []
-    while engine.running:
-        found += engine.poll()
-    return found
-
-
-def test_a_model_plays_through_it_without_a_barrier(server, connect):
-    def play(sync_replies):
-        chat = ChatFormat.from_tokenizer(tiny_tokenizer())
-        sampling = Sampling(max_tokens=6, stop_ids=tuple(range(60)))
-        policy = LLMPolicy(connect(server), chat, sampling=sampling, sync_replies=sync_replies)
-        return EpisodeCollector(TextEnvPool(Diary, 4), policy).collect(tasks(range(7)))
-
-    one, other = play(False), play(True)
-    assert assemble(one).ids_S.equal(assemble(other).ids_S)
-    assert assemble(one).episode_E.tolist() == [100 + seed for seed in range(7)]
-    assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
-
-
 # --- weights ----------------------------------------------------------------------------------
 
 
-def trained(seed=3):
-    return tiny_model(seed=seed)
-
-
 def test_weights_are_pushed_and_the_cache_is_emptied(server, connect):
-    engine, lm = connect(server), trained()
+    engine, lm = connect(server), tiny_model(seed=3)
     requests = some_requests(4, most=6)
     assert worst_error(lm, requests, engine.generate(requests)) > 0.1
     said = Publisher(engine, lm).publish(5)
@@ -208,33 +145,33 @@ def test_the_folder_of_a_push_is_a_model_and_is_gone_afterwards(server, connect)
         load(folder)
 
     server.sampler.load = look
-    engine.update_weights(trained().named_parameters(), 1)
+    engine.update_weights(tiny_model(seed=3).named_parameters(), 1)
     [(folder, files)] = seen
     assert {"config.json", "model.safetensors"} <= set(files)
     assert not Path(folder).exists()
 
 
 def test_a_push_that_does_nothing_is_caught(server, connect):
-    publisher = Publisher(connect(server), trained())
+    publisher = Publisher(connect(server), tiny_model(seed=3))
     server.deaf = True
-    with pytest.raises(StaleWeightsError, match="does not sample with the weights of version 1"):
+    with pytest.raises(StaleWeightsError, match="version 1"):
         publisher.publish(1)
     server.deaf = False
     assert publisher.publish(2)[PROBE_GAP] < TOLERANCE
 
 
 def test_every_push_is_probed_since_a_server_has_no_sums(server, connect):
-    lm = trained()
+    lm = tiny_model(seed=3)
     publisher = Publisher(connect(server), lm)
     server.lacks = {"/weights_checker"}  # an older SGLang
-    for version in range(1, 7):
+    for version in (1, 2):
         found = publisher.publish(version)
         assert (found["engine/weights_checked"], found[PROBE_GAP] < TOLERANCE) == (0, True)
     server.deaf = True
     with torch.no_grad():
         lm.lm_head.weight.mul_(1.5)
     with pytest.raises(StaleWeightsError):
-        publisher.publish(7)
+        publisher.publish(3)
 
 
 @pytest.mark.parametrize("part", ["o_proj", "qkv_proj", "embed_tokens", "norm"])
@@ -267,30 +204,11 @@ def test_a_weight_that_missed_one_push_at_a_tiny_rate_is_named(server, connect, 
     assert publisher.publish(3)[PROBE_GAP] < TOLERANCE, "nothing changed, and nothing had to"
 
 
-def test_a_push_that_leaves_one_layer_behind_is_caught(server, connect):
-    lm = tiny_model()  # what is served, until a step of training
-    publisher = Publisher(connect(server), lm)
-    publisher.publish(0)
-    with torch.no_grad():
-        lm.model.layers[1].mlp.down_proj.weight.mul_(1.5)
-    state = server.sampler.model.state_dict()
-    kept = copy.deepcopy(state["model.layers.1.mlp.down_proj.weight"])
-    load = server.sampler.load
-
-    def forget_one(folder):
-        load(folder)
-        state["model.layers.1.mlp.down_proj.weight"].copy_(kept)
-
-    server.sampler.load = forget_one
-    with pytest.raises(StaleWeightsError, match="nothing was trained on them"):
-        publisher.publish(1)
-
-
 def test_weights_that_the_server_refuses_are_an_error_and_the_version_stays(fixed, connect):
     engine = connect(fixed)
     fixed.refuses["/update_weights_from_disk"] = "shapes differ"
-    with pytest.raises(EngineError, match=r"update_weights_from_disk: .*shapes differ"):
-        engine.update_weights(trained().named_parameters(), 3)
+    with pytest.raises(EngineError, match="shapes differ"):
+        engine.update_weights(tiny_model(seed=3).named_parameters(), 3)
     assert engine.version == 0
 
 
@@ -298,26 +216,6 @@ def test_weights_cannot_change_while_replies_are_running(fixed, connect):
     engine = connect(fixed)
     fixed.held = {20}
     engine.submit([request(20)])
-    with pytest.raises(EngineError, match="cannot change while 1 replies are running"):
-        engine.update_weights(trained().named_parameters(), 1)
+    with pytest.raises(EngineError, match="1 replies"):
+        engine.update_weights(tiny_model(seed=3).named_parameters(), 1)
     assert fixed.bodies("/update_weights_from_disk") == []
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_adapters_are_merged_on_their_way_to_the_server(tmp_path, serve, connect, tied):
-    peft = pytest.importorskip("peft")
-    lm = tiny_model(tie_word_embeddings=tied)
-    lm.save_pretrained(tmp_path)
-    settings = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
-    adapted = peft.inject_adapter_in_model(settings, lm).eval()
-    engine = connect(serve(TinySampler(str(tmp_path))))
-    assert Publisher(engine, adapted).publish(1)[PROBE_GAP] < TOLERANCE
-
-
-def test_a_trainer_gets_its_engine_at_the_url_of_the_config(server, tiny_folder):
-    config = ConfigStore()
-    config.inference.backend = "sglang"
-    config.inference.engine = {"url": server.url, "stall_s": 5.0, "max_model_len": 64}
-    engine = build_engine(config, trained(), tiny_tokenizer())
-    assert (engine.stall_s, engine.context_length) == (5.0, 64)
-    engine.close()

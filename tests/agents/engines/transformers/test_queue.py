@@ -8,8 +8,7 @@ from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Samp
 from llm_gym_agents.engines.transformers import decode
 from llm_gym_agents.engines.transformers import slot_cache as slots
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from tests.agents.engines.made_requests import TOLERANCE, some_requests
-from tests.agents.engines.truth import worst_error
+from tests.agents.engines.truth import TOLERANCE, some_requests, worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
 
 
@@ -26,25 +25,6 @@ def engine(model):
 # --- joining and leaving ------------------------------------------------------------------
 
 
-def test_new_prompts_join_while_others_run(model, engine):
-    requests = some_requests(60, most=25)
-    done = {}
-    waiting = list(requests)
-    most = 0
-    while waiting or engine.running:
-        engine.submit(waiting[:3])
-        del waiting[:3]
-        most = max(most, engine.running)
-        done.update((one.key, one) for one in engine.poll(timeout=0))
-    assert most > 12
-    completions = [done[request.key] for request in requests]
-    assert worst_error(model, requests, completions) <= TOLERANCE
-    alone = TransformersEngine(model, end_ids=[])
-    assert [alone.generate([request])[0].ids for request in requests] == [
-        one.ids for one in completions
-    ]
-
-
 def test_replies_are_returned_as_each_one_finishes(engine):
     lengths = [9, 2, 5, 2, 30]
     engine.submit(
@@ -55,19 +35,6 @@ def test_replies_are_returned_as_each_one_finishes(engine):
     while engine.running:
         seen.append([done.key for done in engine.poll()])
     assert seen == [[2, 2], [5], [9], [30]]
-
-
-def test_more_requests_than_rows_wait_their_turn(model):
-    engine = TransformersEngine(model, end_ids=[], max_rows=3)
-    requests = some_requests(11, most=6)
-    engine.submit(requests)
-    assert engine.running == 11
-    done = []
-    while engine.running:
-        done += engine.poll()
-    assert {one.key for one in done} == {request.key for request in requests}
-    by_key = {one.key: one for one in done}
-    assert worst_error(model, requests, [by_key[r.key] for r in requests]) <= TOLERANCE
 
 
 def test_poll_without_requests_returns_at_once(engine):

@@ -1,4 +1,4 @@
-"""From logits to tokens."""
+"""From logits and uniform numbers to tokens."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Sampling
-from llm_gym_agents.engines.transformers.sampling import RowSettings, sample
+from llm_gym_agents.engines.transformers.sampling import RowSettings, philox, sample, uniforms
 
 CPU = torch.device("cpu")
 
@@ -50,23 +50,20 @@ def test_who_asks_for_no_limit_has_none_beside_one_who_does():
     assert draw(logits, rows, [number] * 2)[0].tolist() == [0, 1]
 
 
-def test_temperature_changes_sampling_and_log_prob():
-    logits = torch.tensor([[0.0, 1.0, 2.0]])
-    token, log_prob = draw(logits, [Sampling(temperature=0.5)], [0.999])
-    assert token.item() == 2
-    assert log_prob.item() == pytest.approx((logits / 0.5).log_softmax(-1)[0, 2].item())
-
-
-def test_temperature_zero_takes_the_likeliest_with_its_log_prob_at_temperature_one():
-    logits = torch.tensor([[0.0, 3.0, 2.0]])
-    token, log_prob = draw(logits, [Sampling(temperature=0)], [0.01])
-    assert token.item() == 1
-    assert log_prob.item() == pytest.approx(logits.log_softmax(-1)[0, 1].item())
-
-
-def test_the_lowest_temperature_gives_numbers():
-    token, log_prob = draw([[1e3, -1e3, 0.0]], [Sampling(temperature=1e-5)], [0.5])
-    assert (token.item(), log_prob.item()) == (0, 0.0)
+@pytest.mark.parametrize(
+    ("logits", "sampling", "number", "wanted", "temperature"),
+    [
+        ([0.0, 1.0, 2.0], {"temperature": 0.5}, 0.999, 2, 0.5),
+        ([0.0, 3.0, 2.0], {"temperature": 0}, 0.01, 1, 1.0),  # greedy
+        ([1e3, -1e3, 0.0], {"temperature": 1e-5}, 0.5, 0, 1e-5),
+        ([0.0, 3.0, 2.0], {"top_k": 1}, 0.9, 1, 1.0),  # the whole vocabulary counts
+    ],
+)
+def test_a_token_has_the_log_prob_of_its_temperature(logits, sampling, number, wanted, temperature):
+    token, log_prob = draw([logits], [Sampling(**sampling)], [number])
+    assert token.item() == wanted
+    rows = (torch.tensor(logits) / temperature).log_softmax(-1)
+    assert log_prob.item() == pytest.approx(rows[wanted].item())
 
 
 PROBS = [0.05, 0.4, 0.25, 0.2, 0.1]
@@ -96,12 +93,6 @@ def test_of_equally_likely_tokens_the_lower_id_is_kept():
     assert chosen([0.25] * 4, Sampling(top_p=0.5)) == {0, 1}
 
 
-def test_choosing_does_not_change_log_probs():
-    token, log_prob = draw(torch.tensor([PROBS]).log(), [Sampling(top_k=1)], [0.9])
-    assert token.item() == 1
-    assert log_prob.item() == pytest.approx(np.log(0.4))
-
-
 SETTINGS = st.builds(
     Sampling,
     temperature=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
@@ -124,21 +115,59 @@ def test_a_row_is_sampled_alike_alone_and_in_company(rows, seed):
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("name", "bad"),
     [
-        {"temperature": -1},
-        {"temperature": 1e-9},
-        {"temperature": float("nan")},
-        {"temperature": float("inf")},
-        {"top_p": 0},
-        {"top_p": 1.1},
-        {"top_k": -1},
-        {"min_p": 2},
-        {"max_tokens": 0},
-        {"stop_strings": ("",)},
-        {"stop_strings": "end"},
+        *(("temperature", bad) for bad in (-1, 1e-9, float("nan"), float("inf"))),
+        *(("top_p", bad) for bad in (0, 1.1)),
+        *(("stop_strings", bad) for bad in (("",), "end")),
+        ("top_k", -1), ("min_p", 2), ("max_tokens", 0),
     ],
-)
-def test_settings_that_mean_nothing_are_refused(bad):
-    with pytest.raises(ConfigError, match=next(iter(bad))):
-        Sampling(**bad)
+)  # fmt: skip
+def test_settings_that_mean_nothing_are_refused(name, bad):
+    with pytest.raises(ConfigError, match=name):
+        Sampling(**{name: bad})
+
+
+# The known answers that come with Random123, the reference implementation.
+ANSWERS = [
+    ("00000000 00000000 00000000 00000000", "00000000 00000000",
+     "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff",
+     "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
+     "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]  # fmt: skip
+
+
+def words(text):
+    return tuple(np.array([int(word, 16)], dtype=np.uint64) for word in text.split())
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), ANSWERS)
+def test_philox_gives_the_known_answers(counter, key, answer):
+    assert philox(words(counter), words(key)) == words(answer)
+
+
+def test_a_number_depends_on_its_seed_and_its_place_alone():
+    whole = uniforms(range(50), [0] * 50, 33)
+    for start in (0, 1, 2, 7, 16):
+        part = uniforms([49, 3], [start, start], 5)
+        assert (part == whole[[49, 3], start : start + 5]).all()
+    mixed = uniforms([4, 4, 4], [0, 1, 2], 3)
+    assert (mixed == np.stack([whole[4, at : at + 3] for at in range(3)])).all()
+
+
+def test_numbers_are_uniform_and_not_related():
+    numbers = uniforms(range(2000), [0] * 2000, 50)
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    counts, _ = np.histogram(numbers, bins=20, range=(0, 1))
+    expected = numbers.size / 20
+    assert ((counts - expected) ** 2 / expected).sum() < 45  # 19 degrees of freedom, p < 0.001
+    assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 0.08
+    assert abs(np.corrcoef(numbers[:-1, 0], numbers[1:, 0])[0, 1]) < 0.08
+
+
+def test_seeds_may_be_any_integer():
+    numbers = uniforms([0, -1, 2**63, 2**64 - 1], [0] * 4, 1)
+    assert len(set(numbers[:, 0])) == 3  # -1 and 2**64 - 1 are the same 64 bits

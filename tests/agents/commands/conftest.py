@@ -1,0 +1,16 @@
+"""One finished smoke run on ``Echo``, for every test that looks at one."""
+
+import pytest
+
+from llm_gym import cli
+
+SMALL = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
+
+
+@pytest.fixture(scope="session")
+def echo_run(tmp_path_factory):
+    """The folder of a finished smoke run; copy it before you change it."""
+    place = tmp_path_factory.mktemp("echo") / "run"
+    where = ("--checkpoint.output-dir", str(place))
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 0
+    return place
