@@ -10,7 +10,6 @@ import torch
 
 from benchmarks.envs import leaderboard
 from benchmarks.learn import learning_run
-from benchmarks.peers import trl_gpu
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.algo import TokenStream, get_advantage
 from tests.robustness import chaos
@@ -69,27 +68,6 @@ def test_an_estimator_starts_from_the_warm_started_weights_and_reports_a_curve(t
     assert [point["episodes"] for point in row["curve"]] == [0, batch, 2 * batch]
     assert 0 == row["curve"][0]["cpu_s"] < row["curve"][1]["cpu_s"] < row["curve"][2]["cpu_s"]
     assert (row["iterations"], row["planned"]) == (2, 2)
-
-
-def test_the_best_settings_of_two_trainers_are_compared_where_both_arrive():
-    def run(side, seconds, *success):
-        rows = [
-            {"updates": at, "episodes": 64 * at, "seconds": seconds * at, "success": each}
-            for at, each in enumerate(success, 1)
-        ]
-        return {"side": side, "backend": "vllm", "error": None, "rows": rows}
-
-    sides = {
-        "ours, a": run("ours", 1.0, *[0.2] * 5, *[0.8] * 5),
-        "ours, b": run("ours", 0.5, *[0.2] * 10),
-        "trl, a": run("trl", 3.0, *[0.2] * 15, *[0.5] * 5),
-    }
-    found = trl_gpu.summary(sides)
-    assert found["best"] == {"ours": "ours, a", "trl": "trl, a"}
-    # The mean of five batches is .5 halfway between the seventh and the eighth; TRL's, at the end.
-    assert found["runs"]["ours, a"]["seconds_to_goal"] == pytest.approx(7.5)
-    assert found["times_faster"] == pytest.approx(8.0)
-    assert found["times_per_update"] == pytest.approx(3.0)
 
 
 def test_an_episode_that_is_lost_or_comes_twice_is_counted():

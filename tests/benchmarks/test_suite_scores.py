@@ -67,21 +67,6 @@ def test_the_mean_counts_every_environment_alike(suite):
     assert mean["normalised_half_width"] == pytest.approx(wanted)
 
 
-def test_an_evaluation_that_was_cut_goes_on_if_it_asks_for_the_same(suite, tmp_path, capsys):
-    command = ["--model", save_tiny(tmp_path / "tiny", max_position_embeddings=2048)]
-    command += ["--episodes", "2", "--max-tokens", "3"]
-    suite.main([*command, "--only", "GuessTheNumberEasy"])
-    first = capsys.readouterr().out
-    suite.main([*command, "--only", "GuessTheNumber"])
-    assert "GuessTheNumberEasy-v0" in first
-    assert "GuessTheNumberEasy-v0" not in capsys.readouterr().out
-    chosen = {env_id for env_id in IDS if "GuessThe" in env_id}
-    rows = json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]
-    assert {row["env"] for row in rows} == chosen
-    suite.main([*command, "--only", "GuessTheNumberEasy", "--max-tokens", "2"])
-    assert len(json.loads((tmp_path / "suite_tiny.json").read_text())["rows"]) == 1
-
-
 def test_environments_that_are_played_together_go_as_each_alone(suite, tmp_path):
     from llm_gym_agents.engines.base import Sampling
     from llm_gym_agents.rollouts.evaluation import rollout

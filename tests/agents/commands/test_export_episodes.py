@@ -36,14 +36,6 @@ def test_a_conversation_goes_from_the_rules_to_the_last_move(tmp_path, capsys):
     assert "3 rows" in capsys.readouterr().out
 
 
-def test_lost_episodes_can_be_left_out(tmp_path):
-    arguments = (GUESS, "--episodes", "40", "--player", "random")
-    everything = export(tmp_path, *arguments)
-    won = export(tmp_path, *arguments, "--only-won")
-    assert [row["seed"] for row in won] == [row["seed"] for row in everything if row["success"]]
-    assert 0 < len(won) < 40
-
-
 def test_train_instances_are_the_default_where_there_are_splits(tmp_path):
     game = "llm_gym/TextGameEasy-v0"
     for arguments, splits in (((), {"train"}), (("--split", "test"), {"test"})):

@@ -96,20 +96,6 @@ def test_an_environment_without_an_end_is_cut_where_a_run_cut_it(tmp_path):
     assert [episode.num_turns for episode in played.episodes] == [3, 3]
 
 
-def test_the_plan_counts_what_is_read(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "CliffWalking-v1", "--dry-run"]) == 0
-    few = capsys.readouterr().out
-    assert "at most 100 turns" in few
-    assert cli.main(["train", "CliffWalking-v1", "--dry-run", "--training.num-epochs", "99"]) == 0
-    many = capsys.readouterr().out
-
-    def minutes(text):
-        return int(re.search(r"time +about (\d+) minutes", text)[1])
-
-    assert 1 < minutes(few) < 10 < minutes(many)
-
-
 def test_a_person_watches_move_by_move(echo_run, capsys):
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(echo_run)]) == 0
     assert capsys.readouterr().out.count("\n> ") == 4

@@ -164,12 +164,6 @@ def test_no_more_than_a_batch_is_in_work(engine, monkeypatch):
     assert most.count(6) >= 4  # all but the last
 
 
-def test_the_progress_bar_can_be_left_out(engine, capsys):
-    manager = BatchInferenceManager(engine, progress=False)
-    assert len(manager.generate_batch(PROMPTS, max_tokens=2).sequences) == 4
-    assert capsys.readouterr().out == ""
-
-
 def test_an_interrupted_batch_leaves_an_engine_that_works(engine, monkeypatch):
     manager = BatchInferenceManager(engine, batch_size=4, progress=False)
     with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.model import load as lm_load
-from llm_gym_agents.model.load import load_model, load_tokenizer
+from llm_gym_agents.model.load import load_model
 from tests.agents.tiny import save_tiny
 
 
@@ -34,11 +34,6 @@ def test_an_engine_is_loaded_with_its_tokenizer(path):
     assert next(engine.model.parameters()).dtype == torch.float32
     reply = engine.generate([Request(tokenizer.encode("hello"), Sampling(max_tokens=3))])[0]
     assert len(reply.ids) == 3
-
-
-def test_a_tokenizer_without_padding_pads_with_its_end_of_text(path):
-    tokenizer = load_tokenizer(path)
-    assert tokenizer.pad_token == tokenizer.eos_token == "<eos>"
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16

@@ -76,18 +76,6 @@ def test_examples_come_from_the_split_that_was_asked_for():
         assert example.prompt_ids == chat.opening("", observation)
 
 
-def test_the_loss_falls_to_what_chance_leaves():
-    env, _, chat = make(words=4, max_turns=2)
-    lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
-    turns = turns_of(env, chat, 256)
-    model = PolicyValueModel(copy.deepcopy(lm), critic="none")
-    losses = imitate(model, turns, steps=40, batch_size=64, learning_rate=5e-3)
-    # Of two tokens one is a word out of four and the other the end.
-    floor = np.log(4) / 2
-    assert losses[0] > 1.5
-    assert floor - 0.05 < np.mean(losses[-5:]) < floor + 0.1
-
-
 def test_the_loss_is_the_mean_log_probability_of_the_replies():
     env, _, chat = make()
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2)

@@ -195,18 +195,6 @@ def test_metrics_have_the_interval():
     assert stop.update(won(91))["eval/without_gain"] == 1
 
 
-def test_it_goes_on_from_its_state():
-    config = ConfigStore()
-    config.environment.stop_after_no_gain = 2
-    one, other = EarlyStop(config), EarlyStop(config)
-    one.update(won(50))
-    one.update(won(51))
-    other.load_state(one.state())
-    assert not other.is_enough
-    other.update(won(52))
-    assert other.is_enough
-
-
 def test_it_says_why_even_after_other_weights_were_loaded():
     config = ConfigStore()
     config.update({"environment": {"stop_at_success": 0.94}})

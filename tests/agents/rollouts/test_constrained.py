@@ -13,7 +13,6 @@ from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
@@ -74,15 +73,6 @@ def test_without_it_a_request_has_no_pattern_but_the_one_of_its_sampling():
 def test_the_pool_shows_patterns_only_where_they_are_asked_for():
     check_env_specs(TextEnvPool(GUESS, 3, patterns=True))
     assert "pattern" not in TextEnvPool(GUESS, 3).reset().keys()  # noqa: SIM118 - a TensorDict
-
-
-def test_a_row_without_an_episode_has_no_pattern():
-    pool = TextEnvPool(GUESS, 3, patterns=True)
-    pool.assign([EpisodeTask(0, 0)])
-    handles = pool.reset()["pattern"].tolist()
-    assert handles[0] > 0
-    assert handles[1:] == [0, 0]
-    assert re.fullmatch(pool.texts[handles[0]], gym.make(GUESS).unwrapped._base_format.render("7"))
 
 
 def test_somebody_elses_environment_in_text_has_patterns_too():

@@ -120,18 +120,6 @@ def test_an_environment_that_hangs_or_dies_is_replaced(env, timeout):
     pool.close()
 
 
-def test_the_games_own_flags_and_system_prompt_arrive():
-    pool = TextEnvPool(GUESS, 2, rules="system", low=1, high=2, max_turns=1)
-    pool.assign([EpisodeTask(0, 0), EpisodeTask(1, 1)])
-    data = pool.reset()
-    assert "from 1 to 2" in pool.texts[int(data["system"][0])]
-    data["action"] = torch.tensor([pool.texts.add("1"), pool.texts.add("1")])
-    data["status"] = torch.zeros(2, dtype=torch.int64)
-    after = pool.step(data)["next"]
-    assert after["terminated"].all()
-    assert not after["truncated"].any()
-
-
 def test_options_reach_the_environment():
     pool = TextEnvPool("llm_gym/TextGameEasy-v0", 2)
     pool.assign([EpisodeTask(0, 0, options={"split": "test"}), EpisodeTask(1, 1)])

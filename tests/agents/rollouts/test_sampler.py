@@ -1,6 +1,5 @@
 """``Sampler``: tasks in, plain data out; new weights come in between two replies."""
 
-import pickle
 import threading
 
 import pytest
@@ -11,7 +10,6 @@ from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy, WeightSwapLock
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
@@ -44,15 +42,6 @@ def test_weights_of_another_version_play_nothing():
     sampler.engine.update_weights(sampler.engine.model.named_parameters(), 4)
     turns = [turn for own in sampler.play(tasks(3), version=4).turns for turn in own]
     assert {turn.version for turn in turns} == {4}
-    sampler.close()
-
-
-def test_what_comes_back_survives_a_pickle_and_makes_the_same_batch():
-    sampler = make()
-    rollout = sampler.play(pickle.loads(pickle.dumps(tasks(5))))
-    again = pickle.loads(pickle.dumps(rollout))
-    assert assemble(again).ids_S.equal(assemble(rollout).ids_S)
-    assert again.tokens == rollout.tokens > 0
     sampler.close()
 
 

@@ -128,21 +128,6 @@ def test_a_dataset_and_a_held_out_one_are_not_mixed_up(tmp_path):
     assert all("held out" in text for text in seen["held out"])
 
 
-def test_a_curriculum_moves_the_difficulty(tmp_path):
-    config = small(tmp_path, environment={"curriculum": 0.5}, training={"num_iters_per_epoch": 3})
-    trainer = PPOTrainer(config, "llm_gym/Echo-v0", reward_fn=None)
-    won = iter([1.0, 1.0, 0.0])
-    move = type(trainer.curriculum).update
-    type(trainer.curriculum).update = lambda self, success: move(self, next(won))
-    try:
-        rows = trainer.fit()
-    finally:
-        type(trainer.curriculum).update = move
-    trainer.cleanup()
-    assert [row["env/difficulty"] for row in rows] == [0.0, 0.05, 0.1]
-    assert trainer.curriculum.difficulty == 0.05
-
-
 def test_a_seed_of_any_size_is_a_seed(tmp_path):
     rows = []
     for seed in (2**70, 2**70 + 1):

@@ -91,15 +91,6 @@ def test_a_peft_model_is_sampled_from_with_its_adapter():
         assert worst_error(model, requests, completions) > 1e-2
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
-def test_half_precision_is_sampled_in_float32():
-    model = tiny_model().to(torch.bfloat16)
-    requests = [Request([at, 5, 9], Sampling(max_tokens=8), seed=at) for at in range(8)]
-    completions = TransformersEngine(model, end_ids=[]).generate(requests)
-    assert worst_error(model, requests, completions) <= 0.3  # rounding of bfloat16
-    assert all(lp <= 0 for done in completions for lp in done.log_probs)
-
-
 @pytest.fixture
 def coarse():
     """Products in TF32 allowed, as a learner on a GPU allows them."""
