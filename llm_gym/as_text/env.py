@@ -153,7 +153,7 @@ class AsTextEnv(gym.Env[str, str]):
 
     Rewards:
         The environment's own. An unusable text earns nothing, costs what the fallback that is
-        played for it costs, and ``penalty``.
+        played for it costs, and ``penalty``; ``AsText`` says what giving up costs.
 
     Episode end:
         The environment's own; ``AsText`` says what unusable texts do.

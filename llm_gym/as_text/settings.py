@@ -94,7 +94,8 @@ def write_rules(
     elif fallback is not None:
         parts.append(f"For an unusable reply I play {fallback}, and what it earns does not count.")
     if max_invalid is not None and invalid != "terminate":
-        parts.append(f"After {max_invalid} unusable replies the episode is cut.")
+        cut = f"After {max_invalid} unusable replies the episode is cut,"
+        parts.append(f"{cut} and costs what random play would cost.")
     if penalty:
         parts.append(f"Each unusable reply costs {penalty:g} points.")
     return f"{' '.join(filter(None, parts))}\n{instruction}".rstrip("\n")

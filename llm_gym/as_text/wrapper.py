@@ -7,6 +7,7 @@ info are the environment's own.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, SupportsFloat
@@ -31,6 +32,8 @@ from llm_gym.reading.formats import get_format
 _PLAYING = StopReason.PLAYING
 _NOTHING_READ = ParsedReply(None)
 _MAX_INVALID = 20
+_PLAYED_ON = 200  # steps of the random play that says what giving up costs
+_ENDLESS = 1000  # turns of an episode that has no limit
 _ESCAPED = r'(?:[^"\\\n]|\\.){1,2000}'
 _VERDICTS = ("success", "is_success")  # of an environment on a game that the fallback ended
 _Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
@@ -53,7 +56,8 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     not paid, and a game that it ends is no success. So nonsense is never better than playing,
     whatever the environment pays. Where no fallback is known (texts, functions of one's own), and
     with ``invalid="feedback"``, the environment does not see the text, and it costs as much as
-    the worst step so far.
+    the worst step of the episode so far. An episode that unusable texts end costs as much as a
+    random player loses in the turns that are left (of the environment's limit, or of 1,000).
 
     Args:
         env: The environment to play.
@@ -99,7 +103,7 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
 
     has_splits = False
     _worst = 0.0
-    """The lowest reward of a step, in all episodes."""
+    """The lowest reward of a step in this episode."""
     _player_seed: int | None = None
     _player_rng: np.random.Generator | None = None
 
@@ -172,6 +176,7 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
         self._state, self._total = "", 0.0
         self._last_info: dict[str, Any] = {}
         self._turn = self._misses = self._charged = self._invalid_actions = 0
+        self._worst = 0.0
 
     # --- Gymnasium -----------------------------------------------------------------------
 
@@ -266,6 +271,7 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
         elif self.max_invalid is not None and self._charged >= self.max_invalid:
             truncated = True
             self._stop = ours["stop_reason"] = StopReason.MAX_STEPS
+            terms["given_up"] = self.quitting_cost()
         ours["fallback"] = fallback
         text = f"{reading.problem} I play {fallback} for you.\n{text}"
         won = {key: value for key, value in info.items() if key not in _VERDICTS}
@@ -290,14 +296,44 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
             elif self._charged >= (self.max_invalid or _MAX_INVALID):
                 self._stop = StopReason.MAX_STEPS
         terminated = self._stop is StopReason.INVALID
-        info = self._info(reading, {"invalid": -cost} if cost else {})
+        terms = {"invalid": -cost} if cost else {}
+        info = self._info(reading, terms)
         if "action_mask" in self._last_info:
             info["action_mask"] = self._last_info["action_mask"]  # it still holds
         said = reading.problem or ""
         text = said if terminated else f"{said}\n{self._state}"
-        reward = -cost if cost else 0.0
         cut = self._stop is StopReason.MAX_STEPS
+        if terminated or cut:
+            terms["given_up"] = self.quitting_cost()
+        reward = sum(terms.values(), 0.0)
         return clip(text, self.max_observation_chars), reward, terminated, cut, info
+
+    def quitting_cost(self) -> float:
+        """Return what a random player would lose in the turns that are left; it earns nothing.
+
+        Only for an episode that is over: the environment is played on and must be reset.
+        """
+        entropy = None if self._player_seed is None else (self._player_seed, 2)
+        rng, info, over = np.random.default_rng(entropy), self._last_info, False
+        left = (self.book.step_limit() or _ENDLESS) - self._turn
+        lost, steps = 0.0, 0
+        while steps < min(left, _PLAYED_ON) and not over:
+            try:
+                action = self._random_action(info, rng)
+                _, reward, terminated, truncated, info = of_step(self.env, self.env.step(action))
+            except Exception:  # noqa: BLE001 - of others' code, in an episode that is over
+                break
+            lost += float(reward) if float(reward) < 0.0 else 0.0
+            steps, over = steps + 1, terminated or truncated
+        return lost * left / steps if steps and not over else lost
+
+    def _random_action(self, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
+        try:
+            return self._replies.action(self.book.random_move(info, rng), info)
+        except (NotImplementedError, Unusable):  # moves that only the author's function reads
+            space = copy.deepcopy(self.env.action_space)
+            space.seed(int(rng.integers(2**31)))
+            return space.sample()
 
     def _info(self, reading: ParsedReply, terms: dict[str, float]) -> dict[str, Any]:
         return {

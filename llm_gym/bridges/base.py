@@ -92,6 +92,7 @@ def stable(value: object, depth: int = 6) -> str:
 
 _PLAYING = StopReason.PLAYING
 _SEEDS = 2**31
+_PLAYED_ON = 100  # moves of the random play that says what giving up costs
 _UNUSABLE = "The game could not use that reply."
 
 
@@ -126,7 +127,8 @@ class BridgeEnv(gym.Env[str, str]):
         action_format: How a move is written: raw hands the whole reply over, less its thinking;
             plain, tag, boxed, json and react tell the model the form, and hand over the move.
         max_turns: Turns after which an episode is cut, beside the game's own limit.
-        max_invalid: Unusable replies after which an episode is cut.
+        max_invalid: Unusable replies after which an episode is cut, and costs what a random player
+            loses in the rest of it.
         max_reply_chars: Longer replies, thinking not counted, are unusable: the suite's patterns
             were not written for them.
         max_observation_chars: Longer texts are cut.
@@ -235,15 +237,35 @@ class BridgeEnv(gym.Env[str, str]):
         self._turn += 1
         if not valid:
             self._invalid += 1
-        if stop is _PLAYING and (
-            self._turn == self.max_turns or (not valid and self._invalid >= self.max_invalid)
-        ):
+        terms = {"reward": reward}
+        if stop is _PLAYING and not valid and self._invalid >= self.max_invalid:
+            stop = StopReason.MAX_STEPS
+            terms["given_up"] = self.quitting_cost()
+        elif stop is _PLAYING and self._turn == self.max_turns:
             stop = StopReason.MAX_STEPS
         self._stop = stop
         self._screen = text = clip(text, self.observation_space.max_length)
         terminated = stop in TERMINAL
         truncated = not terminated and stop is not _PLAYING
-        return text, reward, terminated, truncated, self._info(valid, {"reward": reward}, said)
+        reward = sum(terms.values())
+        return text, reward, terminated, truncated, self._info(valid, terms, said)
+
+    def quitting_cost(self) -> float:
+        """Return what a random player would lose in the rest of the episode; it earns nothing.
+
+        Only for an episode that is over: the game is played on and must be reset.
+        """
+        entropy = None if self._player_seed is None else (self._player_seed, 2)
+        rng, lost = np.random.default_rng(entropy), 0.0
+        for _ in range(_PLAYED_ON):
+            try:
+                step = self._play(self.random_move(rng))
+            except LLMGymError:  # of an opponent that failed, in an episode that is over
+                break
+            lost += min(step.reward, 0.0)
+            if step.stop is not _PLAYING:
+                break
+        return lost
 
     def close(self) -> None:
         """End the episode; ``reset`` begins another one, with whatever that needs."""

@@ -105,9 +105,11 @@ class GEMEnv(BridgeEnv):
         self._sampler.seed(int(rng.integers(2**31)))
         with self._sampler:
             try:
-                return str(self._game.sample_random_action())
+                move = str(self._game.sample_random_action())
             except NotImplementedError:
                 return super().random_move(rng)
+        # Some of its games sample a bare word, which they then refuse to read.
+        return move if "\\boxed" in move or self.format.how else rf"\boxed{{{move}}}"
 
 
 def _with_suffix(text: object, info: Mapping[str, Any]) -> str:

@@ -15,14 +15,20 @@ from gymnasium.error import ResetNeeded
 from llm_gym.as_text import AsText
 from llm_gym.bridges.base import need_package
 from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
-from llm_gym.errors import ConfigError
+from llm_gym.core.outcome import StopReason
+from llm_gym.errors import ConfigError, WorkerError
 
 _PACKAGE = "pettingzoo"
 _OTHERS_TURNS = 10_000
+_TRIES = 5  # moves of an opponent in one turn
 _LONGEST_RULES = 2000
 _TECHNICAL = re.compile(r"observation|mask|reward|version|argument|usage", re.IGNORECASE)
 Policy = Callable[[Any, Any, gym.Space[Any]], Any]
 """From observation, action mask (or None) and action space to an action."""
+
+
+class _NoLegalMove(WorkerError):
+    """An opponent has made no legal move in several tries."""
 
 
 class OneSeat(gym.Env[Any, Any]):
@@ -58,7 +64,12 @@ class OneSeat(gym.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         with self._rng_guard:
             self.game.step(action)
-            self._others()
+            try:
+                self._others()
+            except _NoLegalMove as error:  # its mistake is nobody's win
+                observation, _, _, _, info = self._look()
+                failed = {**info, "stop_reason": StopReason.ERROR, "reason": str(error)}
+                return observation, 0.0, False, True, failed
             return self._look()
 
     def render(self) -> Any:
@@ -101,8 +112,12 @@ class OneSeat(gym.Env[Any, Any]):
             mask, observation = observation["action_mask"], observation["observation"]
         if self.policy is None:
             return space.sample(mask if isinstance(space, gym.spaces.Discrete) else None)
-        with self._rng_guard.outside():
-            return self.policy(observation, mask, space)
+        for _ in range(_TRIES):
+            with self._rng_guard.outside():
+                action = self.policy(observation, mask, space)
+            if space.contains(action) and (mask is None or mask[action]):
+                return action
+        raise _NoLegalMove(f"the opponent made no legal move, but {action!r:.60}")
 
 
 class PettingZooEnv(gym.Env[str, str]):
@@ -122,7 +137,8 @@ class PettingZooEnv(gym.Env[str, str]):
         The game's own: all that the seat got since its last turn.
 
     Episode end:
-        The game's own. Won is a sum of rewards above 0.
+        The game's own. Won is a sum of rewards above 0. An opponent that makes no legal move in
+        five tries ends the episode as ``error``, cut and without reward.
 
     Info:
         The game's own, and the common keys of ``AsText``.

@@ -29,28 +29,49 @@ Opponent = Callable[[str], str]
 Given = str | Mapping[str, Any] | Opponent
 _BRACKETS = re.compile(r"\[[^\[\]\n]{1,40}\]")
 _SPEAKERS = re.compile(r"\[(?:GAME|Player[^\]]*|[A-Z][A-Z ]+)\]")
+_LEGAL = re.compile(
+    r"\b(?:available|legal|valid|possible|your) (?:moves|actions|options|choices|columns)\b"
+    r"[^:\n]{0,40}:(.*)",
+    re.IGNORECASE,
+)
+# "[Raise N]", "[idx]", "[Offer: $X]": the form of a move, and no move.
+_PLACEHOLDER = re.compile(
+    r"[<>$_.]|\b(?:[KNXYZ]|[MN]umber|(?i:amount|id|idx|index|row|cols?|columns?|word|letter|guess"
+    r"|move|action|your|message|text|name|value|source|target|from|to|macro|micro|player|card|item"
+    r"|quantity|price|bid|piece|coord\w*))\b"
+)
+_ILLEGAL = re.compile(r"\b(?:invalid|illegal|not (?:a )?(?:valid|legal))\b", re.IGNORECASE)
+_TRIES = 5  # replies of an opponent in one turn
 
 
-def bracketed(text: str) -> list[str]:
-    r"""Return the moves in square brackets on the last line that has some, as TextArena lists them.
+def _moves_in(text: str) -> list[str]:
+    found = _BRACKETS.findall(text)
+    return [one for one in found if not (_SPEAKERS.fullmatch(one) or _PLACEHOLDER.search(one))]
 
-    >>> bracketed("[GAME] Write '[4]' for the middle.\nAvailable Moves: '[0]', '[8]'")
+
+def legal_moves(text: str) -> list[str]:
+    r"""Return the moves that a game lists as legal, in the last line that lists some.
+
+    >>> legal_moves("[GAME] Write '[4]' for the middle.\nAvailable Moves: '[0]', '[8]'")
     ['[0]', '[8]']
+    >>> legal_moves("Play as '[idx]'."), legal_moves("Your options: [draw], [peek X Y]")
+    ([], ['[draw]'])
     """
-    for line in reversed(text.splitlines()):
-        if found := [move for move in _BRACKETS.findall(line) if not _SPEAKERS.fullmatch(move)]:
-            return found
+    for listed in reversed(_LEGAL.findall(text)):
+        if moves := _moves_in(listed):
+            return moves
     return []
 
 
 def random_reply(text: str, rng: np.random.Generator) -> str:
-    """Return one of the moves that ``text`` names, at random, or a number where it names none."""
-    moves = bracketed(text) or [f"[{number}]" for number in range(10)]
+    """Return a legal move, or what ``text`` last shows as a move, or else a number."""
+    shown = (_moves_in(line) for line in reversed(text.splitlines()))
+    moves = legal_moves(text) or next(filter(None, shown), [f"[{number}]" for number in range(10)])
     return moves[int(rng.integers(len(moves)))]
 
 
 class RandomOpponent:
-    """Plays one of the moves that it was last shown, at random."""
+    """Plays one of the legal moves that it was last shown, at random."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
@@ -60,7 +81,12 @@ class RandomOpponent:
         self.rng = np.random.default_rng(seed)
 
     def __call__(self, text: str) -> str:
-        return random_reply(text, self.rng)
+        if moves := legal_moves(text):
+            return moves[int(self.rng.integers(len(moves)))]
+        raise ConfigError(
+            "opponent='random' needs a game that lists its legal moves, and this one does not: "
+            "give a function from text to text, or url and model of a served one"
+        )
 
 
 class ServedOpponent:
@@ -146,7 +172,9 @@ class TextArenaEnv(BridgeEnv):
 
     Episode end:
         By the game's rules; a second unusable move in a row is one of them. Won is a reward above
-        0 against others, and the full reward of 1 alone.
+        0 against others, and the full reward of 1 alone. An opponent that makes no legal move in
+        five tries, or that the game dies of, ends the episode as ``error``, cut and without
+        reward: its mistake is nobody's win.
 
     Info:
         The common keys; ``foreign`` has ``reason`` at the end, in the game's words, ``rewards`` of
@@ -156,9 +184,10 @@ class TextArenaEnv(BridgeEnv):
         env_id: A game of TextArena's, such as ``TicTacToe-v0``.
         players: How many play; by default as few as the game allows.
         seat: Which of them the model is.
-        opponent: Who plays the other seats: ``random`` picks one of the moves that the game lists,
-            ``module:function``, a dictionary with ``url`` and ``model`` of a served model, or a
-            function from text to text, such as an agent of TextArena's.
+        opponent: Who plays the other seats: ``random`` picks one of the legal moves that the game
+            lists, and is refused where it lists none; ``module:function``; a dictionary with
+            ``url`` and ``model`` of a served model; or a function from text to text, such as an
+            agent of TextArena's.
         splits: Whether ``reset`` takes a ``split``, which the state at the beginning decides. Only
             for games with hundreds of beginnings, such as Wordle's.
         env_kwargs: Settings of the game.
@@ -213,8 +242,15 @@ class TextArenaEnv(BridgeEnv):
         self.instance = self.env_id, stable(self._state.game_state)
         if callable(reseed := getattr(self.opponent, "seed", None)):
             reseed(seed)
-        self._others()
-        return self._news()
+        self._failed = ""
+        if self._others() is StopReason.ERROR:
+            raise WorkerError(f"{self.env_id} cannot begin: {self._failed}")
+        news = self._news()
+        if self.players > 1 and isinstance(self.opponent, RandomOpponent):
+            # Games list legal moves for all or for none; told at once, not in the middle.
+            self.opponent(self._shown[self.seat])
+            self.opponent.seed(seed)
+        return news
 
     def play(self, text: str) -> BridgeStep:
         state, seat = self._state, self.seat
@@ -225,8 +261,11 @@ class TextArenaEnv(BridgeEnv):
             for _, message, kind in state.observations[seat][before:]
         )
         stop = self._others()
+        if stop is StopReason.ERROR:
+            news = "\n".join(filter(None, [self._news(), self._failed]))
+            return BridgeStep(news, 0.0, stop, not refused, {"reason": self._failed})
         if not state.done:
-            return BridgeStep(self._news(), stop=stop, valid=not refused)
+            return BridgeStep(self._news(), valid=not refused)
         rewards = state.rewards or {}
         mine = state.game_info[seat]
         reward, reason = float(rewards.get(seat, 0.0)), mine.get("reason") or ""
@@ -239,6 +278,10 @@ class TextArenaEnv(BridgeEnv):
 
     def random_move(self, rng: np.random.Generator) -> str:
         return random_reply(self._shown[self.seat], rng)
+
+    def quitting_cost(self) -> float:
+        """A game that is given up is a lost one."""
+        return -1.0 if (self.players or 1) > 1 else 0.0
 
     # --- the game ------------------------------------------------------------------------
 
@@ -263,20 +306,54 @@ class TextArenaEnv(BridgeEnv):
         self._game.step(text)
 
     def _others(self) -> StopReason:
-        """Let the other seats play until it is the model's turn or the game is over."""
-        state = self._state
+        """Let the other seats play until it is the model's turn or the game is over.
+
+        An opponent whose replies are no moves does not lose: the game has failed.
+        """
+        state, mine = self._state, self._errors()
         for _ in range(_OTHERS_TURNS):
             if state.done or state.current_player_id == self.seat:
+                self._set_errors(*mine)
                 return StopReason.PLAYING
-            other = state.current_player_id
+            if not self._other_plays(state.current_player_id):
+                return StopReason.ERROR
+        self._failed = f"it was not the model's turn in {_OTHERS_TURNS} turns"
+        return StopReason.ERROR
+
+    def _other_plays(self, other: int) -> bool:
+        """Let an opponent move, in a few tries; False and ``_failed`` where it makes no move."""
+        state, tries, before = self._state, 0, None
+        while not before or (tries < _TRIES and not state.done and self._refused_since(before)):
             self._hear(other)
             with self._rng_guard.outside():
                 reply = ask(self.opponent, self._shown[other])
+            self._set_errors(0, 1)  # the game asks again, where it would end at once
+            before, tries = self._errors(), tries + 1
             try:
                 self._step(reply)
-            except Exception:  # noqa: BLE001 - a text of an opponent's that the game dies of
-                return StopReason.ERROR
-        return StopReason.ERROR
+            except LLMGymError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a text of an opponent's that the game dies of
+                self._failed = f"the game died of the opponent's {reply!r:.60}: {error!r:.100}"
+                return False
+        about = state.game_info.get(other) or {}
+        why = str(about.get("reason") or "")
+        forfeit = about.get("invalid_move") or (state.done and _ILLEGAL.search(why))
+        if forfeit or (not state.done and self._refused_since(before)):
+            self._failed = f"the opponent made no legal move, but {reply!r:.60} {why}".rstrip()
+            return False
+        return True
+
+    def _errors(self) -> tuple[int, int]:
+        """Return how many illegal moves in a row the game has seen, and how many it allows."""
+        return getattr(self._state, "error_count", 0), getattr(self._state, "error_allowance", 0)
+
+    def _set_errors(self, count: int, allowed: int) -> None:
+        if hasattr(self._state, "error_allowance"):
+            self._state.error_count, self._state.error_allowance = count, allowed
+
+    def _refused_since(self, before: tuple[int, int]) -> bool:
+        return self._errors()[0] > before[0]
 
     def _hear(self, player: int) -> str:
         """Return the messages to a player that are new, and add them to what it was shown."""

@@ -124,6 +124,10 @@ class VerifiersEnv(BridgeEnv):
         last = _texts(_after_reply(state.get("completion") or []), ("user", "tool"))
         return BridgeStep(last or f"Reward: {reward:g}.", reward, stop, True, said)
 
+    def quitting_cost(self) -> float:
+        """Nothing: a rollout is paid at its end, and what was cut is not."""
+        return 0.0
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:

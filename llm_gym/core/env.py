@@ -179,7 +179,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             self._base_turn += 1
         else:
             stop = self._base_charge_invalid(terms)
-            reward -= self.penalty
+            reward = sum(terms.values())
         if stop is _PLAYING:
             if self._base_turn == self.max_turns:
                 stop, reveal = _LOST, self.reveal()
@@ -372,7 +372,14 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             self._base_missed = self._base_turn, misses
             return _PLAYING
         self._base_turn += 1
-        return StopReason.INVALID if self.invalid == "terminate" else _PLAYING
+        ends = self.invalid == "terminate"
+        if self.worst_reward:
+            terms["given_up"] = self.worst_reward + (self.quitting_cost() if ends else 0.0)
+        return StopReason.INVALID if ends else _PLAYING
+
+    def quitting_cost(self) -> float:
+        """Return what the turns that are left would cost the worst player: at most 0."""
+        return self.worst_reward * max(self.turns_left, 0)
 
     def _base_shape(self, terms: dict[str, float]) -> float:
         # Counted from the first state, and 0 in a terminal state by definition: the sum over an

@@ -27,6 +27,9 @@ class Game(ABC):
     max_observation_chars: int = 8192
     max_move_chars: int = 1000
     """Longer moves are answered as unusable, which bounds what ``apply`` has to read."""
+    worst_reward: float = 0.0
+    """Lowest reward that a move can bring, at most 0. An unusable reply brings it too, and so does
+    each turn that is left where such a reply ends the game: giving up never pays."""
     move_name: str = "move"
     """What the rules call a move: "guess", "answer"."""
     free_text: bool = False

@@ -26,6 +26,7 @@ from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")
 _SPLIT_INSTANCES = 100
 _SEEDS = 400
+_GAMES, _TURNS, _UNREADABLE = 10, 1000, "?!"
 _ANSWER = 100  # actions of the oracle that are compared
 
 
@@ -140,7 +141,7 @@ def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
     """Episodes with an equal first observation and an equal answer are in one split."""
     game = player_of(env)
     if not game.has_splits:
-        raise DoesNotApply("has no splits")
+        return
     found: dict[str, dict[str, int]] = {}
     for seed in range(draws):
         text, _ = env.reset(seed=seed)
@@ -169,6 +170,29 @@ def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
         done = terminated or truncated
     env.reset(seed=seed)
     return tuple(actions[-1:] if env.step(actions[-1])[4]["success"] else actions)
+
+
+def giving_up_does_not_pay(env: gym.Env[str, str]) -> None:
+    """Whoever writes nothing that can be read is paid no more than a random player."""
+    game = player_of(env)
+    given_up, chance = (
+        sum(_total(env, act, seed) for seed in range(_GAMES)) / _GAMES
+        for act in (lambda: _UNREADABLE, game.random_action)
+    )
+    need(
+        given_up <= chance + 1e-9,
+        f"replies that cannot be read are paid {given_up:g}, random play {chance:g}; set "
+        "worst_reward to the lowest reward of a move",
+    )
+
+
+def _total(env: gym.Env[str, str], act: Callable[[], str], seed: int) -> float:
+    env.reset(seed=seed)
+    total, done, turns = 0.0, False, 0
+    while not done and turns < _TURNS:
+        _, reward, terminated, truncated, _ = env.step(act())
+        total, turns, done = total + float(reward), turns + 1, terminated or truncated
+    return total
 
 
 def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
@@ -254,6 +278,7 @@ CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
     "a refused move changes nothing": refusals_change_nothing,
     "the potential is in [0, 1]": potential_in_range,
     "there is more than one instance": several_instances,
+    "giving up does not pay": giving_up_does_not_pay,
     "splits share nothing that a table could use": splits_share_nothing,
     "the solver reads only the transcript": solver_reads_only_the_transcript,
     "the base's names are left alone": base_names_are_left_alone,

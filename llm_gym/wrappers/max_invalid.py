@@ -7,6 +7,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
@@ -18,7 +19,8 @@ _NOTE_CHARS = 100
 class MaxInvalid(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     """End the episode after some unusable replies; the player is told so at the beginning.
 
-    It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut.
+    It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut. The
+    turns that are left cost what playing on badly would (``quitting_cost`` of the environment).
 
     Args:
         env: Text environment to wrap; its ``info`` says whether an action was usable in
@@ -74,4 +76,8 @@ class MaxInvalid(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstruct
             self._invalid = 0
         if self._invalid >= self.max_invalid and not (terminated or truncated):
             terminated, info = True, {**info, "stop_reason": StopReason.INVALID}
+            if price := find_attribute(self.env, "quitting_cost"):
+                cost = price()
+                reward = float(reward) + cost
+                info["reward_terms"] = {**info.get("reward_terms", {}), "given_up": cost}
         return observation, reward, terminated, truncated, info

@@ -6,7 +6,7 @@ from gymnasium.error import ResetNeeded
 
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
-from llm_gym.wrappers import AsText
+from llm_gym.wrappers import AsText, MaxInvalid
 from tests.as_text.plain_envs import NONSENSE, Corridor, started
 
 
@@ -135,3 +135,65 @@ def test_retries_are_given_anew_every_turn_and_do_not_count():
 def test_no_success_is_claimed_for_an_episode_that_nonsense_ended():
     env = started(gym.make("MountainCar-v0"), max_invalid=1)
     assert env.step(NONSENSE)[4]["success"] is False  # a return of 0 is above its threshold
+
+
+class Pit(gym.Env):
+    """Idle costs 1 a step and a jump costs 50; nothing ever ends it."""
+
+    observation_space, action_space = gym.spaces.Discrete(1), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 0, -50.0 if action else -1.0, False, False, {}
+
+
+def total(env, act, turns=1000):
+    """Play to the end, or so many turns; return the sum of rewards and the last info."""
+    rewards, done = [], False
+    while not done and len(rewards) < turns:
+        _, reward, terminated, truncated, info = env.step(act())
+        rewards.append(reward)
+        assert reward == pytest.approx(sum(info["reward_terms"].values()))
+        done = terminated or truncated
+    return sum(rewards), info
+
+
+@pytest.mark.parametrize("invalid", ["fallback", "feedback", "terminate"])
+@pytest.mark.parametrize(
+    "make", [lambda: gym.make("CliffWalking-v1"), Pit], ids=["CliffWalking", "Pit"]
+)
+def test_giving_up_is_worse_than_a_thousand_random_moves_would_be(make, invalid):
+    for seed in range(3):
+        env = AsText(make(), invalid=invalid)
+        env.reset(seed=seed)
+        given_up, info = total(env, lambda: "?!")
+        env.reset(seed=seed)
+        played = total(env, env.random_action, turns=500)[0]
+        assert given_up < played < -500.0
+        assert info["success"] is False
+
+
+def test_giving_up_costs_the_same_whatever_was_played_before():
+    first, second = AsText(Pit()), AsText(Pit())
+    second.reset(seed=1)
+    total(second, second.random_action, turns=50)
+    paid = []
+    for env in (first, second):
+        env.reset(seed=0)
+        paid.append(total(env, lambda: "?!")[0])
+    assert paid[0] == paid[1]
+
+
+def test_giving_up_under_a_limit_of_unusable_replies_costs_the_rest():
+    env = MaxInvalid(AsText(gym.make("MountainCar-v0"), invalid="feedback"), 2)
+    env.reset(seed=0)
+    assert total(env, lambda: "?!")[0] == -198.0  # 200 turns of which two were used up
+
+
+def test_an_author_function_does_not_keep_the_price_from_being_known():
+    env = AsText(Pit(), parse=lambda move: None)
+    env.reset(seed=0)
+    assert total(env, lambda: "?!")[0] < -10_000.0

@@ -48,6 +48,28 @@ class Rude(BridgeEnv):
         )
 
 
+class Costly(Rude):
+    """Ends after three moves, with a loss that is paid."""
+
+    def begin(self, seed):
+        self.left = 3
+        return "Hello."
+
+    def play(self, text):
+        self.left -= 1
+        over = self.left == 0
+        return BridgeStep("Go on.", -1.0 * over, StopReason.LOST if over else StopReason.PLAYING)
+
+
+def test_giving_up_costs_as_much_as_losing():
+    env = Costly(action_format="tag", max_invalid=2)
+    env.reset(seed=0)
+    env.step("no tag")
+    _, reward, terminated, truncated, info = env.step("no tag")
+    assert (reward, terminated, truncated) == (-1.0, False, True)
+    assert info["reward_terms"] == {"reward": 0.0, "given_up": -1.0}
+
+
 def test_a_game_that_cannot_begin_is_one_sentence_and_the_next_may_begin():
     env = Rude()
     env.breaks_at = "begin"

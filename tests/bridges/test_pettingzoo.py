@@ -59,6 +59,15 @@ def test_an_illegal_move_is_refused_and_does_not_end_the_game():
     assert not terminated
 
 
+def test_an_opponent_without_a_legal_move_is_nobodys_win():
+    env = make(opponent=lambda observation, mask, space: 0)
+    env.reset(seed=0)
+    _, reward, terminated, truncated, info = env.step("0")
+    assert (reward, terminated, truncated, info["success"]) == (0.0, False, True, False)
+    assert info["stop_reason"] is StopReason.ERROR
+    assert "no legal move" in info["reason"]
+
+
 def test_an_opponent_by_name():
     env = make(opponent="tests.bridges.test_pettingzoo:lowest")
     env.reset(seed=0)

@@ -5,9 +5,11 @@ import subprocess
 import sys
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.bridges.textarena import random_reply
 from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint.result import EndpointError
 from llm_gym.errors import ConfigError, WorkerError
@@ -75,6 +77,56 @@ def test_a_scripted_opponent_is_beaten_beats_and_draws():
     assert (reward, info["stop_reason"]) in [(0.0, StopReason.DRAWN), (1.0, StopReason.WON)]
 
 
+@pytest.mark.parametrize(
+    ("env_id", "move"),
+    [
+        ("TicTacToe-v0", "[4]"), ("ColonelBlotto-v0", "[A7 B7 C6]"), ("Nim-v0", "[0 1]"),
+        ("IteratedTwoThirdsAverage-v0", "[33]"), ("ConnectFour-v0", "[col 3]"),
+    ],
+)  # fmt: skip
+def test_an_opponent_without_a_legal_move_is_nobodys_win(env_id, move):
+    asked = []
+    env = make(env_id, opponent=lambda text: asked.append(text) or "[nonsense]")
+    env.reset(seed=0)
+    _, reward, terminated, truncated, info = env.step(move)
+    assert (reward, terminated, truncated, info["success"]) == (0.0, False, True, False)
+    assert info["stop_reason"] is StopReason.ERROR
+    assert "no legal move" in info["foreign"]["reason"]
+    assert len(asked) == 5
+
+
+def test_an_opponent_that_errs_once_is_asked_again_and_our_own_errors_still_count():
+    env = make("TicTacToe-v0", opponent=replies("[no]", "[0]", "[1]"))
+    env.reset(seed=0)
+    assert "[Player 1] [0]" in env.step("[4]")[0]
+    env.step("[4]")
+    assert env.step("[4]")[4]["stop_reason"] is StopReason.INVALID
+
+
+def test_a_random_opponent_needs_a_list_of_legal_moves():
+    for env_id in ("ColonelBlotto-v0", "Nim-v0", "Tak-v0", "IteratedTwoThirdsAverage-v0"):
+        with pytest.raises(ConfigError, match="opponent='random'"):
+            make(env_id).reset(seed=0)
+    env = make("TicTacToe-v0")
+    for seed in range(10):
+        _, info = env.reset(seed=seed)
+        while info["stop_reason"] is StopReason.PLAYING:
+            *_, info = env.step(env.random_action())
+        assert info["stop_reason"] in (StopReason.WON, StopReason.LOST, StopReason.DRAWN)
+
+
+def test_giving_up_against_others_is_a_loss():
+    env = make("TicTacToe-v0", action_format="tag", max_invalid=2)
+    env.reset(seed=0)
+    assert [env.step("no tag")[1] for _ in range(2)] == [0.0, -1.0]
+
+
+def test_random_moves_are_no_placeholders():
+    rng = np.random.default_rng(0)
+    for text in ("[Raise N]", "[idx]", "[Offer: $X]", "'[row col]' or '[Bet amount]'"):
+        assert random_reply(f"Write {text}.", rng)[1:-1].isdecimal()
+
+
 def test_the_second_seat_sees_the_first_move():
     env = make("TicTacToe-v0", seat=1, opponent=replies("[4]", "[0]"))
     text, _ = env.reset(seed=0)
@@ -115,7 +167,7 @@ def test_a_served_model_plays_the_other_seat(chat_server):
         env.step("[7]")
 
 
-@pytest.mark.parametrize("env_id", ["TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "Nim-v0"])
+@pytest.mark.parametrize("env_id", ["TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "KuhnPoker-v0"])
 def test_no_text_raises(env_id):
     env = make(env_id)
     for text in HOSTILE.values():
@@ -131,7 +183,7 @@ def test_what_the_game_dies_of_is_an_unusable_move_and_ends_somewhere(monkeypatc
     for turn in range(3):
         text, reward, terminated, truncated, info = env.step("[0]")
         assert text == "The game could not use that reply."
-        assert (reward, terminated, truncated) == (0.0, False, turn == 2)
+        assert (reward, terminated, truncated) == (-1.0 * (turn == 2), False, turn == 2)
         assert not info["valid_action"]
     assert info["stop_reason"] is StopReason.MAX_STEPS
 

@@ -18,6 +18,23 @@ class Sound(GuessTheNumberEnv):
     """Nothing wrong with it."""
 
 
+class CostlyTurns(GuessTheNumberEnv):
+    def apply(self, move):
+        text, valid, stop, reward = super().apply(move)
+        return text, valid, stop, reward - 0.1 if valid else reward
+
+
+class Sharing(GuessTheNumberEnv):
+    has_splits = True
+
+    def instance(self):
+        return self._target, self._spoilt
+
+    def new_game(self, rng):
+        super().new_game(rng)
+        self._spoilt = float(rng.random())
+
+
 class OutsideItsSpace(GuessTheNumberEnv):
     max_observation_chars = 10
 
@@ -163,6 +180,8 @@ class NarrowPattern(GuessTheNumberEnv):
 
 
 BROKEN = {
+    CostlyTurns: "giving up does not pay",
+    Sharing: "splits share nothing that a table could use",
     RefusesAndActs: "a refused move changes nothing",
     RefusesAndRolls: "a refused move changes nothing",
     DeepPotential: "the potential is in [0, 1]",
@@ -213,6 +232,23 @@ class UsesNamesOfItsOwn(GuessTheNumberEnv):
         self._moves = self._turn = self._observations = self._phi = self._missed = 0
         self._stop = self._screen = self._state = self._rules = self._info = self._format = None
         self._draw = self._how = self._shape = self._parse = self._knobs = self._player_rng = None
+
+
+@pytest.mark.parametrize("invalid", ["feedback", "terminate"])
+def test_a_game_that_costs_says_what_giving_up_costs(invalid):
+    class Honest(CostlyTurns):
+        worst_reward = -0.1
+
+    env = Honest(invalid=invalid, max_turns=8)
+    assert [check for check in audit(env) if check.passed is False] == []
+    env.reset(seed=0)
+    rewards, done = [], False
+    while not done:
+        _, reward, done, _, info = env.step("?!")
+        rewards.append(reward)
+        assert reward == pytest.approx(sum(info["reward_terms"].values()))
+    assert sum(rewards) == pytest.approx(-0.8)
+    assert len(rewards) == (8 if invalid == "feedback" else 1)
 
 
 def test_an_authors_own_attributes_do_not_break_the_base():
