@@ -13,13 +13,16 @@ from torch.autograd import gradcheck
 from llm_gym_agents import algo
 from llm_gym_agents.algo import (
     ADVANTAGES,
+    AGGREGATIONS,
     POLICY_LOSSES,
+    BatchCounts,
     PaddedRows,
     StreamError,
     TokenStream,
     compute_advantage,
     compute_gae_advantage_return,
     compute_policy_loss,
+    compute_value_loss,
     get_advantage,
     masked_mean,
     masked_sum,
@@ -264,3 +267,25 @@ def test_gradients_are_exact() -> None:
 def test_a_mask_of_another_shape_is_refused() -> None:
     with pytest.raises(StreamError, match="mask"):
         masked_mean(torch.ones(3), torch.ones(2))
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_micro_batches_of_rows_add_up(aggregation: str) -> None:
+    torch.manual_seed(0)
+    old, log_probs, advantages = torch.randn(3, 4, 5)
+    norm = 9 if aggregation.endswith("norm") else None
+    counts = BatchCounts.of(MASK.sum(1))
+    shared = {"aggregation": aggregation, "norm_length": norm}
+    whole, metrics = compute_policy_loss(old, log_probs, advantages, MASK, 0.2, **shared)
+    value, _ = compute_value_loss(old, log_probs, advantages, MASK, 0.2, **shared)
+    losses = values = 0.0
+    added = dict.fromkeys(metrics, 0.0)
+    for rows in (slice(0, 1), slice(1, 4)):
+        part = [tensor[rows] for tensor in (old, log_probs, advantages, MASK)]
+        loss, part_metrics = compute_policy_loss(*part, 0.2, counts=counts, **shared)
+        losses += loss
+        added = {key: added[key] + part_metrics[key] for key in added}
+        values += compute_value_loss(*part, 0.2, counts=counts, **shared)[0]
+    torch.testing.assert_close(losses, whole)
+    torch.testing.assert_close(values, value)
+    assert added == pytest.approx(metrics)

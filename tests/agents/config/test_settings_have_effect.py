@@ -201,29 +201,29 @@ GUARDS = {
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_a_guard_changes_the_run(name, tmp_path):
+def test_a_guard_changes_the_run(name, baseline, tmp_path):
     value, shows, given = GUARDS[name]
     section, setting = name.split(".")
     assert value != getattr(getattr(ConfigStore(), section), setting)
-    before = play(given, tmp_path / "off")
+    before = baseline(given, None)
     after = play(given | {name: value}, tmp_path / "on")
     assert differs(shows, before, after)
 
 
-def test_a_detached_critic_is_another_one(tmp_path):
-    shared = play({}, tmp_path / "shared")
+def test_a_detached_critic_is_another_one(baseline, tmp_path):
+    shared = baseline({}, None)
     detached = play({"model.critic": "detached"}, tmp_path / "detached")
     assert differs("weights", shared, detached)
     assert shared.samples[:8] == detached.samples[:8], "they begin alike"
 
 
-def test_guards_that_have_nothing_to_do_change_no_bit(tmp_path):
+def test_guards_that_have_nothing_to_do_change_no_bit(baseline, tmp_path):
     """On, but with limits that nothing passes."""
     idle = settings(
         training__mask_truncated_replies=True,
         training__max_sampler_kl=1e9,
         environment__stop_after_no_gain=1000,
     )
-    plain, guarded = play({}, tmp_path / "plain"), play(idle, tmp_path / "idle")
+    plain, guarded = baseline({}, None), play(idle, tmp_path / "idle")
     assert not differs("weights", plain, guarded)
     assert not differs("samples", plain, guarded)

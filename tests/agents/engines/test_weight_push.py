@@ -233,3 +233,24 @@ def test_a_view_is_summed_as_what_it_shows():
 def test_a_gpu_finds_the_sums_of_the_cpu(dtype):
     weight = some((333, 257), dtype)
     assert sum_of(weight.cuda()) == sum_of(weight)
+
+
+def test_a_bucket_counts_bytes_and_not_numbers():
+    assert len(list(buckets(named(30, 30), 120))) == 2
+    assert len(list(buckets(named(30, 30, dtype=torch.bfloat16), 120))) == 1
+
+
+def test_one_up_and_one_down_do_not_cancel():
+    weight = torch.full((2, 64), 0.5)
+    moved = weight.clone()
+    up, down = torch.tensor(torch.inf), torch.tensor(-torch.inf)
+    moved[0] = torch.nextafter(moved[0], up)
+    moved[1] = torch.nextafter(moved[1], down)
+    assert sum_of(moved).content != sum_of(weight).content
+
+
+def test_pieces_do_not_change_a_sum(monkeypatch):
+    weight = some((13, 11))
+    before = sum_of(weight)
+    monkeypatch.setattr(module, "PIECE", 10)
+    assert sum_of(weight) == before

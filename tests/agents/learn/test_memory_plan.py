@@ -296,3 +296,12 @@ def test_the_plan_is_one_line_a_role_and_an_ordinary_run_has_none(tmp_path, monk
     assert "GiB" in head
     assert [line.split()[0] for line in lines] == ["actor", "rollout", "reward"]
     assert "4 cards" in lines[0]
+
+
+def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
+    monkeypatch.setattr(memory_plan, "plan_memory", lambda *_, **asked: asked["optimizer_bytes"])
+    config, own = ConfigStore(), tiny_model().config
+    config.training.optimizer = "adamw_paged"
+    assert plan_run(config, own) == 0
+    config.model.lora_rank = 8
+    assert plan_run(config, own) == 8

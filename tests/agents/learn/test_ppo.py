@@ -316,3 +316,11 @@ def test_a_critic_explains_what_its_errors_do_not_vary_by():
     same = torch.ones(4)
     assert critic_metrics(scores, Advantages(same, same))["value/explained_variance"] == 0.0
     assert critic_metrics(Scores(None, None, None, None), Advantages(same, same)) == {}
+
+
+def test_a_separate_critic_learns_without_moving_the_policy_through_its_loss():
+    model = PolicyValueModel(tiny_model(), critic="separate")
+    torch.nn.init.normal_(model.value_head.weight, std=0.1)
+    critic = copy.deepcopy(model.critic_lm.state_dict())
+    make(model).update(data())
+    assert any(not t.equal(critic[n]) for n, t in model.critic_lm.state_dict().items())

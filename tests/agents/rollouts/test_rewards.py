@@ -309,3 +309,9 @@ def test_an_efficiency_bonus_without_a_limit_of_steps_is_refused():
         RewardManager()(PLAYED)
     with pytest.raises(ConfigError, match="max_steps"):
         RewardManager(max_steps=0)
+
+
+def test_turns_without_recorded_rewards_get_zeros():
+    one = Trajectory(actions=["a", "b"])
+    apply_reward_fn(lambda trajectory: 1, [one], mode="add")
+    assert one.rewards == [0.0, 1.0]

@@ -15,7 +15,7 @@ from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.learn.publish import Publisher
 from tests.agents.engines.scripts import run_python
-from tests.agents.tiny import tiny_model
+from tests.agents.tiny import save_tiny, tiny_model
 
 
 def request(first, key=None, **sampling):
@@ -242,3 +242,15 @@ def test_an_odd_answer_to_a_push_never_passes_for_new_weights(server, connect, p
     with pytest.raises(EngineError) as found:
         Publisher(connect(server), tiny_model(seed=3)).publish(1)
     assert "\n" not in str(found.value)
+
+
+def test_the_ids_that_end_a_reply_are_those_of_config_generation_and_tokenizer(
+    tmp_path, fixed, connect
+):
+    folder = save_tiny(tmp_path)
+    settings = json.loads((tmp_path / "generation_config.json").read_text())
+    settings["eos_token_id"] = [258, 260]
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    engine = SGLangEngine(folder, url=fixed.url)
+    assert engine.end_ids == {258, 260}
+    engine.close()

@@ -167,3 +167,18 @@ def test_the_model_is_left_in_the_mode_it_was_in():
     loss = model(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_rows_with_different_settings_share_a_batch(model, engine):
+    kinds = [
+        Sampling(max_tokens=9, temperature=0),
+        Sampling(max_tokens=5, temperature=0.5, top_k=3),
+        Sampling(max_tokens=12, top_p=0.5),
+        Sampling(max_tokens=7, temperature=1.5, min_p=0.1),
+    ]
+    requests = [Request([at, 5, 9], kinds[at % 4], seed=at) for at in range(16)]
+    together = engine.generate(requests)
+    assert worst_error(model, requests, together) <= TOLERANCE
+    assert [engine.generate([request])[0].ids for request in requests] == [
+        done.ids for done in together
+    ]

@@ -303,3 +303,27 @@ def test_layers_of_another_make_are_read_with_padding(monkeypatch):
     assert not prefill.can_pack(model.base_model, [each.prompt for each in requests()])
     counts, _ = first_read(model, monkeypatch)
     assert sum(counts) > sum(LENGTHS)
+
+
+def test_a_running_reply_lends_its_prompt(model, read):
+    engine = TransformersEngine(model, end_ids=[])
+    prompt = ids(50)
+    engine.submit([Request(prompt, Sampling(max_tokens=20), seed=1, key="first")])
+    engine.poll(timeout=0)
+    read.clear()
+    engine.submit([Request([*prompt, 3, 4], Sampling(max_tokens=4), seed=2, key="second")])
+    done = []
+    while engine.running:
+        done += engine.poll()
+    assert read[0] == 2
+    requests = {"first": Request(prompt), "second": Request([*prompt, 3, 4])}
+    assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
+
+
+def test_slots_are_taken_low_first_and_old_ones_last():
+    pool = SlotPool(3, keep=True)
+    assert [pool.take(), pool.take()] == [0, 1]
+    pool.give(1, [1] * 20)
+    pool.give(0, [2] * 20)
+    assert [pool.take(), pool.take(), pool.take()] == [2, 1, 0]
+    assert pool.free == 0
