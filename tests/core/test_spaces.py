@@ -63,7 +63,7 @@ def test_sampling_with_a_mask_is_refused():
 
 
 def test_negative_length_is_refused():
-    with pytest.raises(ConfigError, match="must not be negative, got -1"):
+    with pytest.raises(ConfigError, match="-1"):
         AnyText(-1)
 
 

@@ -127,12 +127,12 @@ def test_a_move_that_the_environment_reports_is_recorded() -> None:
 def test_observations_that_are_not_text_are_refused() -> None:
     env = Parrot()
     env.observation = np.zeros(2)
-    with pytest.raises(ContractError, match=r"need text observations, .* gave ndarray"):
+    with pytest.raises(ContractError, match="ndarray"):
         play_episode(env, lambda observation: "x")
 
 
 def test_a_policy_that_returns_token_ids_is_refused() -> None:
-    with pytest.raises(ActionTypeError, match="a policy returns a str, got list"):
+    with pytest.raises(ActionTypeError, match="list"):
         play_episode(Parrot(), lambda observation: [1, 2])  # type: ignore[arg-type,return-value]
 
 

@@ -285,15 +285,15 @@ def test_a_class_attribute_called_done_still_counts() -> None:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (None, "Scripted.step must return (observation, reward, done, info), got NoneType"),
+        (None, "got NoneType"),
         (("x", 0.0, False), "got 3 values"),
         (("x", 0.0, False, False, {}), "got 5 values"),
-        ((3, 0.0, False, {}), "Scripted.step must return its observation as a str, got int"),
-        (("x", "1.0", False, {}), "Scripted.step must return a finite reward, got '1.0'"),
-        (("x", None, False, {}), "Scripted.step must return a finite reward, got None"),
-        (("x", float("nan"), False, {}), "Scripted.step must return a finite reward, got nan"),
-        (("x", 0.0, False, [1]), "Scripted.step must return a dictionary as info, got list"),
-        (("x" * 1_000_001, 0.0, False, {}), "must return at most 1000000 characters"),
+        ((3, 0.0, False, {}), "observation"),
+        (("x", "1.0", False, {}), "reward"),
+        (("x", None, False, {}), "reward"),
+        (("x", float("nan"), False, {}), "reward"),
+        (("x", 0.0, False, [1]), "info"),
+        (("x" * 1_000_001, 0.0, False, {}), "1000000"),
     ],
 )
 def test_a_step_of_another_shape_is_named(answer: Any, sentence: str) -> None:

@@ -158,7 +158,7 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(mode):
     assert error.rows == {1: "raised KeyError: 'oops'"}
     assert error.results[0][0] == "a"
     assert error.results[2][3] is True  # truncated
-    with pytest.raises(ResetNeeded, match="row 1 raised KeyError: 'oops'; begin an episode"):
+    with pytest.raises(ResetNeeded, match="row 1"):
         envs.step(["a", "b", "c"])
     assert envs.step_rows({0: "still here"})[0][0] == "still here"
     if mode is AutoresetMode.SAME_STEP:
@@ -173,7 +173,7 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(mode):
 
 def test_a_reset_that_raises_gives_the_resets_of_the_others():
     envs = make_vec([Odd, GUESS], autoreset_mode="Disabled")
-    with pytest.raises(RowsError, match="row 1 raised ConfigError: reset options") as caught:
+    with pytest.raises(RowsError, match="row 1 raised ConfigError") as caught:
         envs.reset(seed=0, options={"bogus": 1})
     observation, info = caught.value.results[0]
     assert observation.startswith("begin")
@@ -229,7 +229,7 @@ def test_close_closes_every_environment_once_even_if_one_raises():
     with pytest.raises(OSError, match="will not close"):
         envs.close()
     assert Odd.closed == 3
-    with pytest.raises(ClosedEnvironmentError, match="closed; make a new one"):
+    with pytest.raises(ClosedEnvironmentError, match="closed"):
         envs.reset()
     envs.close()
     assert Odd.closed == 3

