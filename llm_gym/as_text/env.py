@@ -168,9 +168,6 @@ class AsTextEnv(gym.Env[str, str]):
         env_kwargs: Settings of that environment.
         render_mode: Given to that environment.
         **settings: See ``AsText``.
-
-    Version history:
-        v0: First release.
     """
 
     takes_text_settings = True

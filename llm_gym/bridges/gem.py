@@ -51,9 +51,6 @@ class GEMEnv(BridgeEnv):
             for games with hundreds of beginnings.
         env_kwargs: Settings of the environment.
         **common: See ``BridgeEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     examples = (r"\boxed{1}", r"\boxed{5}", r"\boxed{up}", r"\boxed{A B}")

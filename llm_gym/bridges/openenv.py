@@ -43,9 +43,6 @@ class OpenEnvEnv(BridgeEnv):
         observation_field: The field of the observation that is shown.
         success_reward: The least sum of rewards that counts as a success.
         **common: See ``BridgeEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     has_splits = False

@@ -151,9 +151,6 @@ class PettingZooEnv(gym.Env[str, str]):
         env_kwargs: Settings of the game.
         render_mode: ``ansi`` or None.
         **settings: Of ``AsText``.
-
-    Version history:
-        v0: First release.
     """
 
     takes_text_settings = True

@@ -49,9 +49,6 @@ class ReasoningGymEnv(BridgeEnv):
         reward: ``score``, or ``success``: many scorers pay for any answer that contains the right
             one, and that can be farmed.
         **common: See ``BridgeEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     move_name = "answer"

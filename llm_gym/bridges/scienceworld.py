@@ -49,9 +49,6 @@ class ScienceWorldEnv(BridgeEnv):
         task: Such as ``boil``.
         simplifications: As ScienceWorld has them, such as ``easy``.
         **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
-
-    Version history:
-        v0: First release.
     """
 
     move_name = "command"

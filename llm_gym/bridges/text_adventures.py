@@ -116,9 +116,6 @@ class TextWorldEnv(FileGames):
     Args:
         games: A file, several, or a folder of them.
         **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
-
-    Version history:
-        v0: First release.
     """
 
     suffixes = (".z8", ".ulx", ".tw-pddl")
@@ -208,9 +205,6 @@ class JerichoEnv(FileGames):
     Args:
         games: A file, several, or a folder of them.
         **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
-
-    Version history:
-        v0: First release.
     """
 
     suffixes = (".z1", ".z2", ".z3", ".z4", ".z5", ".z6", ".z7", ".z8")

@@ -192,9 +192,6 @@ class TextArenaEnv(BridgeEnv):
             for games with hundreds of beginnings, such as Wordle's.
         env_kwargs: Settings of the game.
         **common: See ``BridgeEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     examples = ("[0]", "[1]", "[up]", "[pass]")

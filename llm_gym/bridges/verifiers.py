@@ -56,9 +56,6 @@ class VerifiersEnv(BridgeEnv):
         env_args: Arguments of that function.
         success_reward: The least reward that counts as a success.
         **common: See ``BridgeEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     move_name = "reply"

@@ -8,6 +8,7 @@ turn, adds up the reward and says what happened. The rules of the game itself ar
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
@@ -23,7 +24,7 @@ from llm_gym.core.outcome import Outcome, StopReason, reject
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
-from llm_gym.reading.answer import is_settled, readings
+from llm_gym.reading.answer import brief_move, is_settled, readings
 from llm_gym.reading.formats import drop_thinking, get_format
 from llm_gym.reading.markup import visible
 
@@ -31,6 +32,7 @@ MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
 _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
 _ROUNDING = 1e-9
+_WORDS = re.compile(r"(?!analysis)\w+(?: \w+)*")  # a move as most players write it
 _NO_TURNS = "No turns left: you lost."
 _OPTIONS = {"split", "difficulty"}
 
@@ -55,6 +57,11 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
     and implements ``Game``.
+
+    Info:
+        ``move`` as it was read and ``reader``, how; ``valid_action``; ``success``;
+        ``stop_reason``; ``reward_terms``, which add up to the reward; ``turn``;
+        ``invalid_actions`` so far. ``system_prompt`` after ``reset`` with ``rules="system"``.
 
     Args:
         action_format: How a move is written: plain, tag, boxed, json, react or raw.
@@ -165,7 +172,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             raise self._base_refusal(action)
         said = str(action)
         move: str | None = said
-        if not (self._base_bare and action.isalnum()):  # more than one word, as most players write
+        if not (self._base_bare and _WORDS.fullmatch(action)):  # more than words, or blanks around
             said = drop_thinking(action) if self.strict else visible(action)
             move = self._base_first_reading(action, said)
         if move is None or len(move) > self.max_move_chars:
@@ -285,8 +292,12 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def _base_read_on(self, said: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
         """Look closer at a reply whose first reading cannot be played."""
         refused: tuple[str | None, Outcome] = move, reject(text)
-        if move is not None and self.is_understood(move):
-            return refused
+        if move is not None:
+            if self.is_understood(move) or (brief := brief_move(said, self)) == move:
+                return refused
+            if brief is not None and brief != said:
+                self._base_reader = "named"
+                return brief, self.apply(brief)
         told = (self._base_rules(), self._base_observations[-1])
         for found in readings(said, self, told):
             if found.move is None:

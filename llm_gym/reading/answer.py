@@ -41,7 +41,8 @@ _RETRACTION = re.compile(
     r"(?:[\s,.:!…-]{1,4}(?:no|actually|scratch that)\b)*",
     re.IGNORECASE,
 )
-_BRIEF = 40  # characters of a reply that may be a move and no more
+_BRIEF = re.compile(r"(?=[\w .,;!'()+*/-]{1,40}\Z)[^\W_](?:.*[^\W_])?", re.ASCII)
+_WORD = re.compile(r"\w")
 _LOOKS = 8  # second thoughts looked at, from the end
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
 _TWO = "Your reply gives more than one move. Give one."
@@ -94,6 +95,18 @@ def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text
     return not (_LISTED.match(move) or (is_last_line and MARKS.search(reply)))
 
 
+def brief_move(said: str, game: Speaker) -> str | None:
+    """Return the move that a few plain words are, or themselves, or None where they may say more.
+
+    It answers at once what ``readings`` would find out at length: most refused replies are brief.
+    """
+    if _BRIEF.fullmatch(said):
+        for start, end, move in game.named_moves(said):
+            return move if (start, end) == (0, len(said)) else None
+        return said
+    return None if len(said) > 40 or not said.isascii() or _WORD.search(said) else said
+
+
 def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Candidate]:
     """Yield what a reply may mean, the most explicit first; the first that can be played counts.
 
@@ -102,10 +115,6 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Candidat
         game: Finds moves in sentences.
         told: What the model has read; quoting it says nothing.
     """
-    if _is_bare(said) and (found := _bare_move(said, game)) is not None:
-        as_it_stands = found == said
-        yield Candidate(found, "last line" if as_it_stands else "named", is_final=not as_it_stands)
-        return
     known = _told(tuple(told)) if len(said) <= WINDOW else frozenset()
     text = _own_text(said[-WINDOW:].strip(), game, known)
     start = _retracted(text, game)
@@ -133,19 +142,6 @@ def _from_markers(text: str, game: Speaker) -> Iterator[Candidate]:
             yield from _marked(marker, game)
     if _lists_moves(text, game):
         yield Candidate(None, "two", _TWO, is_final=True)
-
-
-def _is_bare(text: str) -> bool:
-    """Return whether a reply is a few words without any markup."""
-    is_brief = len(text) <= _BRIEF and text[:1].isalnum() and text[-1:].isalnum()
-    return is_brief and text.isascii() and "\n" not in text and MARKS.search(text) is None
-
-
-def _bare_move(text: str, game: Speaker) -> str | None:
-    """Return the move that a bare reply is, itself if it names none, None if it says more."""
-    for start, end, move in game.named_moves(text):
-        return move if (start, end) == (0, len(text)) else None
-    return text
 
 
 def _own_text(text: str, game: Speaker, known: frozenset[str]) -> str:

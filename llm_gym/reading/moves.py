@@ -27,14 +27,14 @@ _MOST_SENTENCES, _MOST_MOVES, _LONGEST, _NEAR = 80, 9, 600, 160
 # --- finders -----------------------------------------------------------------------------------
 
 _NUMBER = re.compile(
-    r"(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})"
-    r"(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))"
+    r"(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st|nd|rd"
+    r"|th)\b|(?!\w|[.,]\d|\s?%))"
 )
 # Numbers that are no answer: terms of a sum before its result, rows of a board, ranges, counts
 # aloud, limits ("less than 10") and counted things ("9 turns", "4 in a row").
 _THINGS = (
-    r"(?:more |free |possible |other |different |remaining |open |empty |hidden |in a )?"
-    r"(?:turn|word|letter|number|column|row|line|cell|square|step|guess|guesse|move|disk|disc|piece"
+    r"(?:more |free |possible |other |different |remaining |open |empty |hidden |in a )?(?:turn"
+    r"|word|letter|number|column|row|line|cell|square|step|guess|guesse|move|disk|disc|piece"
     r"|possibilit|option|position|choice|live|mine|peg|digit|game|point|vowel|tile|way|half|halve"
     r"|corner|edge)(?:ies|y|s)?\b(?! (?:is|should|must))"
 )
@@ -45,9 +45,9 @@ _NO_ANSWERS = [
         r"(?<![\w.-])\d++(?:,\s\d++){2,}+(?:,?\s(?:and|or)\s\d++)?|\b\d++(?:,\s\d++)++,?\s(?:and"
         r"|or)\s\d++",
         r"(?<![\w.-])\d++[-–]\d++(?![\w-])(?!\s?=)|[\[(]\d++,\s?\d++[\])]|\(\d++\s?\+\s?\d++\)",
-        r"\b(?:from|range(?:\s\w{1,4})?|between)\s\d++\s(?:to|and)\s\d++|\b\d++\sto\s\d++",
-        r"\b(?:less|more|greater|higher|lower|fewer|larger|bigger|smaller) than \d++"
-        r"|\b(?:above|below|under|over|at most|at least|up to|around|about|exceeds?|until) \d++",
+        r"\b(?:from|range(?:\s\w{1,4})?|between|of)\s\d++\s(?:to|and)\s\d++|\b\d++\sto\s\d++",
+        r"\b(?:less|more|greater|higher|lower|fewer|larger|bigger|smaller) than \d++|\b(?:above"
+        r"|below|under|over|at most|at least|up to|around|about|exceeds?|until) \d++",
         r"\b\d++ (?:of|in|out of|by) \d++|\b\d++/\d++\s?=",
         rf"(?<!number )(?<!square )(?<!column )\b\d++ {_THINGS}",
         r"\b(?:disk|rows?|turn) \d++|\b(?:step|guess|try|move) #?\d++(?=\s?[:.)]\s?\S)",
@@ -66,9 +66,8 @@ _WORDS = {word: str(at) for at, word in enumerate(_SMALL.split())} | {
 _WORD_NUMBER = re.compile(
     r"(?:\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen"
     r"|fifteen|sixteen|seventeen|eighteen|nineteen|twenty)(?=\s*(?:[^\w\s-]|$|(?:times|first"
-    r"|because"
-    r"|as|since|please|next|now|is|a'?s)\b))|(?<=number )one\b"
-    r"|\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)(?= column\b))",
+    r"|because|as|since|please|next|now|is|a'?s)\b))|(?<=number )one\b|\b(?:first|second|third"
+    r"|fourth|fifth|sixth|seventh|eighth|ninth)(?= column\b))",
     re.IGNORECASE,
 )
 
@@ -115,29 +114,21 @@ def apart(found: Iterable[Named]) -> Iterator[Named]:
 
 IDIOM = re.compile(
     r"\b(?:turns|steps|lives|tries|time|nothing|anything|what|moves|cells|\d+)\s+(?:(?:is"
-    r"|are)\s+)?left\b"
-    r"(?!\s+of)|\b(?:one|last) (?:move|turn) left\b|\bleft\s*:|\bleft\s+(?:over\b(?! (?:to )?(?:up"
-    r"|down|right))"
-    r"|to\s+(?:do|go|play)|with|in the game|column|side)\b"
-    r"|\b(?:pull|give|gives|gave|set|sets|end|ends|make|makes|open|opens|line|speed|back|follow"
-    r"|come|add|sum"
-    r"|look|looking|wake|stand|build|mess|break|wind|save|free|clear|catch|keep|use|goes|giving"
-    r"|setting)"
-    r"\s+(?:\w+\s+)?up\b|\bup\s+(?:to\s+(?:\d|you|me|now|this|that)|until|against|front|there)\b"
-    r"|\bupside\b"
-    r"|\b(?:break|slow|calm|sit|settle|write|cut|narrow|boil|track|count|let|shut"
-    r"|breaking)\s+down\b"
-    r"|\b(?:the|a|is|no) right (?:move|answer|choice|way|one|thing|direction|order|place|decision"
-    r"|option)\b"
+    r"|are)\s+)?left\b(?!\s+of)|\b(?:one|last) (?:move|turn) left\b|\bleft\s*:"
+    r"|\bleft\s+(?:over\b(?! (?:to )?(?:up|down|right))|to\s+(?:do|go|play)|with|in the game"
+    r"|column|side)\b|\b(?:pull|give|gives|gave|set|sets|end|ends|make|makes|open|opens|line|speed"
+    r"|back|follow|come|add|sum|look|looking|wake|stand|build|mess|break|wind|save|free|clear"
+    r"|catch|keep|use|goes|giving|setting)\s+(?:\w+\s+)?up\b|\bup\s+(?:to\s+(?:\d|you|me|now|this"
+    r"|that)|until|against|front|there)\b|\bupside\b|\b(?:break|slow|calm|sit|settle|write|cut"
+    r"|narrow|boil|track|count|let|shut|breaking)\s+(?:\w+\s+)?down\b|\b(?:the|a|is"
+    r"|no) right (?:move|answer|choice|way|one|thing|direction|order|place|decision|option)\b"
     r"|\b(?:all|you'?re|you are|that'?s|quite|which way is) right\b"
     r"|^\W*(?:okay, )?right,(?=\s+(?:i|i'?m|i'?ll|so|let'?s|let|the|my|now|then|that|we|this)\b)"
-    r"|,\s*right\s*\?"
-    r"|(?<!go )(?<!move )(?<!step )\bright\s+(?:now|away|after|before|here|there|next to|answer"
-    r"|corner|side|edge|order|way|move|one)\b"
-    r"|\b(?:(?:(?<!move )is|are|walls?|holes?|lies|exit|somewhere|far|box) (?:\w+ )?(?:to|on|at)"
-    r"|from|of|in) (?:the|its|your|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?"
-    r"|\b(?:on|at) (?:the|its|your|my) (?:left|right)\b"
-    r"|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)"
+    r"|,\s*right\s*\?|(?<!go )(?<!move )(?<!step )\bright\s+(?:now|away|after|before|here|there"
+    r"|next to|answer|corner|side|edge|order|way|move|one)\b|\b(?:(?:(?<!move )is|are|walls?"
+    r"|holes?|lies|exit|somewhere|far|box) (?:\w+ )?(?:to|on|at)|from|of|in) (?:the|its|your"
+    r"|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:on|at) (?:the|its|your"
+    r"|my) (?:left|right)\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)"
     r"|\b(?:top|bottom|upper|lower)[\s-]+(?:left|right)\b",
     re.IGNORECASE,
 )
@@ -188,7 +179,8 @@ def find_pattern(text: str, pattern: str) -> Iterator[Named]:
 
 CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 SENTENCES = re.compile(
-    r"(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)(?<!i\.e\.)[\"'”’)*_]*\s+|\n+|(?<=\.\.\.)"
+    r"(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)(?<!i\.e\.)[\"'”’)*_]*\s+|\n+|(?<=\.\.\.)|,?\s+(?=(?:and"
+    r"|but) if\b)"
 )
 _OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine|corner(?! case))\b"
 _NOT = (
@@ -201,12 +193,9 @@ DENIED_BEFORE = re.compile(
     rf"{_NOT}|\b(?:no|without|refus\w+|declin\w+|instead of|rather than|other than|except|(?:any"
     rf"|every)thing"
     r" but|(?:all|nothing) but|against|reject\w*|dismiss\w*|forbid\w*|disagree\w*|hate|dislike"
-    r"|forget"
-    r"|opposite of|(?:avoid\w*|stop|skip\w*|ignor\w+|cancel\w*|undo|abandon\w*"
-    r"|discard\w*)(?!.*\bby\b))\b"
-    r"|\b(?:unwise|foolish|mistake|bad idea|pointless|dangerous|risky|wrong|impossible|illegal"
-    r"|fatal)\b"
-    r"[^,;]{0,20}\bto\b",
+    r"|forget|opposite of|(?:avoid\w*|stop|skip\w*|ignor\w+|cancel\w*|undo|abandon\w*"
+    r"|discard\w*)(?!.*\bby\b))\b|\b(?:unwise|foolish|mistake|bad idea|pointless|dangerous|risky"
+    r"|wrong|impossible|illegal|fatal)\b[^,;]{0,20}\bto\b",
     re.IGNORECASE,
 )
 DENIED_AFTER = re.compile(
@@ -224,31 +213,24 @@ DENIED_AFTER = re.compile(
 )
 _DOUBT = re.compile(
     r"\b(?:or|either|maybe|perhaps|might|may|possibly|could|unsure|not sure|uncertain|undecided"
-    r"|don'?t know"
-    r"|do not know|no idea|(?:what|how) about|wonder\w*|torn|between(?! \d)|versus|vs"
-    r"|alternatively|whether"
-    r"|(?<!without )hesitat\w*|can'?t decide|cannot decide|any of|depends|otherwise)\b",
+    r"|don'?t know|do not know|no idea|(?:what|how) about|wonder\w*|torn|between(?! \d)|versus|vs"
+    r"|alternatively|whether|(?<!without )hesitat\w*|can'?t decide|cannot decide|any of|depends"
+    r"|otherwise)\b",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
     r"\b(?:if|unless|when|whenever|suppose|imagine|went|moved|tried|played|guessed|previous(?:ly)?"
-    r"|last time"
-    r"|last turn|earlier|already|was|were|had|used to|before (?:i|we|you)|tell me|yesterday|wanted"
-    r"|mentions?"
-    r"|such as|you (?:play|move|go|push|press|slip|draw|said|told|chose|took|did|have|can|could"
-    r"|need|must)"
-    r"|said|(?:i|we) (?:first )?thought|(?:initially|originally|at first)(?!,? (?:planned|let"
-    r"|i (?!would"
-    r"|chose|picked|liked)))|(?:they|he|she) \w+|some (?:players|people|would)|consider(?:ed|ing)"
-    r"|tempted"
-    r"|contemplated|(?:thought|thinking|think) (?:about|of)|some(?:one|body)|falling|drift(?:s|ing)"
-    r"|(?<!\bi am )(?<!\bi'm )lean(?:s|ing)|tilt(?:s|ed|ing)|dealer (?:\w+ )?|example says"
-    r"|options are"
-    r"|(?:opponent|enemy|rival|x) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?"
-    r"|took|goes"
-    r"|wants?|threatens?|likely|probably|is|has|gets))\b|\b(?:not|never"
-    r"|n't)\s+(?:yet\s+)?(?:been\s+)?"
-    r"(?:tried|tested|explored|used|pulled|played|pressed|guessed|visited|seen|chosen|had)\b",
+    r"|last time|last turn|earlier|already|was|were|had|used to|before (?:i|we|you)|tell me"
+    r"|yesterday|wanted|mentions?|such as|you (?:play|move|go|push|press|slip|draw|said|told|chose"
+    r"|took|did|have|can|could|need|must)|said|(?:i|we) (?:first )?thought|(?:initially|originally"
+    r"|at first)(?!,? (?:planned|let|i (?!would|chose|picked|liked)))|(?:they|he|she) \w+"
+    r"|some (?:players|people|would)|consider(?:ed|ing)|tempted|contemplated|(?:thought|thinking"
+    r"|think) (?:about|of)|some(?:one|body)|falling|drift(?:s|ing)|(?<!\bi am )(?<!\bi'm )lean(?:s"
+    r"|ing)|tilt(?:s|ed|ing)|dealer (?:\w+ )?|example says|options are|(?:opponent|enemy|rival"
+    r"|x) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?|took|goes|wants?"
+    r"|threatens?|likely|probably|is|has|gets))\b|\b(?:not|never"
+    r"|n't)\s+(?:yet\s+)?(?:been\s+)?(?:tried|tested|explored|used|pulled|played|pressed|guessed"
+    r"|visited|seen|chosen|had)\b",
     re.IGNORECASE,
 )
 _PAST = re.compile(
@@ -256,25 +238,21 @@ _PAST = re.compile(
 )
 _PURPOSE = re.compile(r"[\s*_\"'`”’]*(?:in order |so as )?to\b", re.IGNORECASE)
 _STRONG_BREAK = re.compile(
-    r"\s[-–—]+\s|\b(?:because|since|as|(?<!ing )(?<!all )but|so|while|although|though|which|where"
-    r"|therefore"
-    r"|thus|hence|given|(?<!go )(?<!going )for|after|actually|instead(?! of))\b",
+    r"\s[-–—]+\s|\b(?:because|since|as|(?<!ing )(?<!all )but|so|while|although|though|which(?! is)"
+    r"|where|therefore|thus|hence|given|(?<!go )(?<!going )for|after|actually|instead(?! of))\b",
     re.IGNORECASE,
 )
 _BREAK = re.compile(rf"[,:(]|\bthen\b|{_STRONG_BREAK.pattern}", re.IGNORECASE)
 _DOING = (
     r"(?:go|move|mov|choos|pick|guess|play|tak|plac|putt?|try|say|head|select|dropp?|click|push"
-    r"|step|walk|us"
-    r"|start|beginn?|swip|shift|slid|bet|search|reveal|block|flag|hitt?|stand|continu|tak|opt"
-    r"|opp?en|explor"
-    r"|test|vot|answer|swapp?|chang|pull|press|turn)"
+    r"|step|walk|us|start|beginn?|swip|shift|slid|bet|search|reveal|block|flag|hitt?|stand|continu"
+    r"|tak|opt|opp?en|explor|test|vot|answer|swapp?|chang|pull|press|turn)"
 )
 _NO_MOVE = (
     r"(?!(?:have|had|need|see|saw|know|knew|was|were|can|could|might|may|like|hope|lose|win"
-    r"|remember|wonder|notice"
-    r"|understand|wish|hear|fall|fell|feel|guess(?= (?:so|that))|live|started|do|did|don|cannot|won"
-    r"|stand (?:in|at)|am (?!\w+ing)|always|never|usually|often|only|still|would|will not|love"
-    r"|hate|mean)\b)"
+    r"|remember|wonder|notice|understand|wish|hear|fall|fell|feel|guess(?= (?:so|that))|live"
+    r"|started|do|did|don|cannot|won|stand (?:in|at)|am (?!\w+ing)|always|never|usually|often|only"
+    r"|still|would|will not|love|hate|mean)\b)"
 )
 _COMMIT = re.compile(
     rf"\b(?:i'?ll|i will|i'?d|i would|i shall|i should|let'?s|let us|let me|please|we'?ll|sure"
@@ -283,48 +261,41 @@ _COMMIT = re.compile(
     rf"|{_NO_MOVE}[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing"
     rf"|(?:^|[,:] ?|\band |\bto )(?:\w+ly )?{_DOING}(?:e|t|ing)?|going (?:with|for)|(?:we|player"
     rf"|one) should|final(?:ly)?"
-    r"|best|safest|wisest|optimal|shortest|smartest|strongest|most natural|only way|usual reply"
-    r"|it is safe|(?:comes|amounts|adds up|sums) (?:up )?to|says|suggests"
-    r"|another card|occurs?|appears?|equals?|gives|makes?|midpoint|halfway|first|next)\b"
-    r"|\b(?:move|action|answer|guess|choice|option|decision|command|step|solution|result"
-    r"|expression|equation|response|reply"
-    r"|last line|number|word|letter|total|value|sum|direction|instinct|thought|middle|square"
-    r"|midpoint|plan|it)\b"
-    r"[^,;]{0,60}(?:\b(?:is|be|would|should|will|are|has)\b|'s\b|:|=)|\b(?:o (?:at|goes)|goes"
-    r"|by)\b",
+    r"|best|safest|wisest|leaves|remains|optimal|shortest|smartest|strongest|most natural|only way"
+    r"|usual reply|it is safe|(?:comes|amounts|adds up|sums) (?:up )?to|says|suggests|another card"
+    r"|occurs?|appears?|equals?|gives|makes?|midpoint|halfway|first|next)\b|\b(?:move|action"
+    r"|answer|guess|choice|option|decision|command|step|solution|result|expression|equation"
+    r"|response|reply|last line|number|word|letter|total|value|sum|direction|instinct|thought"
+    r"|middle|square|midpoint|plan|it)\b[^,;]{0,60}(?:\b(?:is|be|would|should|will|are|has)\b|'s\b"
+    r"|:|=)|\b(?:o (?:at|goes)|goes|by)\b",
     re.IGNORECASE,
 )
 _POINTS = re.compile(r"(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}$", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\W*(?:the |my |your )?(?:opponent|enemy|rival|dealers?|x|they|you|some(?:one|body)|he|she"
-    r"|hole|goal|exit"
-    r"|start|box|target|board|map)\b(?!.*(?:\b(?:i|so|let|therefore|i'll|i'd)\b|:))",
+    r"|hole|goal|exit|start|box|target|board|map)\b(?!.*(?:\b(?:i|so|let|therefore|i'll|i'd)\b|:))",
     re.IGNORECASE,
 )
 """A sentence about somebody or something else states no move."""
 _STARTS = re.compile(
     r"[\s*_\"'`“‘(\[=>→-]*(?:(?:yes|okay|ok|alright|well|sure|hm+|then|so|now|therefore|square"
-    r"|cell|column"
-    r"|position|number|letter|word|the|my|o|at|in|definitely|probably)\W+)*",
+    r"|cell|column|position|number|letter|word|the|my|o|at|in|definitely|probably)\W+)*",
     re.IGNORECASE,
 )
 _ABOUT_IT = re.compile(
-    r"[\s*_\"'`”’]*(?:is|are|was|has|have|leads?|looks?|seems?|side|of|and|goes|contains?"
-    r"|there)\b",
+    r"[\s*_\"'`”’]*(?:is|are|was|has|have|leads?|looks?|seems?|side|of|and|goes|contains?|there)\b",
     re.I,
 )
 _PRAISED = re.compile(
     r"[\s*_\"'`”’,)]*(?:is|would be|will be|it (?:is|shall be)|it'?s|seems|looks|sounds|feels"
-    r"|should be)\s*"
-    r"(?:the\s+|my\s+|a\s+|to\s+be\s+|like\s+){0,2}(?:best|right|my|good|correct|final|obvious|only"
-    r"|safe\w*|answer|move|guess|choice|action|way|what i|wise\w*|strong\w*|promising|better|fine"
-    r"|great"
-    r"|one letter|common|$|[.!,])",
+    r"|should be)\s*(?:the\s+|my\s+|a\s+|to\s+be\s+|like\s+){0,2}(?:best|right|my|good|correct"
+    r"|final|obvious|only|safe\w*|answer|move|guess|choice|action|way|what i|wise\w*|strong\w*"
+    r"|promising|better|fine|great|one letter|common|$|[.!,])",
     re.IGNORECASE,
 )
 _JOINED = re.compile(
-    r"[\s,*_`\"'”’]*(?:(?:and|then|and then|as well as|followed by|(?:and )?after (?:that|this)"
-    r"|\+|&|[-=]?>|→|/|\|)[\s,*_`\"'“‘]*)*",
+    r"[\s,*_`\"'”’]*(?:(?:and|then|and then|as well as|followed by|(?:and )?after (?:that|this)|\+"
+    r"|&|[-=]?>|→|/|\|)[\s,*_`\"'“‘]*)*",
     re.IGNORECASE,
 )
 _ELSE = re.compile(r"[\s,*_`\"'”’]*(?:or|otherwise|else)\b[\s\w]{0,20}[\s*_`\"'“‘]*", re.IGNORECASE)
@@ -336,16 +307,16 @@ _VERSUS = re.compile(
 )
 _LATER = re.compile(
     r"\W{0,4}(?:(?:then|next|later|plan|afterwards?|after (?:that|this|which)|next (?:turn|time"
-    r"|i'?d?)|followed"
-    r" by|and then|from there|once)\b(?!\W*(?:action|move|guess|:\W*\w+\W*$))|if\b|when\b|unless\b"
-    r"|should (?:it|that)\b)",
+    r"|i'?d?)|followed by|and then|from there|once)\b(?!\W*(?:action|move|guess|:\W*\w+\W*$))"
+    r"|(?:and |but )?if\b|when\b|unless\b|should (?:it|that)\b)",
     re.IGNORECASE,
 )
-_CONDITION = re.compile(r"\W{0,4}(?:if|when|unless|should (?:it|that))\b", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"\W{0,4}(?:and |but )?(?:if|when|unless|should (?:it|that))\b", re.IGNORECASE
+)
 _CONCLUDES = re.compile(
     r"\b(?:so|therefore|thus|hence|final(?:ly)?|in the end|on reflection|i (?:pick|choose|take)"
-    r"|actually"
-    r"|begin|start|first)\b",
+    r"|actually|begin|start|first)\b",
     re.IGNORECASE,
 )
 _EXAMPLE = re.compile(

@@ -135,19 +135,12 @@ class BlackjackEnv(TextEnv):
         Terminates when the player goes over 21 (lost), stands (won, drawn or lost), and after
         ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         decks: Decks of 52 cards shuffled together for the hand, 1 to 8; None draws every card
             from a full deck.
         hits_soft_17: Whether the dealer also draws at a 17 with an ace as 11.
         max_turns: Turns allowed, 4 to 20.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     observation_says_all = True

@@ -187,18 +187,11 @@ class ConnectFourEnv(TwoPlayerEnv):
         Terminates with a four of the player's (won) or the opponent's (lost), on a full board
         (drawn) and after ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         opponent: Probability, in [0, 1], that the opponent plays a good move.
         begins: Who moves first: ``player``, ``opponent`` or ``random``.
         max_turns: Turns allowed, at least the 21 that fill the board.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     place, places, full, line = "column", COLUMNS, BOARD, "four in a line"

@@ -42,18 +42,11 @@ class TicTacToeEnv(TwoPlayerEnv):
         Terminates with a line of the player's (won) or the opponent's (lost), on a full board
         (drawn) and after ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         opponent: Probability, in [0, 1], that the opponent plays a best move. At 1 nobody wins.
         begins: Who moves first: ``player``, ``opponent`` or ``random``.
         max_turns: Turns allowed, at least the 5 that fill the board.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; shaping by the chance itself.
     """
 
     place, places, full, line = "square", 9, FULL, "three in a row"

@@ -70,10 +70,6 @@ class BanditEnv(TextEnv):
         Terminates with the last of ``max_turns`` turns: won if it names the best button, else
         lost.
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         arms: Buttons, 2 to 10.
         gap: Least difference between the chance of the best button and any other, above 0 and
@@ -82,9 +78,6 @@ class BanditEnv(TextEnv):
             to remember them.
         max_turns: Turns, the last one for the answer; at least one for each button and one more.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     observation_says_all = True

@@ -66,18 +66,11 @@ class GuessTheNumberEnv(TextEnv):
     Episode end:
         Terminates on the right number (won) and after ``max_turns`` guesses (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         low: Smallest number that may be hidden.
         high: Largest number that may be hidden.
         max_turns: Guesses allowed.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     has_splits = False

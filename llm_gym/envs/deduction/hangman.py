@@ -46,18 +46,11 @@ class HangmanEnv(TextEnv):
         Terminates when the word is found (won), when no life is left (lost) and after
         ``max_turns`` guesses (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         word_length: Letters of the word, 3 to 8.
         lives: Wrong guesses that lose, 1 to 100.
         max_turns: Guesses allowed.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; levels in order.
     """
 
     move_name = "guess"

@@ -119,7 +119,7 @@ def parse_code(move: str) -> Code | None:
 
 _CODE = re.compile(
     r"(?<![\w.,-])[0-9]{1,2}(?:(?:,? and |, ?| [|-] |[ |-])[0-9]{1,2})+(?![\w:]|[ ,|-]+[0-9])|"
-    r"(?<![\w.,])[0-9]{2,12}(?![\w.,:])"
+    r"(?<![\w.,])[0-9]{2,12}(?![\w:]|[.,][0-9])"
 )
 
 
@@ -180,10 +180,6 @@ class MastermindEnv(TextEnv):
     Episode end:
         Terminates on the right code (won) and after ``max_turns`` guesses (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         code_length: Numbers in the code, 2 to 8.
         numbers: The largest number that a place may hold, 2 to 20; the smallest is 1.
@@ -191,9 +187,6 @@ class MastermindEnv(TextEnv):
         history: Show all guesses so far in every observation; False shows the last answer only.
         max_turns: Guesses allowed, 1 to 100.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     move_name = "guess"

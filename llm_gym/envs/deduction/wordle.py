@@ -76,10 +76,6 @@ class WordleEnv(TextEnv):
     Episode end:
         Terminates on the right word (won) and after ``max_turns`` guesses (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         word_length: Letters of the word, 3 to 8.
         list_size: Words that may be hidden, evenly spread over our list of that length; None
@@ -87,9 +83,6 @@ class WordleEnv(TextEnv):
         only_words: Whether a guess must be one of the words that may be hidden.
         max_turns: Guesses allowed, 1 to 100.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; levels in order.
     """
 
     move_name = "guess"

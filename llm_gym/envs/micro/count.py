@@ -52,17 +52,10 @@ class CountEnv(TextEnv):
         Terminates on a wrong number (lost), on the last right one (won) and after
         ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         numbers: Numbers to count with, 2 to 1000.
         max_turns: Numbers to say.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     has_splits = False

@@ -55,17 +55,10 @@ class EchoEnv(TextEnv):
     Episode end:
         Terminates after ``max_turns`` turns: won if every word was right, otherwise lost.
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         words: Size of the vocabulary, 2 to 16.
         max_turns: Words asked for.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     observation_says_all = True

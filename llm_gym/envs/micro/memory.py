@@ -39,17 +39,10 @@ class MemoryEnv(TextEnv):
         Terminates with the answer, after ``delay`` + 1 turns: won if it is right, otherwise
         lost.
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         words: Size of the vocabulary, 2 to 16.
         delay: Turns between the word and the question, at least 1.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     has_splits = False

@@ -44,10 +44,6 @@ class CoinCollectorEnv(WorldEnv):
     Episode end:
         Terminates when the coin is taken (won) and after ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         level: Rooms of the chain, 2 to 20, and so the moves of the shortest solution.
         dead_ends: Rooms added for each room of the chain, 0 to 2.
@@ -56,9 +52,6 @@ class CoinCollectorEnv(WorldEnv):
         style: ``prose`` or ``terse``.
         max_turns: Turns allowed, at least ``level``.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; shaping by ``progress``.
     """
 
     def __init__(

@@ -143,10 +143,6 @@ class FrozenLakeEnv(TextEnv):
     Episode end:
         Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         size: Rows and columns of the lake, 2 to 30.
         hole_probability: Chance of each cell other than the corners of start and goal to be a
@@ -157,9 +153,6 @@ class FrozenLakeEnv(TextEnv):
             of it for each side. 0 is deterministic; 2/3 is the slippery lake of Gymnasium.
         max_turns: Moves allowed, enough at least for an empty lake.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; shaping by ``progress``.
     """
 
     observation_says_all = True

@@ -160,10 +160,6 @@ class MazeEnv(TextEnv):
     Episode end:
         Terminates at the exit (won) and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         size: Rooms a side, 2 to 15. The map has 2 * size + 1 cells a side, as walls take cells
             too, and a move goes one cell.
@@ -173,9 +169,6 @@ class MazeEnv(TextEnv):
             15; None shows the whole map.
         max_turns: Moves allowed, at least 2 * size.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; shaping by ``progress``.
     """
 
     max_turns: int

@@ -199,10 +199,6 @@ class FifteenPuzzleEnv(TextEnv):
     Episode end:
         Terminates on the solved board (won) and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         size: Rows and columns of the board, 2 to 6.
         scramble: Moves that mix the solved board, none taking the one before it back; at most 6
@@ -210,9 +206,6 @@ class FifteenPuzzleEnv(TextEnv):
         max_turns: Moves allowed, at least ``scramble``; without it, at least 6, 40 or 120 for
             size 2, 3 or 4.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; shaping by ``progress``.
     """
 
     observation_says_all = True
@@ -321,7 +314,9 @@ class FifteenPuzzleEnv(TextEnv):
             self._way_back.pop()
         else:
             self._way_back.append(way ^ 1)
-        return win("The tiles are in order: solved.") if text == self._goal else go_on()
+        if text == self._goal:
+            return win("The tiles are in order: solved.")
+        return go_on(f"You move {DIRECTIONS[way]}.")
 
     def instance(self) -> object:
         return (self.size, self._start)

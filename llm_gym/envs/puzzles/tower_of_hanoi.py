@@ -165,19 +165,12 @@ class TowerOfHanoiEnv(TextEnv):
     Episode end:
         Terminates with all disks on the goal (won) and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         disks: Number of disks, 1 to 9.
         pegs: Number of pegs, 3 to 6; pegs to the power of disks may not pass 20,000.
         scattered: Begin with the disks on random pegs instead of all on one.
         max_turns: Moves allowed, at least what the farthest arrangement needs.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release, with a start and a goal that are drawn.
     """
 
     observation_says_all = True
@@ -263,7 +256,7 @@ class TowerOfHanoiEnv(TextEnv):
         rows[target] = onto = f"{rows[target]} {disk}"
         if target == self._goal and len(onto) == self._solved_length:
             return win(f"All disks are on peg {PEGS[target]}: solved.")
-        return go_on()
+        return go_on(f"You move disk {disk} from {PEGS[source]} to {PEGS[target]}.")
 
     def instance(self) -> object:
         return (self.disks, self.pegs, self._start, self._goal)

@@ -154,10 +154,6 @@ class WordLadderEnv(TextEnv):
     Episode end:
         Terminates at the target (won) and after ``max_turns`` steps (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         word_length: Letters of the words, 3 to 5.
         min_distance: Fewest steps of a shortest ladder; at most 6, 10 and 19 for words of 3, 4
@@ -166,9 +162,6 @@ class WordLadderEnv(TextEnv):
         hints: Show the words that one step leads to.
         max_turns: Steps allowed, enough at least for the longest ladder.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; knows the forms of its words, such as ``moved``.
     """
 
     observation_says_all = True

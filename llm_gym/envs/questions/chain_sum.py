@@ -46,19 +46,12 @@ class ChainSumEnv(NumberQuestion):
     Episode end:
         Terminates with the answer: won if it is right, otherwise lost.
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         min_terms: Fewest numbers in a chain, at least 2.
         max_terms: Most numbers in a chain, at most 100.
         min_digits: Fewest digits of a number, at least 1.
         max_digits: Most digits of a number, at most 9.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     def __init__(

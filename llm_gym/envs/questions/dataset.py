@@ -62,9 +62,8 @@ class DatasetEnv(TextEnv):
         ``answer=None`` after the reply (finished).
 
     Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``. Also ``row``, the number of the row
-        from 0, and ``answer``, the right answer, which no observation shows before the end.
+        ``row`` is the number of the row from 0, ``answer`` the right answer, which no
+        observation shows before the end.
 
     Args:
         dataset: A path to JSONL, CSV, TSV or Parquet; rows, such as a list of dictionaries or a
@@ -88,9 +87,6 @@ class DatasetEnv(TextEnv):
         max_turns: Attempts at a question.
         instruction: Replaces the first sentences of the rules.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     observation_says_all = True

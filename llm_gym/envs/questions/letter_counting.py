@@ -39,17 +39,10 @@ class LetterCountingEnv(NumberQuestion):
     Episode end:
         Terminates with the answer: won if it is right, otherwise lost.
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         min_words: Fewest words in a question, at least 1.
         max_words: Most words in a question, at most 500.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     def __init__(

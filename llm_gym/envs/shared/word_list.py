@@ -139,6 +139,9 @@ def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
     ['a']
     """
     spans: dict[tuple[int, int], str] = {}
+    if text.isascii() and text.isalpha():  # one word needs no closer look
+        is_guess = len(text) in lengths and text.lower() not in _EVERYDAY
+        return iter([(0, len(text), text.lower())] if is_guess else [])
     first = _FIRST.match(text)
     for one in (*_SHOWN.finditer(text), *_GUESSED.finditer(text), *([first] if first else ())):
         at = one.lastindex or 1

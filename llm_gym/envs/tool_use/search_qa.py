@@ -57,19 +57,12 @@ class SearchQAEnv(ToolEnv):
     Episode end:
         Terminates with the answer, won or lost, and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         hops: Facts in the chain, 1 to 6.
         documents: Documents in the collection, about; 20 to 400. All but ``hops`` distract.
         results: Documents shown per search.
         max_turns: Moves allowed, answers included.
         **common: See ``ToolEnv`` and ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     max_turns: int

@@ -127,7 +127,7 @@ def test_a_digit_may_be_wrong_is_then_replaced_or_erased_and_nothing_gives_it_aw
     env = on()
     obs, _, _, _, info = env.step("1 3 4")  # belongs to the next column
     assert (info["valid_action"], grid(env)[2]) == (True, "4")
-    assert obs.startswith("   1 2"), "no word about it"
+    assert obs.startswith("Row 1, column 3 is 4 now.\n   1 2"), "no word about right or wrong"
     assert not env.step("1 4 4")[4]["valid_action"]
     env.step("1 3 3")
     assert grid(env)[2] == "3"

@@ -38,7 +38,8 @@ def test_the_tower_begins_on_any_peg_and_belongs_on_any_other():
 def test_a_move_takes_the_top_disk_to_the_other_peg():
     env = started("A: 3 2 1", "B:", "C:", max_turns=10)
     obs, reward, terminated, _, info = env.step("A C")
-    assert obs == "A: 3 2\nB:\nC: 1\nGoal: peg C. Turns left: 9."
+    told = "You move disk 1 from A to C."
+    assert obs == f"{told}\nA: 3 2\nB:\nC: 1\nGoal: peg C. Turns left: 9."
     assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
 
 

@@ -91,10 +91,6 @@ class MinesweeperEnv(TextEnv):
         Terminates when every safe cell is revealed (won), when a mine is revealed (lost) and
         after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         rows: Rows of the field, 4 to 30.
         cols: Columns of the field, 4 to 30.
@@ -104,9 +100,6 @@ class MinesweeperEnv(TextEnv):
             mine in at most every fifth cell.
         max_turns: Moves allowed, at least the number of safe cells.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; levels in order.
     """
 
     observation_says_all = True
@@ -215,7 +208,8 @@ class MinesweeperEnv(TextEnv):
             return reject(f"The cell in row {row}, column {col} is revealed already.")
         if flag:
             self._text[place] = HIDDEN if mark == FLAG else FLAG
-            return go_on()
+            did = "remove the flag from" if mark == FLAG else "flag"
+            return go_on(f"You {did} row {row}, column {col}.")
         if mark == FLAG:
             return reject(f"The cell in row {row}, column {col} is flagged; remove the flag first.")
         return self._reveal(cell)
@@ -230,7 +224,9 @@ class MinesweeperEnv(TextEnv):
             if text[places[at]] in (HIDDEN, FLAG):
                 text[places[at]] = ZERO + numbers[at]
                 self._safe_left -= 1
-        return go_on() if self._safe_left else win("You have cleared the field.")
+        if not self._safe_left:
+            return win("You have cleared the field.")
+        return go_on(f"You reveal row {cell // self.cols}, column {cell % self.cols}.")
 
     def _opened(self, numbers: Sequence[int], cell: int) -> list[int]:
         """Return the cells that revealing ``cell`` reveals."""

@@ -56,10 +56,6 @@ class CookingWorldEnv(WorldEnv):
         Terminates when the meal is eaten (won), when an ingredient is cut or cooked in another
         way than the recipe says (lost) and after ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         rooms: Rooms of the house, 1 to 24; one is the kitchen.
         ingredients: Ingredients of the recipe, 1 to 5.
@@ -71,9 +67,6 @@ class CookingWorldEnv(WorldEnv):
         max_turns: Turns allowed, at least 3 more than ingredients. Houses that take longer are
             drawn again, and settings that leave none are refused.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; houses fit into ``max_turns``, shaping by ``progress``.
     """
 
     verbs = KITCHEN_VERBS

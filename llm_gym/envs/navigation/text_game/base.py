@@ -100,8 +100,7 @@ class WorldEnv(TextEnv):
 
     def understand(self, move: str) -> Command | str:
         """Return the usable command that ``move`` means, or the reason why there is none."""
-        said = read(move)
-        return "I do not know that command." if said is None else settle(self._world, said)
+        return settle(self._world, read(move))
 
     def apply(self, move: str) -> Outcome:
         command = self.understand(move)

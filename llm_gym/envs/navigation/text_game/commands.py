@@ -10,14 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from itertools import filterfalse
 from typing import NamedTuple
 
 from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, Command, World
 from llm_gym.reading.moves import Named
 
 _MAX_WORDS = 12
-_WORD = re.compile(r"[^\W\d_]+")
-_SKIP = frozenset({"the", "a", "an", "my", "to", "at", "please", "i", "now"})
+_SKIP = r"(?:the|an?|my|to|at|please|i|now)(?![^\W\d_])"
+_WORD = re.compile(rf"(?<![^\W\d_])(?!{_SKIP})[^\W\d_]+")
 _UNCLEAR = frozenset({"or", "not", "never", "don", "dont"})
 _SHORT = {"n": "north", "e": "east", "s": "south", "w": "west", "l": "look"}
 VERBS = {
@@ -68,7 +69,8 @@ def read(
     if text.strip() == "i":  # a capital one is the first word of a sentence that was cut off
         return Sentence("inventory")
     text = text.lower()
-    words = [_SHORT.get(word, word) for word in _WORD.findall(text) if word not in _SKIP]
+    said = _WORD.findall(text)
+    words: list[str] = [*map(_SHORT.get, said, said)]  # type: ignore[list-item]
     if not words or len(words) > _MAX_WORDS or not _UNCLEAR.isdisjoint(words):
         return None
     if words[0] in DIRECTIONS and len(words) == 1:
@@ -79,9 +81,8 @@ def read(
     rest = words[1:]
     if verb == "put" and rest[:1] == ["down"]:
         verb = "drop"
-    if verb == "take":
-        rest = [word for word in rest if word != "up"]
-    rest = [word for word in rest if word not in ("down", "around")]
+    idle = {"down", "around", "up"} if verb == "take" else {"down", "around"}
+    rest = [*filterfalse(idle.__contains__, rest)]
     for at, word in enumerate(rest):
         if word in joints.get(verb, ()):
             return Sentence(verb, " ".join(rest[:at]), " ".join(rest[at + 1 :]))
@@ -100,8 +101,10 @@ def find(noun: str, names: list[str]) -> str | None:
     return fits[0] if len(fits) == 1 else None
 
 
-def settle(world: World, said: Sentence) -> Command | str:
+def settle(world: World, said: Sentence | None) -> Command | str:
     """Return the usable command that ``said`` means, or the reason why there is none."""
+    if said is None:
+        return "I do not know that command."
     verb, noun, other = said
     if verb in ("look", "inventory"):
         return Command(verb)
@@ -197,7 +200,10 @@ _STOP = re.compile(
     r"\s+(?:and|then|because|so|since|but|or|if|as|before|while|which|that|when|first|next|now)\b",
     re.IGNORECASE,
 )
-_WAY = re.compile(rf"(?:(?:to|the|towards?|through)\s+)*({'|'.join(DIRECTIONS)})\b", re.IGNORECASE)
+_WAY = re.compile(
+    rf"(?:(?:to|the|towards?|through)\s+)*({'|'.join(DIRECTIONS)})(?:ern)?\b(\s+(?:exit|door))?",
+    re.IGNORECASE,
+)
 _SPACED_WORD = re.compile(r"\s+\S+|\S+")
 _JOINT = re.compile(r"\s+(?:with(?! (?:me|it)\b)|in|into|inside|on|from|using)\b", re.IGNORECASE)
 _JOINED = re.compile(rf"{_JOINT.pattern}$", re.IGNORECASE)
@@ -206,7 +212,7 @@ _MOST_WORDS = 8
 
 @lru_cache(maxsize=8)
 def _commands(verbs: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
-    forms: dict[str, str] = {}
+    forms = {"try": "go", "trying": "go", "explore": "go", "exploring": "go"}
     for verb in verbs:
         if verb not in _QUIET:
             doing = (f"{verb}ing", f"{verb.removesuffix('e')}ing", f"{verb}{verb[-1]}ing")
@@ -243,6 +249,7 @@ def find_commands(
                 break
         else:
             way = _WAY.search(rest)
-            if way and not rest[: way.start()].strip() and verb not in ("take", "drop", "put"):
+            is_way = way and (way[2] or verb not in ("take", "drop", "put"))
+            if way and is_way and not rest[: way.start()].strip():
                 done = one.end() + way.end()
                 yield one.start(), done, f"go {way[1].lower()}"

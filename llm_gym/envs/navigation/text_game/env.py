@@ -49,10 +49,6 @@ class TextGameEnv(WorldEnv):
     Episode end:
         Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         rooms: Rooms of the map.
         items: Things that are of no use.
@@ -65,9 +61,6 @@ class TextGameEnv(WorldEnv):
         max_turns: Turns allowed; rooms times ``quest_length`` are always enough. With fewer, worlds
             that take longer are drawn again, and settings that leave none are refused.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; worlds fit into ``max_turns``, shaping by ``progress``.
     """
 
     _quest: Quest

@@ -71,18 +71,19 @@ def look(world: World, quest: Goal, hints: int, turns_left: int) -> View:
                 hints >= MARK and other == goal_room,
             )
         )
-    monster = world.guard(world.here) or ""
+    monster, held = world.guard(world.here) or "", world.contents()
+    boxes: dict[str, list[str] | None] = {}
+    for box, room in sorted(world.containers.items()):
+        if room == world.here:
+            boxes[box] = None if world.closed[box] else held.get(box, [])
     return View(
         room=world.here,
         exits=exits,
-        items=world.items_in(world.here),
-        boxes={
-            box: None if world.closed[box] else world.items_in(box)
-            for box in world.containers_here()
-        },
+        items=held.get(world.here, []),
+        boxes=boxes,
         monster=monster,
         bane=world.banes[monster] if monster else "",
-        carried=world.items_in(CARRIED),
+        carried=held.get(CARRIED, []),
         quest=str(quest),
         task=task,
         came_from=world.came_from if hints >= CAME_FROM else "",
@@ -98,22 +99,18 @@ def _wording(command: Command) -> str:
 
 def prose(view: View) -> str:
     """Return ``view`` in sentences."""
-    exits = ", ".join(
-        exit.way
-        + (f" to the {exit.to}" if exit.to else "")
-        + (f" (the {exit.door} is locked)" if exit.door else "")
-        + (" *" if exit.marked else "")
-        for exit in view.exits
-    )
-    boxes = [
-        f"closed {box}" if held is None else f"open {box} holding {_and(held)}"
-        for box, held in view.boxes.items()
-    ]
+    exits, seen = [], [*view.items]
+    for exit in view.exits:
+        behind = f" to the {exit.to}" if exit.to else ""
+        door = f" (the {exit.door} is locked)" if exit.door else ""
+        exits.append(f"{exit.way}{behind}{door}{' *' if exit.marked else ''}")
+    for box, held in view.boxes.items():
+        seen.append(f"closed {box}" if held is None else f"open {box} holding {_and(held)}")
     lines = [
         f"You are in the {view.room}{' *' if view.marked else ''}."
         + (f" You came from the {view.came_from}." if view.came_from else ""),
-        f"Exits: {exits or 'none'}.",
-        f"You see: {', '.join([*view.items, *boxes]) or 'nothing'}.",
+        f"Exits: {', '.join(exits) or 'none'}.",
+        f"You see: {', '.join(seen) or 'nothing'}.",
         f"A {view.monster} guards what is here and fears the {view.bane}." if view.monster else "",
         f"You carry: {', '.join(view.carried) or 'nothing'}.",
         f"Quest: {view.quest}.",

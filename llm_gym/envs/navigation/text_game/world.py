@@ -70,7 +70,14 @@ class World:
 
     def items_in(self, place: str) -> list[str]:
         """Return the items in a room or container, or carried, by name."""
-        return sorted(item for item, where in self.place.items() if where == place)
+        return self.contents().get(place, [])
+
+    def contents(self) -> dict[str, list[str]]:
+        """Return the items in every place that holds any, by name."""
+        held: dict[str, list[str]] = {}
+        for item in sorted(self.place):
+            held.setdefault(self.place[item], []).append(item)
+        return held
 
     def containers_here(self) -> list[str]:
         """Return the containers in this room."""

@@ -100,17 +100,10 @@ class Game2048Env(TextEnv):
         Terminates with the target tile (won), when no move is possible (lost) and after
         ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         target: Tile to make, a power of two from 8 to 2048.
         max_turns: Moves allowed, at least 5/8 of ``target`` and 10 more.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; levels in order.
     """
 
     observation_says_all = True
@@ -181,7 +174,7 @@ class Game2048Env(TextEnv):
         self._board = add_tile(board, self._draws[self._used])
         self._used += 1
         if free_cells(self._board) or shifts(self._board):
-            return go_on()
+            return go_on(f"You move {DIRECTIONS[way]}.")
         return lose("No move is possible any more: you lose.")
 
     def instance(self) -> object:

@@ -120,10 +120,6 @@ class SokobanEnv(TextEnv):
     Episode end:
         Terminates when every box is on a goal (won) and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         size: Rows and columns of the room, outer walls included, 5 to 10.
         boxes: Boxes, and as many goals, 1 to 5.
@@ -131,9 +127,6 @@ class SokobanEnv(TextEnv):
             2 (size - 4) for several.
         max_turns: Moves allowed, at least 5 times ``min_pushes``.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; shaping by ``progress``, 0 in a dead end.
     """
 
     observation_says_all = True

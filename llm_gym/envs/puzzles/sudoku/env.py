@@ -134,18 +134,11 @@ class SudokuEnv(TextEnv):
     Episode end:
         Terminates when the grid is full (won) and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         size: Rows and columns of the grid, 4 or 9.
         clues: Digits given at the start: from 4 to 15 for size 4, from 24 to 80 for size 9.
         max_turns: Moves allowed, at least the number of cells to fill.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release; harder at difficulty 0.
     """
 
     observation_says_all = True
@@ -229,7 +222,9 @@ class SudokuEnv(TextEnv):
                     where = f"row {peer // size + 1}, column {peer % size + 1}"
                     return reject(f"There is a {digit} in {where} already.")
         grid[cell] = self._text[blank_text(size)[1][cell]] = mark
-        return go_on() if _OPEN in grid else win("The grid is full: solved.")
+        if _OPEN not in grid:
+            return win("The grid is full: solved.")
+        return go_on(f"Row {row}, column {col} is {digit or 'open'} now.")
 
     def reveal(self) -> str:
         size = self.size

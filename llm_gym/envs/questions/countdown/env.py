@@ -73,10 +73,6 @@ class CountdownEnv(TextEnv):
         Terminates when the target is made (won) and after ``max_turns`` moves (lost). With
         ``stepwise``, also when one number is left and it is not the target (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         numbers: How many numbers are given, 2 to 6.
         max_number: Largest number that may be given; they are drawn from 1 to it.
@@ -87,9 +83,6 @@ class CountdownEnv(TextEnv):
         stepwise: Whether a move is one operation instead of a whole expression.
         max_turns: Moves allowed; with ``stepwise``, one fewer than numbers at least.
         **common: See ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     observation_says_all = True
@@ -229,7 +222,11 @@ class CountdownEnv(TextEnv):
         return (sorted(self._given), self._target)
 
     def named_moves(self, text: str) -> Iterator[Named]:
-        return find_expressions(text)
+        for start, end, move in find_expressions(text):
+            # "86 - 54 = 32" shows a step on the way to an answer of all numbers.
+            shown = text[end:].lstrip().startswith("=") and self.use_all and not self.stepwise
+            if not shown or len(re.findall("[0-9]+", move)) == self.numbers:
+                yield start, end, move
 
     def legal_moves(self) -> Sequence[str] | None:
         if not self.stepwise:

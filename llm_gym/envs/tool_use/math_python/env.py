@@ -52,10 +52,6 @@ class MathPythonEnv(ToolEnv):
     Episode end:
         Terminates with the answer, won or lost, and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         steps: Steps of a story or an expression, 1 to 12; sequences and powers grow with it.
         digits: Digits of the numbers, 1 to 6.
@@ -64,9 +60,6 @@ class MathPythonEnv(ToolEnv):
         timeout: Seconds that a run of code may take.
         max_turns: Moves allowed, answers included.
         **common: See ``ToolEnv`` and ``TextEnv``.
-
-    Version history:
-        v0: First release.
     """
 
     max_turns: int

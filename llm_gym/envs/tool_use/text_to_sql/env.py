@@ -55,18 +55,11 @@ class TextToSQLEnv(ToolEnv):
     Episode end:
         Terminates with the answer, won or lost, and after ``max_turns`` moves (lost).
 
-    Info:
-        The common keys: ``move``, ``reader``, ``valid_action``, ``success``, ``stop_reason``,
-        ``reward_terms``, ``turn``, ``invalid_actions``.
-
     Args:
         tables: Tables of the database that the question needs, 1 to 3.
         rows: Rows of the first table, 4 to 200; the others have half and twice as many.
         max_turns: Moves allowed, answers included.
         **common: See ``ToolEnv`` and ``TextEnv``.
-
-    Version history:
-        v0: First release, with at least 12 questions for each number of tables.
     """
 
     max_turns: int
