@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-nightly test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos results-check lock platforms platforms-table clean
+.PHONY: help test test-slow test-all test-nightly test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos growth results-check lock platforms platforms-table clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -75,7 +75,7 @@ test-slow: $(DEV)  ## The tests that take longer: every preset, learning, `kill 
 
 test-all: test test-slow test-view  ## Every test.
 
-test-nightly: test-all test-vllm test-bridges test-exports test-ray docs  ## Every stage; any failure fails.
+test-nightly: test-all test-vllm test-bridges test-exports test-ray growth docs  ## Every stage; any failure fails.
 
 # The browser is the system's: Debian's chromium. Playwright only drives it, and downloads none.
 $(VENV)/.playwright: $(DEV)
@@ -91,6 +91,9 @@ $(VENV)/.ray: $(DEV)
 
 test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine, and learners over processes.
 	$(BIN)/python -m pytest -q -m slow tests/agents/distributed/on_ray tests/agents/distributed/test_runs.py
+
+growth: $(DEV)  ## Two thousand updates of a small run: does its memory grow?
+	$(BIN)/python -m tests.robustness.growth
 
 chaos: $(VENV)/.ray  ## Kill players at random moments: is every episode counted once?
 	$(BIN)/python -m tests.robustness.chaos

@@ -229,7 +229,9 @@ class PPOTrainer:
         state.parts["rng"] = rng or state.parts["rng"]
         self.checkpoints.save(state, lm=self.learner.lm, tokenizer=self.tokenizer)
 
-    def warm_up(self, say: Callable[[str], None] = _log.info) -> None:
+    def warm_up(
+        self, say: Callable[[str], None] = _log.info, tick: Callable[[str], None] = _log.debug
+    ) -> None:
         """Imitate before the first iteration, as ``config.warm_start`` says; once per run.
 
         ``fit`` calls it. Its weights are saved as the checkpoint ``warm-start``.
@@ -254,6 +256,7 @@ class PPOTrainer:
             publish=lambda: self.publisher.publish(self.publisher.version),
             embedded=self._embedded,
             say=say,
+            tick=tick,
         ).run()
         self.elapsed_s += time.perf_counter() - start
         if self.warm_start:

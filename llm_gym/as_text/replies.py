@@ -53,7 +53,7 @@ class ReplyReader:
         strict: bool,
         refuses: bool,
     ) -> None:
-        self.book, self.format, self.strict, self._refuses = book, format, strict, refuses
+        self.book, self.format, self.strict, self.refuses = book, format, strict, refuses
         if parse is None and type(book).parse is not Phrasebook.parse:
             parse = book.parse
         self._parse, self._space = parse, space
@@ -99,7 +99,7 @@ class ReplyReader:
             action = self.book.parse(move)
         else:
             action = read_by_function(self._parse, self._space, move)
-        if self._refuses:
+        if self.refuses:
             legal, reader = self.book.legal_moves(info), self.book.reader
             if legal is not None and reader is not None and reader.write(action) not in legal:
                 raise Unusable(f"That is not possible now. Legal moves: {', '.join(legal)}.")

@@ -144,7 +144,7 @@ class PettingZooEnv(gym.Env[str, str]):
         The game's own, and the common keys of ``AsText``.
 
     Args:
-        module: The module with the game's ``env``, such as ``pettingzoo.classic.tictactoe_v3``.
+        env_id: The module with the game's ``env``, such as ``pettingzoo.classic.tictactoe_v3``.
         seat: Which agent the model is, by name or number.
         opponent: ``random``, or ``module:function`` or a function from observation, mask and
             action space to an action.
@@ -160,7 +160,7 @@ class PettingZooEnv(gym.Env[str, str]):
     def __init__(
         self,
         *,
-        module: str = "pettingzoo.classic.tictactoe_v3",
+        env_id: str = "pettingzoo.classic.tictactoe_v3",
         seat: str | int = 0,
         opponent: str | Policy = "random",
         env_kwargs: Mapping[str, Any] | None = None,
@@ -169,7 +169,7 @@ class PettingZooEnv(gym.Env[str, str]):
     ) -> None:
         need_package(_PACKAGE)
         with preserve_rng():
-            game, drawn = _make(module, dict(env_kwargs or {}))
+            game, drawn = _make(env_id, dict(env_kwargs or {}))
         agents = list(game.possible_agents)
         by_number = isinstance(seat, int) and 0 <= seat < len(agents)
         name = str(agents[int(seat)] if by_number else seat)
@@ -177,7 +177,7 @@ class PettingZooEnv(gym.Env[str, str]):
             raise ConfigError(f"seat must be one of {', '.join(agents)}, got {seat!r}")
         told = {"__doc__": _rules(game, name)}
         # AsText reads both: the name and the docstring.
-        kind = type(module.rpartition(".")[2].rpartition("_v")[0] or "Game", (OneSeat,), told)
+        kind = type(env_id.rpartition(".")[2].rpartition("_v")[0] or "Game", (OneSeat,), told)
         self.seat: OneSeat = kind(game, name, _policy(opponent))
         settings.setdefault("masked", "refuse")
         settings.setdefault("invalid", "feedback")  # a fallback could be an illegal move
@@ -285,17 +285,19 @@ def _policy(opponent: str | Policy) -> Policy | None:
     return opponent
 
 
-def _make(module: str, settings: dict[str, Any]) -> tuple[Any, bool]:
+def _make(env_id: str, settings: dict[str, Any]) -> tuple[Any, bool]:
     """Return the game, and whether it draws itself in text."""
     try:
-        make = importlib.import_module(module).env
+        make = importlib.import_module(env_id).env
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"module must have a game's env, got {module}: {error}") from error
+        raise ConfigError(
+            f"env_id must be a module with a game's env, got {env_id}: {error}"
+        ) from error
     try:
         game = make(**settings)
         modes = game.metadata.get("render_modes") or []
         if "ansi" in modes and "render_mode" not in settings:
             return make(**settings, render_mode="ansi"), True
     except (TypeError, ValueError, AssertionError) as error:
-        raise ConfigError(f"{module} cannot be made with {settings}: {error}") from error
+        raise ConfigError(f"{env_id} cannot be made with {settings}: {error}") from error
     return game, False

@@ -43,7 +43,7 @@ class ReasoningGymEnv(BridgeEnv):
         The common keys; ``foreign`` has ``score`` and ``answer`` at the end.
 
     Args:
-        dataset: A data set, such as ``countdown``.
+        env_id: A data set, such as ``countdown``.
         config: Settings of the data set, such as ``{"max_numbers": 4}``; ``composite`` takes
             ``datasets``, a list of dictionaries with ``name``, ``weight`` and ``config``.
         reward: ``score``, or ``success``: many scorers pay for any answer that contains the right
@@ -57,23 +57,23 @@ class ReasoningGymEnv(BridgeEnv):
     def __init__(
         self,
         *,
-        dataset: str = "countdown",
+        env_id: str = "countdown",
         config: Mapping[str, Any] | None = None,
         reward: Literal["score", "success"] = "score",
         **common: Unpack[BridgeArgs],
     ) -> None:
         suite = need_package(_PACKAGE)
-        choose("dataset", dataset, need_package(_PACKAGE, "reasoning_gym.factory").DATASETS)
+        choose("env_id", env_id, need_package(_PACKAGE, "reasoning_gym.factory").DATASETS)
         if reward not in ("score", "success"):
             raise ConfigError(f"reward must be 'score' or 'success', got {reward!r}")
         if taken := {"seed", "size"} & set(config or {}):
             raise ConfigError(f"config must leave {', '.join(taken)} to reset(seed=...)")
-        self.dataset, self.config, self.reward = dataset, dict(config or {}), reward
+        self.dataset, self.config, self.reward = env_id, dict(config or {}), reward
         super().__init__(**common)
         self._suite = suite
         self._extract = need_package(_PACKAGE, "reasoning_gym.utils").extract_answer
         self._rows: Any = None
-        if dataset not in _DRAWN_UP_FRONT:
+        if env_id not in _DRAWN_UP_FRONT:
             with self._rng_guard:
                 self._rows = self._build(seed=0, size=_ROWS)
         self._row: dict[str, Any] = {}

@@ -46,7 +46,7 @@ class ScienceWorldEnv(BridgeEnv):
         The common keys; ``foreign`` has ``score``, ``task`` and ``variation``.
 
     Args:
-        task: Such as ``boil``.
+        env_id: A task, such as ``boil``.
         simplifications: As ScienceWorld has them, such as ``easy``.
         **common: See ``BridgeEnv``; ``action_format`` is ``plain`` here.
     """
@@ -57,7 +57,7 @@ class ScienceWorldEnv(BridgeEnv):
     def __init__(
         self,
         *,
-        task: str = "find-living-thing",
+        env_id: str = "find-living-thing",
         simplifications: str = "easy",
         **common: Unpack[BridgeArgs],
     ) -> None:
@@ -69,8 +69,8 @@ class ScienceWorldEnv(BridgeEnv):
         self._suite = suite
         with self._rng_guard:
             self._world: Any = _start(suite)
-            self.task = choose("task", task, self._world.get_task_names())
-            self.variations: Sequence[int] = range(self._world.get_max_variations(task))
+            self.task = choose("env_id", env_id, self._world.get_task_names())
+            self.variations: Sequence[int] = range(self._world.get_max_variations(env_id))
         self._variation = 0
         self._valid: list[str] = []
         self._played: list[str] = []

@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from llm_gym import __version__
 from llm_gym.cli import check, evaluate, listing, play, replay, serve, view
 from llm_gym.cli.parser import Parser
-from llm_gym.cli.terminal_text import plain_warnings, shown
+from llm_gym.cli.terminal_text import plain_warnings, say
 from llm_gym.errors import ConfigError, LLMGymError, install_command
 
 GROUP = "llm_gym.commands"
@@ -69,12 +69,12 @@ def _main(arguments: list[str]) -> int:
         if os.environ.get(TRACEBACK):
             traceback.print_exception(error)
         else:
-            sys.stderr.write(f"llm-gym: {shown(str(error), keep=chr(10))}\n")
+            say(f"llm-gym: {error}", error=True)
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
     except OSError as error:  # a disk that is full or read-only, a file that is not ours
-        sys.stderr.write(f"llm-gym: {shown(str(error))}\n")
+        say(f"llm-gym: {error}", error=True)
         return 2
 
 

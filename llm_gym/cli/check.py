@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_gym.cli.common import add_settings, make
-from llm_gym.cli.terminal_text import sentence
+from llm_gym.cli.terminal_text import say, sentence
 from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError, RecordError
 
@@ -87,16 +87,16 @@ def _check_env(options: argparse.Namespace) -> int:
     for check in checks:
         if check.passed is not None:
             detail = f"\n      {sentence(check.detail)}" if check.detail else ""
-            sys.stdout.write(f"{'ok' if check.passed else 'FAIL':<6}{check.name}{detail}\n")
+            say(f"{'ok' if check.passed else 'FAIL':<6}{check.name}{detail}")
     for why in dict.fromkeys(check.detail for check in checks if check.passed is None):
         names = [check.name for check in checks if (check.passed, check.detail) == (None, why)]
-        sys.stdout.write(f"\nnot checked, {why}:\n")
-        sys.stdout.writelines(f"      {name}\n" for name in names)
+        say(f"\nnot checked, {why}:")
+        say("\n".join(f"      {name}" for name in names))
     failed = sum(check.passed is False for check in checks)
     skipped = sum(check.passed is None for check in checks)
     told = f"{failed or 'no'} rule{'s' * (failed != 1)} broken"
     told += f", {skipped} not checked" if skipped else ""
-    sys.stdout.write(f"\n{options.env}: {told}\n")
+    say(f"\n{options.env}: {told}")
     return int(failed > 0)
 
 
@@ -190,24 +190,23 @@ def _print(
     shown = problems[:_SHOWN_PROBLEMS]
     if options.json:
         data = {**counts, "tools": dict(names), "shown": shown}
-        sys.stdout.write(json.dumps(data, indent=2) + "\n")
+        say(json.dumps(data, indent=2))
         return
     total = counts.total()
-    sys.stdout.write(f"{total} replies read as {options.parser}\n")
+    say(f"{total} replies read as {options.parser}")
     for kind, count in counts.items():
-        sys.stdout.write(f"{kind:>10} {count:>7}  {count / total:6.1%}\n")
+        say(f"{kind:>10} {count:>7}  {count / total:6.1%}")
     for name, count in names.most_common(20):
-        sys.stdout.write(f"{'':>10} {count:>7}  {_printable(name)}\n")
+        say(f"{'':>10} {count:>7}  {_printable(name)}")
     for one in shown:
-        sys.stdout.write(f"\nline {one['line']}: {_printable(one['problem'])}\n")
-        sys.stdout.write(f"    {_printable(one['reply'])}\n")
+        say(f"\nline {one['line']}: {_printable(one['problem'])}")
+        say(f"    {_printable(one['reply'])}")
     if len(problems) > len(shown):
-        sys.stdout.write(f"\n{len(problems) - len(shown)} more\n")
+        say(f"\n{len(problems) - len(shown)} more")
 
 
 def _printable(text: str) -> str:
-    # A lone surrogate cannot be encoded for a terminal, and one line is enough.
-    return " ".join(text.encode("utf-8", "replace").decode().split())[:200]
+    return " ".join(text.split())[:200]
 
 
 # --- the sandbox -----------------------------------------------------------------------------
@@ -223,13 +222,13 @@ def _check_sandbox(options: argparse.Namespace) -> int:
     with Sandbox(isolation=options.isolation) as sandbox:
         findings = check.check_isolation(sandbox)
         landlock = f" and Landlock {sandbox.landlock}" if sandbox.landlock else ""
-        sys.stdout.write(f"isolated by {sandbox.mechanism}, seccomp, rlimits{landlock}\n")
+        say(f"isolated by {sandbox.mechanism}, seccomp, rlimits{landlock}")
     for finding in findings:
         if options.verbose or not finding.contained:
             mark = "held" if finding.contained else "ESCAPED"
             note = "" if finding.counted else " (not counted: it fails without isolation too)"
-            sys.stdout.write(f"{mark:<9}{finding.name}: {finding.detail}{note}\n")
+            say(f"{mark:<9}{finding.name}: {finding.detail}{note}")
     counted = [finding for finding in findings if finding.counted]
     held = sum(finding.contained for finding in counted)
-    sys.stdout.write(f"{held} of {len(counted)} ways out that work without isolation were closed\n")
+    say(f"{held} of {len(counted)} ways out that work without isolation were closed")
     return int(not all(finding.contained for finding in findings))

@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.cli.terminal_text import say
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
 from llm_gym.registry.user_code import close_user_env, import_user_module
@@ -71,7 +72,7 @@ def import_modules(options: argparse.Namespace) -> None:
         import_user_module(module)
     for plugin in load_plugins():
         if plugin.problem:
-            sys.stderr.write(f"llm-gym: {plugin}\n")
+            say(f"llm-gym: {plugin}", error=True)
 
 
 def check_model_path(path: str) -> None:

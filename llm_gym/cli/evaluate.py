@@ -18,6 +18,7 @@ from llm_gym.cli.common import (
     settings,
 )
 from llm_gym.cli.parser import Parser, number, whole
+from llm_gym.cli.terminal_text import say
 from llm_gym.core.outcome import StopReason
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
@@ -226,11 +227,10 @@ def show(results: Sequence[Evaluation], as_json: bool) -> int:
         text = table(results)
         if any(result.normalised is not None for result in results):
             text += "\nscale: 0 is a random player, 1 the solver"
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    say(text)
     for result in results:
         for note in result.notes():
-            sys.stderr.write(f"{result.env_id}: {note}\n")
+            say(f"{result.env_id}: {note}", error=True)
     failed = StopReason.ERROR
     return int(all(each.stop_reason == failed for result in results for each in result.episodes))
 

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 import gymnasium as gym
 
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.cli.parser import whole
+from llm_gym.cli.terminal_text import say
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
 from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
+from llm_gym.registry.classes import creator
 from llm_gym.registry.plugins import owner
 from llm_gym.registry.suite import ENVS, NEEDS
 
 _SUITE = frozenset(row.id for row in ENVS)
-HELP = "list the environments with turns and scores"
+HELP = "list the environments: what they are, turns and scores"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("pattern", nargs="?", default="", help="only ids that contain this")
+    parser.add_argument(
+        "pattern", nargs="?", default="", help="only those whose id or description contains this"
+    )
     parser.add_argument(
         "--measure",
         type=whole(1),
@@ -43,36 +46,42 @@ def run(options: argparse.Namespace) -> int:
     """Print the table."""
     import_modules(options)
     known = [row.id for row in ENVS] + (_others() if options.all else [])
-    ids = [env_id for env_id in known if options.pattern.lower() in env_id.lower()]
+    about = {env_id: _about(env_id) for env_id in known}
+    wanted = options.pattern.lower()
+    ids = [env_id for env_id in known if wanted in f"{env_id}\n{about[env_id]}".lower()]
+    ids.sort(key=lambda env_id: known.index(_first_alike(env_id, about)))
     bridges = [row for row in BRIDGES if options.pattern.lower() in row.id.lower()]
     if bridges and not ids and not options.json:
         _tell_bridges(bridges)
         return 0
     if not ids:
         hint = "" if options.all else "; --all looks beyond the suite"
-        raise ConfigError(f"no environment id contains {options.pattern!r}{hint}")
+        raise ConfigError(f"no environment is called or about {options.pattern!r}{hint}")
     if options.json:
-        sys.stdout.write(json.dumps(_rows(ids, options), indent=2) + "\n")
+        say(json.dumps(_rows(ids, options), indent=2))
         return 0
     width = max(len("environment"), *map(len, ids)) + 2
     owners = {env_id: owner(gym.spec(env_id)) for env_id in ids} if options.all else {}
     wide = max(map(len, owners.values()), default=0) + 2 * bool(owners)
     columns = "".join(f"{name:>9}" for name in ("limit", *PLAYERS))
-    sys.stdout.write(f"{'environment':<{width}}{'from' * options.all:<{wide}}{columns}\n")
+    say(f"{'environment':<{width}}{'from' * options.all:<{wide}}{columns}")
+    said = ""
     for env_id in ids:
+        if about[env_id] != said:
+            said = about[env_id]
+            say(f"{said}")
         scores = _scores(env_id, options.measure)
         cells = "".join(f"{_percent(scores.get(player)):>9}" for player in PLAYERS)
         whose = f"{owners.get(env_id, ''):<{wide}}"
         needs = f"  needs {NEEDS[env_id]}" if env_id in NEEDS else ""
-        sys.stdout.write(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}\n")
-        sys.stdout.flush()
+        say(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}")
     episodes = options.measure or max(s.episodes for r in published().values() for s in r.values())
-    sys.stdout.write(
+    say(
         f"\nlimit: turns allowed. Success over {episodes} episodes. The oracle sees everything, "
-        f"the solver\nreads only observations.  Play one:  llm-gym play {ids[0]}\n"
+        f"the solver\nreads only observations.  Play one:  llm-gym play {ids[0]}"
     )
     if bridges:
-        sys.stdout.write("\n")
+        say("")
         _tell_bridges(bridges)
     return 0
 
@@ -80,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
 def _tell_bridges(rows: list[BridgeRow]) -> None:
     """Print the bridges to other suites, and what each of them needs."""
     width = max(map(len, ("bridges to other suites", *(row.id for row in rows)))) + 2
-    sys.stdout.write(f"{'bridges to other suites':<{width}}needs\n")
+    say(f"{'bridges to other suites':<{width}}needs")
     for row in rows:
         how = f"--set {row.example}" if installed(row) else install_line(row.package)
         suite = row.package.partition(".")[0]
-        sys.stdout.write(f"{row.id:<{width}}{suite:<15}{how}\n")
+        say(f"{row.id:<{width}}{suite:<15}{how}")
 
 
 def _others() -> list[str]:
@@ -98,11 +107,24 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
     for env_id in ids:
         scores = _scores(env_id, options.measure)
         rows[env_id] = {player: score._asdict() for player, score in scores.items()}
+        if about := _about(env_id):
+            rows[env_id]["about"] = about
         if options.all:
             rows[env_id]["from"] = owner(gym.spec(env_id))
         if env_id in NEEDS:
             rows[env_id]["needs"] = NEEDS[env_id]
     return rows
+
+
+def _about(env_id: str) -> str:
+    """Return what a game of ours is in one line; other people's are not imported."""
+    made = creator(gym.spec(env_id)) if env_id in _SUITE else None
+    return (made.__doc__ or "").strip().partition("\n")[0] if made else ""
+
+
+def _first_alike(env_id: str, about: dict[str, str]) -> str:
+    """Return the first id of the same game, which those of other levels are listed under."""
+    return next(each for each in about if each == env_id or about[each] == about[env_id] != "")
 
 
 def _scores(env_id: str, episodes: int | None) -> dict[str, Score]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import re
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 
 import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, make
 from llm_gym.cli.parser import number, whole
+from llm_gym.cli.terminal_text import say
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import stop_reason
 from llm_gym.errors import ConfigError
@@ -50,23 +51,23 @@ def run(options: argparse.Namespace) -> int:
 def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
     obs, _ = env.reset(seed=options.seed)
     prompt = find_system_prompt(env)
-    _say(f"{prompt}\n\n{obs}" if prompt else obs)
+    say(f"{prompt}\n\n{obs}" if prompt else obs)
     if options.player is None:
-        _say("\n(? lists the moves, quit ends the game)")
+        say("\n(? lists the moves, quit ends the game; neither costs a turn)")
     choose = _watch(options.player, options.env) if options.player else _ask
     total, turns, done = 0.0, 0, False
     while not done:
         action = choose(env)
         if action is None:
-            _say("Goodbye.")
+            say("Goodbye.")
             return 0
         obs, reward, terminated, truncated, info = env.step(action)
         total, turns = total + float(reward), turns + 1
         done = terminated or truncated
-        _say(f"\n{obs}")
+        say(f"\n{obs}")
     reason = stop_reason(terminated, truncated, info)
     turns = info.get("turn", turns)
-    _say(f"\n[{reason} after {turns} turn{'s' * (turns != 1)}, return {total:g}]")
+    say(f"\n[{reason} after {turns} turn{'s' * (turns != 1)}, return {total:g}]")
     return 0
 
 
@@ -76,28 +77,46 @@ def _watch(player: str, name: str) -> Callable[[gym.Env[str, str]], str | None]:
             action: str = env.get_wrapper_attr(f"{player}_action")()
         except (AttributeError, NotImplementedError) as error:
             raise ConfigError(f"{name} has no {player} to watch: {error}") from error
-        _say(f"\n> {action}")
+        say(f"\n> {action}")
         return action
 
     return choose
 
 
+_KEY = re.compile(r"(\x1b(\[[0-9;]*[A-Za-z~]|O?.)?|[\x00-\x1a])+")
+"""A key that a terminal without line editing sends as text, such as an arrow."""
+
+
 def _ask(env: gym.Env[str, str]) -> str | None:
+    """Return the move that a person types; what is none costs no turn."""
+    with suppress(ImportError):  # Windows has none
+        import readline  # noqa: F401 - ``input`` has line editing and a history with it
     while True:
         try:
             text = input("\n> ")
         except EOFError:
             return None
-        if text.strip() == "quit":
+        legal = _legal(env)
+        word = text.strip()
+        if word == "quit" and word not in legal:
             return None
-        if text.strip() != "?":
+        if word in ("?", "help") and word not in legal:
+            say(_moves(env, legal))
+        elif word and not _KEY.fullmatch(word):
             return text
-        told = env.has_wrapper_attr("legal_actions")
-        legal = env.get_wrapper_attr("legal_actions")() if told else None
-        _say("  ".join(legal) if legal else "There are too many moves to list.")
 
 
-def _say(text: str) -> None:
-    # A lone surrogate, typed or pasted, cannot be encoded for a terminal.
-    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
-    sys.stdout.flush()
+def _legal(env: gym.Env[str, str]) -> list[str]:
+    if not env.has_wrapper_attr("legal_actions"):
+        return []
+    return list(env.get_wrapper_attr("legal_actions")() or ())
+
+
+def _moves(env: gym.Env[str, str], legal: list[str]) -> str:
+    """Return what one may type, as far as the environment says."""
+    examples = [str(each) for each in getattr(env.action_space, "examples", ())]
+    if legal:
+        return f"moves: {'  '.join(legal)}"
+    if examples:
+        return f"moves, for example: {'  '.join(examples)}"
+    return "The game has no list of its moves."

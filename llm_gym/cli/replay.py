@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from llm_gym.cli.parser import whole
-from llm_gym.cli.terminal_text import shown
+from llm_gym.cli.terminal_text import say
 from llm_gym.errors import ConfigError, LLMGymError, RecordError
 from llm_gym.registry.user_code import close_user_env
 
@@ -50,22 +50,18 @@ def run(options: argparse.Namespace) -> int:
                 close_user_env(env)
         except LLMGymError as error:
             failed += 1
-            _say(f"{name} cannot be played again: {error}")
+            say(f"{name} cannot be played again: {error}")
             continue
         same += not difference
         different += bool(difference)
         if difference:
-            _say(f"{name} differs: {difference}")
+            say(f"{name} differs: {difference}")
     for line in bad[:_SHOWN]:
-        _say(f"{line}; skipped")
+        say(f"{line}; skipped")
     if len(bad) > _SHOWN:
-        _say(f"... and {len(bad) - _SHOWN} more such lines")
+        say(f"... and {len(bad) - _SHOWN} more such lines")
     failed += len(bad)
     if not same + different + failed:
         raise ConfigError(f"{options.file} holds no episodes")
-    _say(f"{same} the same, {different} different, {failed} not played")
+    say(f"{same} the same, {different} different, {failed} not played")
     return 2 if failed else int(different > 0)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(shown(text) + "\n")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from dataclasses import fields
 from typing import Any
 
 from llm_gym.cli.common import add_settings, make, settings
 from llm_gym.cli.parser import whole
+from llm_gym.cli.terminal_text import say
 from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
 
@@ -87,8 +87,7 @@ def run(options: argparse.Namespace) -> int:
         threads=options.threads,
         tls=(options.tls_cert, options.tls_key) if options.tls_cert else None,
     )
-    sys.stdout.write(f"{options.env} at {server.url} (Ctrl-C ends it)\n")
-    sys.stdout.flush()
+    say(f"{options.env} at {server.url} (Ctrl-C ends it)")
     server.run()
     return 0
 

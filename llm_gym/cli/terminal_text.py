@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from llm_gym.core.text import shown
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
-def shown(text: str, keep: str = "") -> str:
-    r"""Return ``text`` with its control characters written out, those in ``keep`` excepted.
-
-    An escape sequence from a stranger could clear the screen, rename the window or have the
-    terminal type an answer.
-
-    >>> shown("\x1b[2J\x07 \u202eevil\n")
-    '\\x1b[2J\\x07 \\u202eevil\\n'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        ascii(sign)[1:-1] if unicodedata.category(sign) in _HIDDEN and sign not in keep else sign
-        for sign in text
-    )
+def say(text: str, *, error: bool = False) -> None:
+    """Print ``text`` of whomever; every command speaks through here."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write(shown(text, keep="\n\t") + "\n")
+    stream.flush()
 
 
 @contextmanager

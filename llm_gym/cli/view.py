@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from llm_gym.cli.parser import whole
+from llm_gym.cli.terminal_text import say
 from llm_gym.errors import ConfigError
 
 HELP = "look at runs and episodes in a browser, token by token"
@@ -40,14 +40,14 @@ def run(options: argparse.Namespace) -> int:
     sources = open_sources(options.places)
     if options.export is not None:
         size = write_export(sources, options.export, options.limit)
-        _say(f"{options.export}: {size / 2**20:.1f} MiB, open it in any browser")
+        say(f"{options.export}: {size / 2**20:.1f} MiB, open it in any browser")
         return 0
     try:
         server = ViewServer(sources, options.port)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot listen on port {options.port}: {error}") from error
     with server:
-        _say(f"{server.url} (Ctrl-C ends it)")
+        say(f"{server.url} (Ctrl-C ends it)")
         if not options.no_browser:
             open_browser(server.url)
         try:
@@ -55,8 +55,3 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             return 0
     return 0
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

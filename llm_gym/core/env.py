@@ -23,6 +23,7 @@ from llm_gym.core.game import Game
 from llm_gym.core.outcome import Outcome, StopReason, reject
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
+from llm_gym.core.text import shown
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.reading.answer import brief_move, is_settled, readings
 from llm_gym.reading.formats import drop_thinking, get_format
@@ -359,8 +360,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def _base_draw_screen(self, action: str, text: str) -> None:
         self._base_screen = f"> {action}\n{text}" if action else text
         if self.render_mode == "human":
-            # A lone surrogate in a model's text cannot be encoded for a terminal.
-            sys.stdout.write(self._base_screen.encode("utf-8", "replace").decode() + "\n")
+            sys.stdout.write(shown(self._base_screen, keep="\n\t") + "\n")
 
     # --- what a turn costs and earns -----------------------------------------------------------
 

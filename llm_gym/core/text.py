@@ -1,9 +1,12 @@
-"""Text for people: shortened, or with the known name that was probably meant."""
+"""Text for people: shortened, safe for a terminal, or with the name that was probably meant."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 def closest(given: object, known: Iterable[str]) -> str:
@@ -32,3 +35,20 @@ def clip(text: str, longest: int) -> str:
     'a long ...'
     """
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."
+
+
+def shown(text: str, keep: str = "") -> str:
+    r"""Return ``text`` with its control characters written out, those in ``keep`` excepted.
+
+    An escape sequence from a stranger could clear the screen, rename the window or have the
+    terminal type an answer.
+
+    >>> shown("\x1b[2J\x07 \u202eevil\n")
+    '\\x1b[2J\\x07 \\u202eevil\\n'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        ascii(sign)[1:-1] if unicodedata.category(sign) in _HIDDEN and sign not in keep else sign
+        for sign in text
+    )

@@ -164,7 +164,8 @@ class ChatClient:
             if self._key:
                 return EndpointError(f"{at}: it does not accept {self._key!r}")
             return EndpointError(
-                f"{at}: it wants a key; set {KEY_VARIABLE}, or name another variable (key_env)"
+                f"{at}: it wants a key; set {KEY_VARIABLE}, or name another variable with "
+                "--key-env (in Python key_env)"
             )
         if error.status == 404:
             return EndpointError(f"{at}: it has no model {self.model!r}, or no API there: {what}")

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -75,6 +76,11 @@ def _environment(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> st
     if not entry_point.startswith((_OWN, *_PLAIN_GYM)):
         return f"{env_id} is somebody else's environment"
     return _settings(kwargs, env_id)
+
+
+def risky_env(env_id: str, kwargs: Mapping[str, Any]) -> str:
+    """Return why an id with these settings is not known to be harmless, or nothing."""
+    return _environment(env_id, _registered(env_id), kwargs)
 
 
 def _as_text(kwargs: Mapping[str, Any]) -> str:
@@ -151,7 +157,8 @@ def _seconds(value: Any) -> bool:
 
 def _dataset(value: Any) -> bool:
     if isinstance(value, str):
-        return value.lower().endswith(SUFFIXES)
+        outside = Path(value).is_absolute() or ".." in Path(value).parts or ":" in value
+        return value.lower().endswith(SUFFIXES) and not outside
     if isinstance(value, Mapping):
         return all(_dataset(part) for part in value.values())
     return value is None or (isinstance(value, list) and len(value) <= _MAX_ROWS)

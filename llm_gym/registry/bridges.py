@@ -38,7 +38,7 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "llm_gym.bridges.reasoning_gym:ReasoningGymEnv",
         "reasoning_gym",
         "reasoning-gym",
-        "dataset=countdown",
+        "env_id=countdown",
     ),
     BridgeRow(
         "llm_gym/GEM-v0",
@@ -52,7 +52,7 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "llm_gym.bridges.pettingzoo:PettingZooEnv",
         "pettingzoo",
         "pettingzoo",
-        "module=pettingzoo.classic.connect_four_v3",
+        "env_id=pettingzoo.classic.connect_four_v3",
     ),
     BridgeRow(
         "llm_gym/Verifiers-v0",
@@ -80,7 +80,7 @@ BRIDGES: tuple[BridgeRow, ...] = (
         "llm_gym.bridges.scienceworld:ScienceWorldEnv",
         "scienceworld",
         "scienceworld",
-        "task=boil",
+        "env_id=boil",
     ),
     BridgeRow(
         "llm_gym/OpenEnv-v0",

@@ -14,6 +14,7 @@ Importing llm_gym runs no code of other packages: the commands and the trainer c
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -26,7 +27,7 @@ from gymnasium.envs.registration import EnvSpec
 from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
 from llm_gym.registry.classes import class_spec, names_in
-from llm_gym.registry.suggestions import meant_id, no_setting
+from llm_gym.registry.suggestions import home_of, meant_id, no_setting
 from llm_gym.registry.user_code import CREATOR, describe_error, import_user_module
 
 GROUP = "llm_gym.envs"
@@ -81,6 +82,10 @@ def _not_there(module: ModuleType | None, name: str) -> str:
             return f"{told}; did you mean {module.__name__}:{meant}?"
         return f"{told}; it has {', '.join(known[:9])}" if known else told
     told = f"there is no environment {name!r}"
+    if home := home_of(name):
+        if importlib.util.find_spec(home.partition(".")[0]) is None:
+            return f"{told}; it is of the package {home}, which is not installed"
+        return f"{told} before its package is imported; write {home}:{name}, or --import {home}"
     if found := meant_id(name):
         return f"{told}; did you mean {found}?"
     return (

@@ -37,6 +37,41 @@ def meant_id(name: str) -> str:
     return next(iter([*ours, *found]), "")
 
 
+# How ids begin that a package registers when it is imported, by its module.
+_HOMES = {
+    "minigrid": ("MiniGrid-", "BabyAI-"),
+    "ale_py": ("ALE/",),
+    "highway_env": (
+        *("highway-", "merge-", "roundabout-", "parking-", "intersection-", "racetrack-"),
+        *("two-way-", "exit-", "u-turn-", "lane-keeping-"),
+    ),
+    "gymnasium_robotics": (
+        *("Fetch", "HandReach", "HandManipulate", "PointMaze", "AntMaze", "AdroitHand"),
+        "FrankaKitchen",
+    ),
+    "miniworld": ("MiniWorld-",),
+    "crafter": ("Crafter",),
+    "nle": ("NetHack", "MiniHack-"),
+    "browsergym.miniwob": ("browsergym/miniwob",),
+    "vizdoomgym": ("Vizdoom",),
+    "gym_sokoban": ("Sokoban-",),
+    "procgen": ("procgen-",),
+    "flappy_bird_gymnasium": ("FlappyBird-",),
+    "panda_gym": ("Panda",),
+    "mo_gymnasium": ("mo-", "minecart-", "deep-sea-treasure"),
+}
+
+
+def home_of(name: str) -> str:
+    """Return the module that registers ids like ``name``, if it is known and not imported yet.
+
+    >>> home_of("MiniGrid-DoorKey-5x5-v0"), home_of("ALE/Pong-v5"), home_of("Maze-v0")
+    ('minigrid', 'ale_py', '')
+    """
+    found = (home for home, begins in _HOMES.items() if name.startswith(begins))
+    return next((home for home in found if home not in sys.modules), "")
+
+
 def no_setting(name: str, wrong: str) -> str:
     """Return a sentence about a setting that an environment does not have."""
     known = sorted(settings_of(name))

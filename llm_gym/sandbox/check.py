@@ -31,6 +31,11 @@ print('ESCAPED', socket.create_connection(('127.0.0.1', $PORT), 1))""",
 import socket
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', $PORT))
 print('ESCAPED')""",
+    "send a datagram to a socket in a file": """
+import socket
+one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+one.sendto(b'x', '$SECRET.datagrams')
+print('ESCAPED')""",
     "signal the program outside": "import os, signal\nos.kill($PID, signal.SIGUSR1)",
     "start a process": "import os\nif os.fork() == 0: os._exit(0)\nprint('ESCAPED')",
     "run a program": """
@@ -72,7 +77,11 @@ class Outside:
         self.local.bind(f"{self.file}.socket")
         self.abstract = socket.socket(socket.AF_UNIX)
         self.abstract.bind(f"\0{self.port}")
-        self.sockets = (self.listener, self.datagrams, self.local, self.abstract)
+        self.local_datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.local_datagrams.bind(f"{self.file}.datagrams")
+        self.sockets = (
+            *(self.listener, self.datagrams, self.local, self.abstract, self.local_datagrams),
+        )
         for plug in (self.local, self.abstract):
             plug.listen()
         for plug in self.sockets:
@@ -93,7 +102,7 @@ class Outside:
             return f"a signal came from inside: {self.signals}"
         for plug in self.sockets:
             try:
-                plug.recv(1) if plug is self.datagrams else plug.accept()[0].close()
+                plug.recv(1) if plug.type == socket.SOCK_DGRAM else plug.accept()[0].close()
             except BlockingIOError:
                 continue
             return "something came over the network"

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from llm_gym.core.text import shown
 from llm_gym.errors import LLMGymError
 
 _CHUNK = 65536
@@ -120,8 +121,8 @@ class _Stream:
             pass
 
     def text(self, limit: int) -> tuple[str, bool]:
-        """Return the text and whether some of it was left out."""
-        text = self.kept.decode("utf-8", "replace")
+        """Return the text, safe for a terminal, and whether some of it was left out."""
+        text = shown(self.kept.decode("utf-8", "replace").replace("\r\n", "\n"), keep="\n\t")
         return text[:limit], self.total > len(self.kept) or len(text) > limit
 
 
@@ -181,7 +182,7 @@ class SandboxProcess:
             stdout=stdout,
             stderr=stderr,
             ok=not error and status == 0,
-            error=error,
+            error=shown(error),
             exit_code=status,
             timed_out=ending.timed_out,
             truncated=cut_out or cut_err,

@@ -52,7 +52,8 @@ def make_app(
     metadata = {"name": about["env_id"], "description": description, "version": __version__}
 
     async def rows(request: Request) -> Response:
-        return _json(await _run_rows(await _body(request, sessions.limits), runner))
+        player = request.client.host if request.client else ""
+        return _json(await _run_rows(await _body(request, sessions.limits), runner, player))
 
     async def text_metrics(_: Request) -> Response:
         text = sessions.metrics.text(len(sessions))
@@ -220,7 +221,7 @@ async def _body(request: Request, limits: ServerLimits) -> bytes:
     return bytes(body)
 
 
-async def _run_rows(body: bytes, runner: SessionRunner) -> str:
+async def _run_rows(body: bytes, runner: SessionRunner, player: str) -> str:
     loop, counts = asyncio.get_running_loop(), runner.sessions.metrics
     began = loop.time()
     counts.add("requests_total", "rows")
@@ -228,7 +229,7 @@ async def _run_rows(body: bytes, runner: SessionRunner) -> str:
         jobs = read_jobs(body, runner.sessions.limits)
     except ConfigError as problem:
         raise HTTPException(400, str(problem)) from None
-    answers: list[Answer] = await runner.run(jobs)
+    answers: list[Answer] = await runner.run(jobs, player)
     written = _write({"rows": answers})
     counts.took(loop.time() - began)
     return written

@@ -75,7 +75,8 @@ class WebSocketSession:
         """Answer until the client leaves, or its session is idle for too long."""
         task = asyncio.current_task()
         assert task is not None
-        self._session = self._sessions.open(self._name, self._loop.time())
+        player = self._socket.client.host if self._socket.client else ""
+        self._session = self._sessions.open(self._name, self._loop.time(), player)
         if self._session is None:
             return await self._refuse()
         self._session.on_end = lambda: self._loop.call_soon(task.cancel)
@@ -85,10 +86,11 @@ class WebSocketSession:
                 if answer is None:
                     return await self._socket.close(1000)
                 await self._socket.send_text(answer)
+                await asyncio.sleep(0)  # a flood of messages keeps nobody waiting
         except asyncio.CancelledError:
             if not self._session.lost:
                 raise
-            told = _error("SESSION_ERROR", "the session was idle for too long")
+            told = _error("SESSION_ERROR", "the session was idle for too long, or is needed")
             await self._socket.send_text(told)
             await self._socket.close(1001)
         finally:

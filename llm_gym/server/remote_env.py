@@ -11,6 +11,7 @@ import gymnasium as gym
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
+from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
 from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, RemoteError
 from llm_gym.server import protocol
@@ -178,7 +179,7 @@ class RemoteEnv(gym.Env[str, str]):
         if self.render_mode is not None:
             self._screen = f"> {action}\n{text}" if action else text
             if self.render_mode == "human":
-                sys.stdout.write(self._screen.encode("utf-8", "replace").decode() + "\n")
+                sys.stdout.write(shown(self._screen, keep="\n\t") + "\n")
         return text
 
     def __getstate__(self) -> dict[str, Any]:

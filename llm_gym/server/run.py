@@ -177,19 +177,37 @@ def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any
 
 
 def _bounded(protocol: Any, limits: ServerLimits) -> Any:
-    """Return uvicorn's protocol with a limit of connections and of silence before a request."""
+    """Return uvicorn's protocol with limits of connections and of time for headers."""
 
     class Bounded(protocol):  # type: ignore[misc]
+        _deadline: asyncio.TimerHandle | None = None
+
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
                 transport.abort()
             else:
-                asyncio.get_running_loop().call_later(limits.request_s, self._drop_if_silent)
+                self._expect_headers()
+
+        def data_received(self, data: bytes) -> None:
+            if self._has_no_request() and self._deadline is None:  # kept alive; another begins
+                self._expect_headers()
+            super().data_received(data)
+            if not self._has_no_request() and self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _has_no_request(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+        def _expect_headers(self) -> None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(limits.request_s, self._drop_if_silent)
 
         def _drop_if_silent(self) -> None:
+            self._deadline = None
             # One that became a WebSocket is no longer among the connections.
-            if self in self.connections and self.cycle is None:
+            if self in self.connections and self._has_no_request():
                 self.transport.close()
 
     return Bounded

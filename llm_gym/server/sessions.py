@@ -13,6 +13,7 @@ import asyncio
 import queue
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -70,9 +71,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{16,64}")
 class EnvSession:
     """One environment, and where its player has got to."""
 
-    __slots__ = ("answer", "busy", "env", "episode", "lost", "number", "on_end", "turns", "used_at")
+    __slots__ = (
+        *("answer", "busy", "env", "episode", "lost", "number", "on_end"),
+        *("player", "turns", "used_at"),
+    )
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, player: str = "") -> None:
+        self.player = player
+        """The address that plays it."""
         self.env: gym.Env[str, str] | None = None
         self.number = 0
         self.answer: Answer = []
@@ -104,21 +110,39 @@ class Sessions:
         self.metrics = ServerMetrics()
         self._make = make
         self._table: dict[str, EnvSession] = {}
+        self._held: Counter[str] = Counter()
+        """Sessions of each player."""
 
     def __len__(self) -> int:
         return len(self._table)
 
     # --- in the event loop ---------------------------------------------------------------
 
-    def open(self, name: str, now: float) -> EnvSession | None:
-        """Begin a session; None where there are too many."""
-        if len(self._table) >= self.limits.sessions:
+    def open(self, name: str, now: float, player: str = "") -> EnvSession | None:
+        """Begin a session; None where there are too many.
+
+        No player keeps others out: whoever has the most loses the one that was idle the longest.
+        """
+        if len(self._table) >= self.limits.sessions and not self._make_room(player):
             return None
-        session = self._table[name] = EnvSession(now)
+        session = self._table[name] = EnvSession(now, player)
+        self._held[player] += 1
         self.metrics.add("sessions_opened_total")
         return session
 
-    def accept(self, job: Job, now: float) -> tuple[EnvSession | None, Answer]:
+    def _make_room(self, player: str) -> bool:
+        most, count = self._held.most_common(1)[0]
+        theirs = [
+            (one.used_at, name)
+            for name, one in self._table.items()
+            if one.player == most and not one.busy
+        ]
+        if count <= self._held[player] + 1 or not theirs:
+            return False
+        self.end(min(theirs)[1], "displaced")
+        return True
+
+    def accept(self, job: Job, now: float, player: str = "") -> tuple[EnvSession | None, Answer]:
         """Return the session that plays ``job``; or None and the answer."""
         name, number, operation, _ = job
         session = self._table.get(name)
@@ -131,7 +155,7 @@ class Sessions:
                 )
             if not _NAME.fullmatch(name):
                 return None, protocol.error(protocol.REFUSED, "a session's name has 16 to 64 signs")
-            session = self.open(name, now)
+            session = self.open(name, now, player)
             if session is None:
                 most = self.limits.sessions
                 return None, protocol.error(
@@ -168,8 +192,11 @@ class Sessions:
         if session is None:
             return
         self.metrics.add("sessions_closed_total", reason)
+        self._held[session.player] -= 1
+        if not self._held[session.player]:
+            del self._held[session.player]
         session.lost = True
-        if session.on_end is not None and reason == "idle":
+        if session.on_end is not None and reason in ("idle", "displaced"):
             session.on_end()
         if not session.busy:
             _close(session)
@@ -269,8 +296,8 @@ def _close(session: EnvSession) -> None:
             env.close()
 
 
-_AT_A_TIME = 128
-"""Rows that are played before others get their turn."""
+_SLICE_S = 0.005
+"""Seconds that one request is played before others get their turn."""
 _MOST_LEFT_BEHIND = 64
 
 
@@ -326,9 +353,9 @@ class SessionRunner:
         """Return whether ``operation`` runs in the event loop."""
         return self._in_loop and operation != protocol.CALL
 
-    def play_here(self, job: Job, now: float) -> Answer:
+    def play_here(self, job: Job, now: float, player: str = "") -> Answer:
         """Play one job in the event loop."""
-        session, answer = self.sessions.accept(job, now)
+        session, answer = self.sessions.accept(job, now, player)
         if session is not None:
             answer = self.sessions.play(session, job[2], job[3])
             self.sessions.settle(session, job, answer, now)
@@ -336,31 +363,35 @@ class SessionRunner:
             self.sessions.metrics.add("errors_total", answer["error"])
         return answer
 
-    async def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    async def run(self, jobs: Sequence[Job], player: str = "") -> list[Answer]:
         """Play jobs of many sessions, those of each in order."""
         loop = asyncio.get_running_loop()
         if all(self.in_loop(job[2]) for job in jobs):
             answers: list[Answer] = []
-            for first in range(0, len(jobs), _AT_A_TIME):
-                if first:
+            until = loop.time() + _SLICE_S
+            for job in jobs:
+                if (now := loop.time()) >= until:
                     await asyncio.sleep(0)
-                now = loop.time()
-                answers += [self.play_here(job, now) for job in jobs[first : first + _AT_A_TIME]]
+                    now = loop.time()
+                    until = now + _SLICE_S
+                answers.append(self.play_here(job, now, player))
             return answers
         lines: dict[str, list[int]] = {}
         for at, job in enumerate(jobs):
             lines.setdefault(job[0], []).append(at)
         answered: list[Any] = [None] * len(jobs)
-        await asyncio.gather(*(self._line(jobs, rows, answered) for rows in lines.values()))
+        await asyncio.gather(*(self._line(jobs, rows, answered, player) for rows in lines.values()))
         return answered
 
-    async def _line(self, jobs: Sequence[Job], rows: list[int], answered: list[Any]) -> None:
+    async def _line(
+        self, jobs: Sequence[Job], rows: list[int], answered: list[Any], player: str
+    ) -> None:
         for at in rows:
-            answered[at] = await self._one(jobs[at])
+            answered[at] = await self._one(jobs[at], player)
 
-    async def _one(self, job: Job) -> Answer:
+    async def _one(self, job: Job, player: str) -> Answer:
         loop = asyncio.get_running_loop()
-        session, answer = self.sessions.accept(job, loop.time())
+        session, answer = self.sessions.accept(job, loop.time(), player)
         if session is not None:
             answer = await self._in_thread(session, job)
         if isinstance(answer, dict):

@@ -8,13 +8,13 @@ from llm_gym.registry.bridges import BRIDGES
 # What a bridge is made with; a fixture's value stands where its name does.
 SETTINGS = {
     "TextArena": ({"env_id": "GuessTheNumber-v0"}, ()),
-    "ReasoningGym": ({"dataset": "chain_sum"}, ()),
+    "ReasoningGym": ({"env_id": "chain_sum"}, ()),
     "GEM": ({"env_id": "game:GuessTheNumber-v0-easy"}, ()),
-    "PettingZoo": ({"module": "pettingzoo.classic.connect_four_v3"}, ()),
+    "PettingZoo": ({"env_id": "pettingzoo.classic.connect_four_v3"}, ()),
     "Verifiers": ({"env_id": "tiny-guess"}, ("verifiers_envs",)),
     "TextWorld": ({"games": "tw_game", "max_turns": 20}, ("tw_game",)),
     "Jericho": ({"games": "tw_game", "max_turns": 20}, ("tw_game",)),
-    "ScienceWorld": ({"task": "find-living-thing", "max_turns": 50}, ("java",)),
+    "ScienceWorld": ({"env_id": "find-living-thing", "max_turns": 50}, ("java",)),
     "OpenEnv": ({"url": "openenv_server", "observation_field": "text"}, ("openenv_server",)),
 }
 
@@ -29,21 +29,21 @@ STEPPED = [
     *games("TextArena", "env_id", "FrozenLake-v0", "Mastermind-v0", "Bandit-v0", "Blackjack-v0"),
     *games("TextArena", "env_id", "TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0"),
     *games("TextArena", "env_id", "LiarsDice-v0-small", "ThreePlayerTicTacToe-v0"),
-    *games("ReasoningGym", "dataset", "gsm_symbolic"),
-    *games("ReasoningGym", "dataset", "composite", config=_COMPOSITE),
+    *games("ReasoningGym", "env_id", "gsm_symbolic"),
+    *games("ReasoningGym", "env_id", "composite", config=_COMPOSITE),
     *games("GEM", "env_id", "game:Mastermind-v0-easy", "game:Minesweeper-v0-easy", "rg:chain_sum"),
     *games("GEM", "env_id", "game:FifteenPuzzle-v0-easy", "game:TowerofHanoi-v0-easy"),
     *games("GEM", "env_id", "game:Game2048-v0-easy"),
-    *games("PettingZoo", "module", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
+    *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
     *games("Verifiers", "env_id", "tiny-sums"),
 ]
 # Games that must pass our checker.
 CHECKED = [
     *games("TextArena", "env_id", "GuessTheNumber-v0", "FrozenLake-v0", "TicTacToe-v0"),
-    *games("ReasoningGym", "dataset", "chain_sum", "word_sorting"),
+    *games("ReasoningGym", "env_id", "chain_sum", "word_sorting"),
     *games("GEM", "env_id", "game:Mastermind-v0-hard", "game:Minesweeper-v0-easy", splits=True),
-    *games("PettingZoo", "module", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
-    *games("PettingZoo", "module", "pettingzoo.classic.connect_four_v3"),
+    *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
+    *games("PettingZoo", "env_id", "pettingzoo.classic.connect_four_v3"),
     *games("Verifiers", "env_id", "tiny-sums"),
 ]
 ROWS = {row.id.removeprefix("llm_gym/").removesuffix("-v0"): row for row in BRIDGES}

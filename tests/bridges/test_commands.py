@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-m", "llm_gym.cli"]
 INSTALLED = {row.id for row in BRIDGES if installed(row)}
 PLAYED = {
     "llm_gym/TextArena-v0": "env_id=GuessTheNumber-v0",
-    "llm_gym/ReasoningGym-v0": "dataset=chain_sum",
+    "llm_gym/ReasoningGym-v0": "env_id=chain_sum",
     "llm_gym/Verifiers-v0": "env_id=tiny-sums",
 }
 TINY = [
@@ -165,7 +165,7 @@ def test_what_a_newcomer_gets_wrong_is_one_sentence():
 
 TRAINED = {
     "llm_gym/TextArena-v0": {"env_id": "GuessTheNumber-v0"},
-    "llm_gym/ReasoningGym-v0": {"dataset": "chain_sum"},
+    "llm_gym/ReasoningGym-v0": {"env_id": "chain_sum"},
     "llm_gym/Verifiers-v0": {"env_id": "tiny-sums"},
 }
 

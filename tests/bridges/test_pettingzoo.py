@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def make(game="tictactoe_v3", **settings):
     module = f"pettingzoo.classic.{game}"
-    return gym.make("llm_gym/PettingZoo-v0", module=module, **settings).unwrapped
+    return gym.make("llm_gym/PettingZoo-v0", env_id=module, **settings).unwrapped
 
 
 def scripted(*actions):
@@ -78,7 +78,7 @@ def test_an_opponent_by_name():
 def test_wrong_settings_are_told():
     with pytest.raises(ConfigError, match="seat"):
         make(seat=2)
-    with pytest.raises(ConfigError, match="module"):
+    with pytest.raises(ConfigError, match="env_id"):
         make("tictactoe_v99")
     with pytest.raises(ConfigError, match="opponent must be"):
         make(opponent="nobody")

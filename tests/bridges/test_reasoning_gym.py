@@ -17,7 +17,7 @@ NO_ANSWER = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rus
 def make(dataset, **settings):
     if dataset == "composite":
         settings.setdefault("config", COMPOSITE)
-    return gym.make("llm_gym/ReasoningGym-v0", dataset=dataset, **settings).unwrapped
+    return gym.make("llm_gym/ReasoningGym-v0", env_id=dataset, **settings).unwrapped
 
 
 @pytest.mark.parametrize("dataset", sorted(DATASETS))

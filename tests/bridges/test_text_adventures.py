@@ -70,12 +70,12 @@ class TestJericho:
 class TestScienceWorld:
     @pytest.fixture(scope="class")
     def world(self, java):
-        env = make("ScienceWorld", task="find-living-thing")
+        env = make("ScienceWorld", env_id="find-living-thing")
         yield env
         env.close()
 
     def test_closing_ends_its_process_and_leaves_nothing_open(self, java):
-        env = make("ScienceWorld", task="find-living-thing")
+        env = make("ScienceWorld", env_id="find-living-thing")
         process = env.unwrapped._world._gateway.java_process
         env.close()
         assert process.poll() is not None

@@ -3,6 +3,7 @@
 import importlib.metadata
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 import llm_gym
 from llm_gym import cli
 from llm_gym.cli import main
+from llm_gym.cli.terminal_text import say
 from llm_gym.errors import install_command
 from llm_gym.registry.suite import ENVS
 
@@ -41,7 +43,7 @@ def test_list_can_be_filtered_measured_and_read_by_programs(capsys):
 def test_list_says_when_nothing_fits(capsys):
     assert main(["list", "MountainCar"]) == 2
     said = capsys.readouterr().err
-    assert "no environment id contains 'MountainCar'; --all looks beyond the suite" in said
+    assert "'MountainCar'; --all looks beyond the suite" in said
     assert main(["list", "Chess", "--all"]) == 2
     assert capsys.readouterr().err == "llm-gym: no environment id contains 'Chess'\n"
 
@@ -208,6 +210,7 @@ import sys
 for name in ("torch", "tyro", "pydantic", "transformers", "yaml", "rich", "tensordict", "torchrl"):
     sys.modules[name] = None
 from llm_gym.cli import main
+from llm_gym.cli.terminal_text import say
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -239,13 +242,96 @@ def test_the_core_alone_answers_without_the_trainer(arguments, code, said):
     assert code == 0 or told.count("\n") == 1
 
 
-def test_a_wrong_setting_is_answered_without_torch():
+def test_what_cannot_be_is_refused_without_torch(tmp_path):
     pytest.importorskip("pydantic")
+    (tmp_path / "warm-start").mkdir()
+    (tmp_path / "config.json").write_text('{"model": {"trust_remote_code": true}}')
+    recipe = ["train", "text-game-easy"]
+    refused = {
+        "--training.learning-rate": [*recipe, "--training.lerning-rate", "1"],
+        "training.learning_rate": [*recipe, "--training.learning-rate", "-1"],
+        "'reinforce_plus_plus'": [*recipe, "--training.adv-estimator", "reinforce++"],
+        "training.kl": [*recipe, "--training.kl", "los"],
+        "'nofolder/'": ["train", ECHO, "--model", "nofolder/"],
+        "text-game-easy": ["train", "text-game-eas"],
+        "--trust": ["resume", str(tmp_path)],
+    }
     code = (
-        "import sys; from llm_gym.cli import main; "
-        "print(main(['train', 'text-game-easy', '--training.lerning-rate', '1']), "
-        "'torch' in sys.modules)"
+        "import json, sys; from llm_gym.cli import main; "
+        "[print(main(each), 'torch' in sys.modules) for each in json.loads(sys.argv[1])]"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout == "2 False\n"
-    assert "did you mean --training.learning-rate?" in done.stderr
+    command = [sys.executable, "-c", code, json.dumps(list(refused.values()))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "2 False\n" * len(refused), done.stderr
+    for word, line in zip(refused, done.stderr.splitlines(), strict=True):
+        assert word in line
+
+
+STEERING = "\x1b]0;evil\x07\x1b[2J\u202e\x9b1m\r"
+
+
+def test_text_of_strangers_cannot_steer_a_terminal(capsys):
+    say(STEERING)
+    say(STEERING, error=True)
+    told = capsys.readouterr()
+    for text in (told.out, told.err):
+        assert not set(text.rstrip("\n")) & set(STEERING) - set("]0;evil[2J1m")
+
+
+def test_every_command_speaks_through_one_door():
+    """Which writes out what would steer a terminal; ``_progress`` writes only its own words."""
+    rooms = [ROOT / "llm_gym/cli", ROOT / "agents/llm_gym_agents/commands"]
+    for path in (path for room in rooms for path in room.glob("*.py")):
+        text = path.read_text().replace("sys.stderr.write(text if ended < episodes", "")
+        if path.name != "terminal_text.py":
+            assert not re.search(r"sys\.(stdout|stderr)\.write|(?<!\.)\bprint\(", text), path
+
+
+def test_what_is_no_move_costs_a_person_no_turn(monkeypatch, capsys):
+    typed = iter(["?", "help", "", "\x1b[C", "\x1b[A\x1b[D", "\x01", "quit"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
+    taken = []
+    monkeypatch.setattr("llm_gym.envs.micro.echo.EchoEnv.apply", lambda self, move: taken.append(1))
+    assert main(["play", ECHO, "--seed", "0"]) == 0
+    assert not taken
+    assert "Goodbye." in capsys.readouterr().out
+
+
+def test_a_question_mark_tells_what_is_known_of_the_moves(monkeypatch, capsys, tmp_path):
+    (tmp_path / "a_coin.py").write_text(
+        "from llm_gym import TextEnv, win\n"
+        "class Coin(TextEnv):\n"
+        "    max_turns = 2\n"
+        "    def new_game(self, rng): pass\n"
+        "    def rules_text(self): return 'Call it.'\n"
+        "    def example_moves(self): return ['heads', 'tails']\n"
+        "    def describe(self): return 'It lands.'\n"
+        "    def apply(self, move): return win('Right.')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    typed = iter(["?", "heads"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
+    assert main(["play", "a_coin.py:Coin"]) == 0  # as a file, too
+    told = capsys.readouterr().out
+    assert "for example: heads  tails" in told
+    assert "[won after 1 turn, return 1]" in told
+
+
+def test_list_says_what_a_game_is_and_finds_it_by_that(capsys):
+    assert main(["list", "sliding puzzle"]) == 0
+    told = capsys.readouterr().out
+    assert "Bring the tiles of a sliding puzzle into order." in told
+    assert "llm_gym/FifteenPuzzle-v0" in told
+    assert "Sudoku" not in told
+    assert main(["list", "--json", "Echo"]) == 0
+    assert "Repeat the word" in json.loads(capsys.readouterr().out)[ECHO]["about"]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "home"), [("MiniGrid-Nope-5x5-v0", "minigrid"), ("ALE/Nope-v5", "ale_py")]
+)
+def test_an_id_of_a_known_package_names_it(env_id, home, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, home, raising=False)
+    assert main(["play", env_id]) == 2
+    assert home in capsys.readouterr().err

@@ -18,6 +18,17 @@ def test_stdout_and_stderr_both_come_back(sandbox):
     assert result.text() == "out\nerr"
 
 
+def test_nothing_that_comes_back_steers_a_terminal(sandbox):
+    result = sandbox.run(
+        "import sys\nbad = '\\x1b]0;x\\x07\\u202e\\r'\nprint(bad, 'é\\t\\r\\n')\n"
+        "sys.stderr.write(bad)\n"
+        "raise ValueError(bad)"
+    )
+    assert result.stdout == "\\x1b]0;x\\x07\\u202e\\r é\t\n\n"
+    for text in (result.stdout, result.stderr, result.error, result.text()):
+        assert not set("\x1b\x07\u202e\r") & set(text)
+
+
 def test_a_last_expression_is_shown_like_in_a_notebook(sandbox):
     assert sandbox.run("x = 6\nx * 7").stdout == "42\n"
     assert sandbox.run("None").stdout == ""

@@ -23,6 +23,8 @@ def judge(code, arch, number, *arguments):
         at += 1
         if operation == 0x20:
             accumulator = struct.unpack_from("=I", data, value)[0]
+        elif operation == 0x54:
+            accumulator &= value
         elif operation == 0x06:
             return value
         else:
@@ -89,8 +91,12 @@ def test_guarded_calls_look_at_their_arguments(machine):
     assert verdict("prctl", 15) == ALLOW
     for option in (1, 4, 22, 36, 38, 59):
         assert verdict("prctl", option) == EPERM
-    assert verdict("socketpair", 1) == ALLOW
-    assert verdict("socketpair", 2) == EPERM
+    for flags in (0, 0x80000, 0x800):  # close on exec, do not wait
+        assert verdict("socketpair", 1, 1 | flags) == ALLOW
+        assert verdict("socketpair", 1, 5 | flags) == ALLOW
+        assert verdict("socketpair", 2, 1 | flags) == EPERM
+        for kind in (0, *range(2, 5), *range(6, 16)):  # datagrams can be sent by a path
+            assert verdict("socketpair", 1, kind | flags) == EPERM
     assert verdict("ioctl", 0, 0x5401) == ALLOW
     assert verdict("ioctl", 0, 0x5412) == EPERM  # TIOCSTI
     assert verdict("fcntl", 5, 1030) == ALLOW  # F_DUPFD_CLOEXEC

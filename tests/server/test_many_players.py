@@ -4,6 +4,7 @@ import socket
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import gymnasium as gym
 import pytest
@@ -81,7 +82,25 @@ def leaving(server, stop):
     caller.http.close()
 
 
-@pytest.mark.parametrize("rude", [slow, silent, garbage, huge, leaving])
+def flooding(server, stop):
+    """Sends messages over WebSockets, and reads none of the answers."""
+    client = pytest.importorskip("websockets.sync.client")
+    from websockets.exceptions import ConnectionClosed
+
+    url = server.url.replace("http", "ws") + "/ws"
+    look = '{"type": "step", "data": {"message": "' + "look " * 100 + '"}}'
+    while not stop.is_set():
+        with (
+            suppress(OSError, ConnectionClosed),
+            client.connect(url, compression=None, close_timeout=0.1) as plug,
+        ):
+            plug.send('{"type": "reset", "data": {"seed": 3}}')
+            plug.socket.settimeout(0.5)  # until its answers are in its way
+            while not stop.is_set():
+                plug.send(look)
+
+
+@pytest.mark.parametrize("rude", [slow, silent, garbage, huge, leaving, flooding])
 def test_one_player_without_manners_disturbs_none_of_the_others(rude):
     limits = ServerLimits(body_bytes=1 << 20)
     with serving(GAME, limits=limits) as server:
@@ -121,6 +140,25 @@ def test_a_connection_that_says_nothing_is_closed_in_time():
         with talking(server) as plug:
             plug.sendall(head(server, 10) + b"{")
             assert plug.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_kept_connection_that_drips_its_next_headers_is_closed_in_time():
+    with serving(limits=ServerLimits(request_s=1.0)) as server, talking(server) as plug:
+        for _ in range(2):  # a request that arrives at once may come at any time
+            plug.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.port)
+            assert plug.recv(1000).startswith(b"HTTP/1.1 200")
+        plug.settimeout(0.1)
+        plug.sendall(b"GET /health HTTP/1.1\r\nX: ")
+        for _ in range(600):
+            try:
+                plug.sendall(b"x")
+                assert plug.recv(1000) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            return
+        pytest.fail("it drips for ever")
 
 
 def test_connections_beyond_the_limit_are_closed_and_the_others_go_on():

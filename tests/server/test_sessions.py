@@ -1,6 +1,8 @@
 """Sessions end: when they are closed, idle, or hang; and nothing of them stays."""
 
+import asyncio
 import gc
+import time
 
 import gymnasium as gym
 import pytest
@@ -80,6 +82,48 @@ def test_every_environment_is_closed_also_one_that_raises_at_it():
     sessions.end_all()
     assert len(closed) == 5
     assert len(sessions) == 0
+
+
+def test_no_player_keeps_others_out(sessions):
+    work = SessionRunner(sessions, in_loop=True, threads=1)
+
+    def ask(row, player):
+        return work.play_here((name(row), 1, "reset", [row, None]), float(row), player)
+
+    for row in range(100):
+        ask(row, "greedy")
+    assert ask(100, "greedy")["error"] == "full"
+    for row in range(101, 151):
+        assert isinstance(ask(row, "modest"), list), row
+    assert ask(151, "modest")["error"] == "full", "both have their half"
+    assert isinstance(ask(152, "third"), list)
+    assert len(sessions) == 100
+    assert name(0) not in sessions._table, "the one that was idle the longest"
+    assert sessions.metrics.counts["sessions_closed_total", "displaced"] == 51
+    sessions.end_all()
+    assert not sessions._held
+
+
+def test_others_get_their_turn_while_a_request_is_played():
+    class Slow(Hanging):
+        def step(self, action):
+            time.sleep(0.01)
+            return super().step(action)
+
+    sessions = Sessions(Slow, ServerLimits())
+    work, turns = SessionRunner(sessions, in_loop=True, threads=1), []
+
+    async def play():
+        rows = [(name(0), 1, "reset", [0, None])]
+        task = asyncio.create_task(
+            work.run([*rows, *((name(0), n, "step", "") for n in range(2, 12))])
+        )
+        while not task.done():
+            turns.append(None)
+            await asyncio.sleep(0)
+
+    asyncio.run(play())
+    assert len(turns) >= 10
 
 
 def count(*kinds):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_gym.errors import ConfigError
+from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.run.metrics import (
     ELAPSED,
     EVAL_RETURN,
@@ -66,8 +68,9 @@ def draw_curve(
         axes[0][0].legend(handles, labels, frameon=False, loc="best", fontsize=9)
     if title:
         figure.suptitle(title, x=0.02, ha="left", fontsize=11, color=_INK)
-    path = Path(folder) / CURVE
-    figure.savefig(path)
+    path, picture = Path(folder) / CURVE, io.BytesIO()
+    figure.savefig(picture, format="png")
+    write_atomically(path, picture.getvalue())
     return path
 
 

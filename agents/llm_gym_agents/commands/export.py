@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import gymnasium as gym
 
 from llm_gym.cli.common import add_settings, build, import_modules, settings
 from llm_gym.cli.parser import Parser, whole
+from llm_gym.cli.terminal_text import say
 from llm_gym.core.splits import SPLITS
 from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--out must end in .jsonl or .parquet, got {out.name!r}")
     else:
         told = _write(_rows(options, kwargs), out)
-    sys.stdout.write(told + "\n")
+    say(told)
     return 0
 
 

@@ -6,15 +6,14 @@ with two tokens a move, plays nothing when it is asked otherwise.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_gym.cli.terminal_text import shown
+from llm_gym.cli.terminal_text import say
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.files import untrusted
+from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.run_folder import FINAL
 from llm_gym_agents.run.checkpoints import Checkpoints
 
@@ -69,7 +68,7 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
     if not why:
         return config
     note = f"{model} is asked like any model, not as the run in {folder} trained it: {why}"
-    sys.stderr.write(f"llm-gym: {shown(note)}\n")
+    say(f"llm-gym: {note}", error=True)
     return ConfigStore()
 
 
@@ -80,7 +79,7 @@ def _chosen_by_folder(config: ConfigStore, env: str | None, modules: Sequence[st
     used = ConfigStore()  # of its model and its engine only the weights are
     used.environment.env_id = config.environment.env_id
     used.environment.env_kwargs = config.environment.env_kwargs
-    return untrusted(used, [*modules, (env or "").rpartition(":")[0]])
+    return untrusted(used, modules, env)
 
 
 def as_trained(config: ConfigStore) -> dict[str, Any]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
-from safetensors import safe_open
-
+from llm_gym.cli.terminal_text import say
 from llm_gym.registry.user_code import explain_failures
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
-from llm_gym_agents.config.files import untrusted
 from llm_gym_agents.config.profile import (
     EMBEDDED,
     WORD_S,
@@ -22,11 +19,12 @@ from llm_gym_agents.config.profile import (
     iteration_seconds,
     profile_task,
 )
+from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.learn.warm_start import BATCH_SIZE
+from llm_gym_agents.model.load import count_weights
 from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
-from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.files import write_atomically
 
 CHOICES = "choices.json"
@@ -56,6 +54,23 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
     ]
 
 
+def few_choices(choices: Sequence[Choice]) -> list[str]:
+    """Return what a run begins with: a table of what the user chose, and the rest in a line."""
+    own = [each for each in choices if each.by == CHOSEN]
+    usual = ConfigStore().to_dict()
+    rest = [each for each in choices if each.by != CHOSEN and each.value != _usual(usual, each)]
+    changed = ", ".join(f"{each.setting} {_value(each)}" for each in rest)
+    return [
+        *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
+        *([f"for this game and model: {changed} (--dry-run says why)"] if rest else []),
+    ]
+
+
+def _usual(usual: Mapping[str, Mapping[str, Any]], choice: Choice) -> Any:
+    section, _, name = choice.setting.partition(".")
+    return usual.get(section, {}).get(name)
+
+
 def _value(choice: Choice) -> str:
     """Return a value as one would type it; nothing at all could not be seen."""
     return str(choice.value) or "''"
@@ -68,24 +83,24 @@ def keep_choices(choices: Sequence[Choice], folder: Path) -> None:
         write_atomically(folder / CHOICES, json.dumps(rows, indent=1) + "\n")
 
 
-def list_recipes(out: TextIO) -> None:
+def list_recipes() -> None:
     """Write which recipes there are, and what else can be trained."""
-    out.write(
+    say(
         "llm-gym train WHAT, where WHAT is\n\n"
         "an environment, with defaults that suit it:\n"
         "  llm_gym/Echo-v0, FrozenLake-v1, my_file:MyEnv, ...    (llm-gym list; any Gymnasium id)\n"
         "a config file:\n"
         "  mine.yaml, runs/NAME/config.json\n"
-        "a recipe:\n"
+        "a recipe:"
     )
     for name in NAMES:
         recipe = find_recipe(name)
         assert recipe is not None
         expected = f"    expected: {recipe.expected}\n" * bool(recipe.expected)
-        out.write(f"  {name}\n    {recipe.about}\n{expected}    takes: {_takes(recipe.config)}\n")
-    out.write(
+        say(f"  {name}\n    {recipe.about}\n{expected}    takes: {_takes(recipe.config)}")
+    say(
         "\n--dry-run prints the plan, --smoke tries everything once, --help-settings lists what\n"
-        "can be changed, of recipes too, with --section.setting VALUE\n"
+        "can be changed, of recipes too, with --section.setting VALUE"
     )
 
 
@@ -97,7 +112,7 @@ def _takes(config: ConfigStore) -> str:
     return f"{model}; at most {episodes:,} episodes of {config.environment.env_id}"
 
 
-def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> None:
+def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     """Write what a run would be, without beginning it."""
     training, inference = config.training, config.inference
     name = config.model.model_name
@@ -119,26 +134,13 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice], out: TextIO) -> No
         f"folder       {config.checkpoint.output_dir}",
         "nothing was started",
     ]
-    out.write("\n".join(lines) + "\n")
+    say("\n".join(lines))
 
 
 def resume_command(config: ConfigStore) -> str:
     """Return the command that goes on with a run, with the consent that it will ask for."""
     trust = " --trust" if untrusted(config) else ""
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
-
-
-def next_commands(config: ConfigStore, checkpoints: Checkpoints) -> str:
-    """Return the three commands that one would want after a run."""
-    env, folder = config.environment.env_id, config.checkpoint.output_dir
-    latest = checkpoints.latest()
-    if env is None or latest is None:
-        return f"next:\n  {resume_command(config)}"
-    place = shlex.quote(folder)
-    return (
-        f"next:\n  llm-gym play {env} --model {place}\n  llm-gym eval {env} --model {place}\n"
-        f"  llm-gym view {place}"
-    )
 
 
 def _weights(config: ConfigStore, name: str) -> str:
@@ -150,7 +152,7 @@ def _weights(config: ConfigStore, name: str) -> str:
         files = list(Path(name).glob("*.safetensors")) if Path(name).is_dir() else []
         if not files:
             return " (its size is known once it is loaded)"
-        count = sum(_numbers(file) for file in files)
+        count = sum(map(count_weights, files))
     # Weights and gradients in float32, and two moments of AdamW.
     return f", {count / 1e6:.2f}M weights, {_size(count * 16)} to train them all"
 
@@ -162,13 +164,6 @@ def _size(count: float) -> str:
     ('1.4 MiB', '27.9 GiB')
     """
     return f"{count / 2**20:.1f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
-
-
-def _numbers(file: Path) -> int:
-    """Return how many numbers a file of weights has, whatever they are kept in."""
-    with safe_open(file, "np") as weights:
-        shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
-    return sum(math.prod(shape) for shape in shapes)
 
 
 def _time(config: ConfigStore, seen: TaskProfile) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from llm_gym.cli.common import build, check_model_path, import_modules, settings
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.play import HELP, add_arguments
+from llm_gym.cli.terminal_text import say
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
@@ -63,20 +62,19 @@ def main(argv: list[str]) -> int:
             max_turns=inference.max_turns,
         )
     for episode in played.episodes:
-        show(episode, sys.stdout.write)
+        show(episode)
     return 0
 
 
-def show(episode: Trajectory, write: Callable[[str], object]) -> None:
-    """Write an episode down, move by move."""
+def show(episode: Trajectory) -> None:
+    """Print an episode, move by move."""
     for state, action in zip(episode.states, episode.actions, strict=False):
-        write(f"\n{state}\n")
-        write(f"> {action}\n")
+        say(f"\n{state}\n> {action}")
     if len(episode.states) > len(episode.actions):
-        write(f"\n{episode.states[-1]}\n")
-    write(
+        say(f"\n{episode.states[-1]}")
+    say(
         f"\n[{episode.stop_reason} after {episode.num_turns} turn{'s' * (episode.num_turns != 1)}, "
-        f"return {episode.total_reward:g}]\n"
+        f"return {episode.total_reward:g}]"
     )
 
 

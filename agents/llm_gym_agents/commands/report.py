@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from llm_gym.cli.terminal_text import shown
-from llm_gym.core.text import clip
+from llm_gym.core.text import clip, shown
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.curve import draw_curve
-from llm_gym_agents.commands.plan import next_commands, resume_command
+from llm_gym_agents.commands.plan import resume_command
+from llm_gym_agents.commands.target import next_commands
 from llm_gym_agents.distributed.build import is_embedded
 from llm_gym_agents.distributed.run_folder import WARM_START
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
@@ -103,12 +103,18 @@ class RunReport:
 
     def cannot_write(self, error: OSError) -> LLMGymError:
         """Return what to say when the folder cannot be written to, and what is left."""
-        if isinstance(error, LLMGymError):
-            return error
+        return error if isinstance(error, LLMGymError) else self._stopped(str(error))
+
+    def out_of_memory(self) -> LLMGymError:
+        """Return what to say when the machine has no room for the run, and what is left."""
+        less = "lower training.micro_batch_tokens, inference.num_envs or training.batch_size"
+        return self._stopped(f"out of memory; {less} in its config.json")
+
+    def _stopped(self, why: str) -> LLMGymError:
         kept = "nothing was trained yet"
         if self._trainer.checkpoints.latest() is not None:
             kept = f"what is there is whole; {self._go_on()}"
-        return LLMGymError(f"the run in {self._trainer.folder} stopped: {error}; {kept}")
+        return LLMGymError(f"the run in {self._trainer.folder} stopped: {why}; {kept}")
 
     def finished(self, before: Evaluation, after: Evaluation, title: str) -> None:
         """Show what changed, draw the curve, and say what one would do next."""
@@ -125,7 +131,7 @@ class RunReport:
             self.say(f"note: {note}")
         if self._judged:
             self._say_verdict(before, after)
-        self.say(next_commands(trainer.config, trainer.checkpoints))
+        self.say(next_commands(trainer.config, trainer.folder))
 
     def _go_on(self) -> str:
         return f"go on with: {resume_command(self._trainer.config)}"

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
+from llm_gym.cli.terminal_text import say as write
 from llm_gym.errors import ConfigError
-from llm_gym_agents.commands.plan import choice_lines, keep_choices, resume_command
+from llm_gym_agents.commands.plan import few_choices, keep_choices, resume_command
 from llm_gym_agents.commands.report import RunReport, say
+from llm_gym_agents.commands.target import finished
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
-from llm_gym_agents.config.files import untrusted
 from llm_gym_agents.distributed.build import is_embedded, load_lm
 from llm_gym_agents.distributed.context import is_main
-from llm_gym_agents.distributed.run_folder import WARM_START
+from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.memory_plan import plan_distributed
+from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.run.process import SigtermListener, StopRequested
 from llm_gym_agents.run.progress import TrainingProgress
 from llm_gym_agents.trainer import PPOTrainer
 
@@ -51,8 +55,8 @@ def run(
     return train(trainer, report, recipe.name, choices)
 
 
-def resume_run(folder: Path, modules: Sequence[str], *, trust: bool) -> int:
-    """Go on with the run in ``folder``; code that it names is run only if it is trusted."""
+def resume_run(folder: Path, config: ConfigStore) -> int:
+    """Go on with the run in ``folder``, whose config the user trusts."""
     newest = Checkpoints(folder / "checkpoints").latest() or folder / WARM_START
     state = load_checkpoint(newest)
     if missing := state.parts["run"].values["unsaved_args"]:
@@ -60,17 +64,22 @@ def resume_run(folder: Path, modules: Sequence[str], *, trust: bool) -> int:
             f"the run in {folder} needs its {' and '.join(missing)}, which only the program that "
             "began it has; run that again with config.checkpoint.resume = True"
         )
-    config = ConfigStore.load(folder / "config.json")
-    if not trust and (why := untrusted(config, modules)):
-        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
     config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
+    console = Console(quiet=not is_main(config))
+    total = config.training.num_epochs * config.training.num_iters_per_epoch
+    early = EarlyStop(config)
+    early.load_state(state.parts["run"].values["early_stop"])
+    if (folder / FINAL).is_dir() and early.is_enough:
+        say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")
+        return 0
+    where = f"iteration {state.iteration}" if state.iteration else "the warm start"
+    say(console, f"going on after {where}, of {total} iterations")
     if config.model.lora_rank:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
         trainer = PPOTrainer(config)
     else:
         lm, tokenizer = load_lm(config, str(model_folder(state)))
         trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
-    console = Console(quiet=not is_main(config))
     return train(trainer, RunReport(trainer, console), folder.name)
 
 
@@ -83,20 +92,16 @@ def warm_start_only(config: ConfigStore) -> int:
         config.checkpoint.output_dir = folder
         trainer = PPOTrainer(config)
         try:
-            trainer.warm_up(_write)
+            trainer.warm_up(write)
             if not trainer.warm_start:
-                sys.stdout.write("nothing was taught, so nothing was written\n")
+                write("nothing was taught, so nothing was written")
                 return 1
             save_lm(out, trainer.learner.lm, trainer.tokenizer)
         finally:
             trainer.cleanup()
     env_id = config.environment.env_id
-    sys.stdout.write(f"{out}  (train it with: llm-gym train {env_id} --model {out})\n")
+    write(f"{out}  (train it with: llm-gym train {env_id} --model {out})")
     return 0
-
-
-def _write(sentence: str) -> None:
-    sys.stdout.write(f"{sentence}\n")
 
 
 def train(
@@ -111,8 +116,7 @@ def train(
         trainer.lock_folder()  # before anything is written: it may be somebody else's
         if trainer.context.is_main:
             keep_choices(choices, trainer.folder)
-        trainer.warm_up(report.say)
-        before = report.evaluate_before()
+        before = _prepare(trainer, report)
         with progress:
             latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
             done = 0 if latest is None else int(latest.name.rpartition("-")[2])
@@ -124,16 +128,37 @@ def train(
             report.on_sigterm(before)
             return 0
         after = report.evaluate_after()
+    except StopRequested:
+        report.interrupted()
+        return 0
     except KeyboardInterrupt:
         report.interrupted()
         raise
     except OSError as error:
         raise report.cannot_write(error) from error
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        raise report.out_of_memory() from error
     finally:
         trainer.cleanup()
     if trainer.context.is_main:
         report.finished(before, after, title)
     return 0
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether a machine had no room; torch says so for a CPU in words alone."""
+    said = "can't allocate memory" in str(error)
+    return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
+def _prepare(trainer: PPOTrainer, report: RunReport) -> Evaluation:
+    """Return how the model plays after its warm start; SIGTERM ends this at once."""
+    with SigtermListener() as stop, stop.interruptible(), report.console.status("") as status:
+        trainer.warm_up(report.say, status.update)
+        status.update("evaluating")
+        return report.evaluate_before()
 
 
 def _check_folder(config: ConfigStore, console: Console) -> None:
@@ -159,7 +184,7 @@ def _introduce(
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
     roles = None if is_embedded(config) else plan_distributed(config)
-    for line in (*choice_lines(choices), *(roles.lines() if roles else ())):
+    for line in (*few_choices(choices), *(roles.lines() if roles else ())):
         say(console, line)
     if recipe.expected:
         say(console, f"{recipe.name}: {recipe.about}\nexpected: {recipe.expected}")

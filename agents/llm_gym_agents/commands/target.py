@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
     else:
         config, name = ConfigStore(), re.split("[/:]", target)[-1]
         config.environment.env_id = _with_module(target, modules)
-    return Recipe(name=name, about=f"Training on {target}.", config=config), chosen
+    about = f"Training on {config.environment.env_id or target}."
+    return Recipe(name=name, about=about, config=config), chosen
 
 
 def is_config_file(target: str) -> bool:
@@ -81,6 +83,22 @@ def unused_folder(folder: Path) -> Path:
     names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
     places = itertools.chain([folder], names)
     return next(place for place in places if not read_metrics(place) and not is_locked(place))
+
+
+def next_commands(config: ConfigStore, folder: Path) -> str:
+    """Return what one would do after a run."""
+    env, place = config.environment.env_id, shlex.quote(str(folder))
+    what = "" if env is None else f" {shlex.quote(env)}"
+    commands = (f"play{what} --model {place}", f"eval{what} --model {place}", f"view {place}")
+    return "next:" + "".join(f"\n  llm-gym {each}" for each in commands)
+
+
+def finished(config: ConfigStore, folder: Path, done: int) -> str:
+    """Return what to say of a run that has nothing left to do."""
+    return (
+        f"the run in {folder} is finished after iteration {done}; for more, set a larger "
+        f"training.num_epochs in its config.json\n{next_commands(config, folder)}"
+    )
 
 
 def _with_module(env_id: str, modules: list[str]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -16,18 +15,23 @@ from typing import TYPE_CHECKING
 
 from llm_gym.cli.common import add_imports, check_model_path, import_modules
 from llm_gym.cli.parser import Parser
+from llm_gym.cli.terminal_text import say
 from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.recipes import NAMES
+from llm_gym_agents.run.files import check_links
 
 if TYPE_CHECKING:
     from llm_gym_agents.config import ConfigStore
     from llm_gym_agents.recipes import Recipe
 
 _EPILOG = (
-    "Every other argument is a setting, such as --training.learning-rate 1e-5: llm-gym train ENV "
-    "--help-settings lists them, and docs/settings.md."
+    "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
+    ", --training.batch-size, --training.adv-estimator (gae, grpo, ...), --training.seed, "
+    "--model.lora-rank, --inference.backend, --inference.max-tokens, --environment.env-kwargs, "
+    "--warm-start.player, --checkpoint.wandb-project. llm-gym train ENV --help-settings lists all "
+    "of them, and docs/settings.md."
 )
 
 
@@ -37,7 +41,7 @@ def main(argv: list[str]) -> int:
     if options.target is None and not options.help_settings:
         from llm_gym_agents.commands.plan import list_recipes
 
-        list_recipes(sys.stdout)
+        list_recipes()
         return 0
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
@@ -63,7 +67,7 @@ def main(argv: list[str]) -> int:
         shrink(config)
     if options.dry_run:
         config.check()
-        show_plan(config, choices, sys.stdout)
+        show_plan(config, choices)
         return 0
     with _followed(config) if options.view else nullcontext():
         return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
@@ -127,22 +131,43 @@ def resume(argv: list[str]) -> int:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="run whatever code the folder names: of its model, its environment, its engine",
+        help="use whatever the folder names: code, models, files, servers, large numbers",
     )
     options = parser.parse_args(argv)
     folder = Path(options.run)
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}; name that of a run, such as runs/Echo-v0")
-    if not any(folder.glob("checkpoints/iteration-*")) and not (folder / "warm-start").exists():
+    check_links(folder)
+    if not _checkpoints(folder) and not (folder / "warm-start").exists():
         raise ConfigError(
             f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
             f"--out {folder} begins it again"
         )
     import_modules(options)
 
+    from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.config.trust import untrusted
+
+    config = ConfigStore.load(folder / "config.json")
+    if not options.trust and (why := untrusted(config, options.modules)):
+        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
+    done = max((int(each.name[10:]) for each in _checkpoints(folder)), default=0)
+    if (
+        done >= config.training.num_epochs * config.training.num_iters_per_epoch
+        and (folder / "final").is_dir()
+    ):
+        from llm_gym_agents.commands.target import finished
+
+        say(finished(config, folder, done))
+        return 0
+
     from llm_gym_agents.commands.run import resume_run
 
-    return resume_run(folder, options.modules, trust=options.trust)
+    return resume_run(folder, config)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdigit()]
 
 
 def check_needs(config: ConfigStore) -> None:

@@ -1,4 +1,4 @@
-"""Configs in JSON and YAML files, and whether one of a stranger may be used.
+"""Configs in JSON and YAML files.
 
 PyYAML reads ``1e-5`` as text and drops the first of two equal keys; both are mended here. Size and
 depth are bounded, and YAML aliases are refused: with them a few lines stand for gigabytes.
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from llm_gym.episodes.replay import risky_setting
 from llm_gym.errors import ConfigError
-from llm_gym_agents.config.schema import Settings
 from llm_gym_agents.run.files import write_atomically
 
 _YAML = (".yaml", ".yml")
@@ -52,27 +50,6 @@ def read_config(path: Path) -> Any:
     except (OSError, ValueError, yaml.YAMLError) as error:
         why = " ".join(str(error)[:_SHOWN].split())
         raise ConfigError(f"cannot read {path}: {why}") from error
-
-
-def untrusted(config: Settings, imported: Collection[str] = ()) -> str:
-    """Return the first setting that names code, a program or a server, or nothing.
-
-    Args:
-        config: As it was found in a folder.
-        imported: Modules that the user has named on the command line.
-    """
-    if config.model.trust_remote_code:
-        return "model.trust_remote_code is set, which runs Python from the model's folder"
-    module, colon, _ = (config.environment.env_id or "").rpartition(":")
-    if colon and module not in imported:
-        return f"environment.env_id imports the module {module!r:.60}"
-    if setting := risky_setting(config.environment.env_kwargs):
-        return f"environment.env_kwargs has {setting}"
-    if config.inference.backend != "transformers" and config.inference.engine:
-        return "inference.engine has settings of a program that is started"
-    if setting := risky_setting(config.inference.engine):
-        return f"inference.engine has {setting}"
-    return ""
 
 
 def _suffix(path: Path) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
@@ -64,19 +65,25 @@ def _json(value: Any) -> Any:
     return copied
 
 
-def _registered(registry: str, default: str) -> Callable[[str], str]:
+# Copies of the names in ``algo``, which needs torch; a test holds them equal.
+ESTIMATORS = (
+    *("dr_grpo", "gae", "gae_turn", "gpg", "grpo", "grpo_passk", "opo", "reinforce_plus_plus"),
+    *("reinforce_plus_plus_baseline", "remax", "rloo"),
+)
+LOSSES = ("cispo", "gpg", "gspo", "ppo")
+
+
+def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
     """Return a check that a name is in a registry of ``llm_gym_agents.algo``.
 
-    The registry needs torch, which takes seconds to import, so ``default`` is taken unseen.
+    Whoever adds a name has imported ``algo``; until then only the built-in ones can be there.
     """
 
     def check(value: str) -> str:
-        if value != default:
-            from llm_gym_agents import algo
-
-            names = getattr(algo, registry).names()
-            hint = did_you_mean(value, names)
-            _need(value in names, f"one of {', '.join(names)}{hint}")
+        found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
+        names = built_in if found is None else found.names()
+        hint = did_you_mean(value, names)
+        _need(value in names, f"one of {', '.join(names)}{hint}")
         return value
 
     return check
@@ -268,7 +275,7 @@ class TrainingConfig(Section):
     """Decides episodes, sampling and initial weights."""
 
     # --- advantages -----------------------------------------------------------------------
-    adv_estimator: Annotated[str, AfterValidator(_registered("ADVANTAGES", "gae"))] = "gae"
+    adv_estimator: Annotated[str, AfterValidator(_registered("ADVANTAGES", ESTIMATORS))] = "gae"
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ..."""
     gamma: Fraction = 1.0
     """Discount of one step."""
@@ -284,7 +291,7 @@ class TrainingConfig(Section):
     """Whether a reward function replaces the environment's rewards or adds to them."""
 
     # --- losses ---------------------------------------------------------------------------
-    policy_loss: Annotated[str, AfterValidator(_registered("POLICY_LOSSES", "ppo"))] = "ppo"
+    policy_loss: Annotated[str, AfterValidator(_registered("POLICY_LOSSES", LOSSES))] = "ppo"
     """Policy loss: ppo, gspo, cispo or gpg."""
     clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
     """How far the ratio of new to old policy may fall below 1 and rise above it; None for the

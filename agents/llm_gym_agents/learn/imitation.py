@@ -29,6 +29,7 @@ from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import PackedInputs, SequencePacker
+from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.text.chat import ChatFormat
 
 
@@ -104,9 +105,8 @@ def _interpolate(start: float, end: float, share: float) -> float:
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:
     """Write the losses of ``imitate`` to ``warm_start.jsonl`` in the folder of a run."""
-    folder.mkdir(parents=True, exist_ok=True)
     rows = (json.dumps({"step": at, "loss": loss}) for at, loss in enumerate(losses, 1))
-    (folder / "warm_start.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    write_atomically(folder / "warm_start.jsonl", "".join(f"{row}\n" for row in rows))
 
 
 def _backward(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from tensordict import TensorDict
 from torch import Tensor, nn
 
@@ -28,6 +28,7 @@ from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import PPOBatch
 from llm_gym_agents.rollouts.rollout_data import RolloutData
+from llm_gym_agents.run.files import write_atomically
 
 VALUE_DECAY = 0.9
 """Weight of the old statistics when a batch is added, after the first few batches."""
@@ -218,8 +219,8 @@ class NonFiniteError(LLMGymError, ArithmeticError):
         """Write the batch to ``place``; return an error that also says where it is."""
         if self.batch is None:
             return self
-        place.parent.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.batch.items()}, place)
+        data = save({name: tensor.contiguous() for name, tensor in self.batch.items()})
+        write_atomically(place, data)
         told = NonFiniteError(f"{self}; the batch is in {place}")
         told.batch = self.batch
         return told

@@ -113,6 +113,7 @@ class WarmStart:
         publish: Sends new weights to the engine.
         embedded: Whether the model is the built-in one, with random weights.
         say: Called with a sentence about each decision and result.
+        tick: Called with what is being done, at each step.
     """
 
     settings: WarmStartConfig
@@ -127,6 +128,7 @@ class WarmStart:
     publish: Callable[[], object]
     embedded: bool
     say: Callable[[str], None]
+    tick: Callable[[str], None] = lambda text: None
     losses: list[float] = field(default_factory=list)
 
     def run(self) -> dict[str, float]:
@@ -165,6 +167,7 @@ class WarmStart:
         }
 
     def _measure(self) -> Evaluation:
+        self.tick(f"warm start: {self.measured} episodes to measure it")
         return self.evaluate(self.measured)
 
     def _rounds(self, player: str, before: Evaluation) -> tuple[int, Evaluation]:
@@ -184,16 +187,21 @@ class WarmStart:
 
     def _teach(self, player: str, at: int) -> int:
         """Imitate for one round; return the number of moves."""
+        self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
         data = self.collect(player, at)
+        steps = self.settings.steps
         self.losses += imitate(
             self.learner.model,
             data,
-            steps=self.settings.steps,
+            steps=steps,
             batch_size=BATCH_SIZE,
             learning_rate=self.settings.rate,
             decay=self.rate_decay(player, at),
             seed=self.training.seed + at,
             micro_batch_tokens=self.training.micro_batch_tokens,
+            on_step=lambda step, loss: self.tick(
+                f"warm start: step {step} of {steps}, loss {loss:.2f}"
+            ),
         )
         self._sync_copies()
         self.publish()

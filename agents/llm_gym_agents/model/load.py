@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -17,10 +21,11 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import logging
+from transformers.utils import cached_file, logging
 
 from llm_gym.cli.common import check_model_path
 from llm_gym.errors import ConfigError
+from llm_gym.sandbox.bounded import EndlessError, run_bounded
 
 _SMALL = 1_000_000
 """Parameters; the embedded model has a tenth of them."""
@@ -41,6 +46,8 @@ def load_model(
     if dtype not in DTYPES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     check_model_path(path)
+    if not trust_remote_code:
+        _check_config(path)
     with _loading("model", path), no_progress_bars():
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             path,
@@ -53,8 +60,14 @@ def load_model(
 
 
 def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
-    """Return the configuration of the model at ``path``; no weights are read."""
+    """Return the configuration of the model at ``path``; no weights are read.
+
+    Unless its code is trusted, it is tried in a child process first: a few words of a stranger's
+    config can describe a model that no machine can build.
+    """
     check_model_path(path)
+    if not trust_remote_code:
+        _check_config(path)
     with _loading("model", path):
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             path, trust_remote_code=trust_remote_code
@@ -77,8 +90,78 @@ def _loading(what: str, path: str) -> Iterator[None]:
     """Raise loading errors as one-sentence ``ConfigError``."""
     try:
         yield
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"no {what} could be loaded from {path!r}: {_first(error)}") from error
+    except Exception as error:
+        why = _first(error) or type(error).__name__
+        raise ConfigError(f"no {what} could be loaded from {path!r}: {why}") from error
+
+
+_BUILD_S, _BUILD_BYTES = 60, 8 << 30
+_MORE_THAN_KEPT = 4
+"""How many times the weights in its files a model may have: some are tied, some are made anew."""
+
+
+def _check_config(path: str) -> None:
+    """Refuse a config that names code, or describes a model that its files do not hold."""
+    folder = Path(path)
+    if not folder.is_dir():
+        try:
+            found = cached_file(path, "config.json")
+        except OSError:  # whoever loads it says why
+            return
+        folder = Path(found or "").parent
+    try:
+        kept = sum(map(count_weights, folder.glob("*.safetensors")))
+        made = int(run_bounded(lambda: _made(folder), cpu_s=_BUILD_S, memory=_BUILD_BYTES))
+    except EndlessError as error:
+        raise ConfigError(f"the config in {path!r} describes no model: {error}") from error
+    except (ValueError, SafetensorError) as error:
+        raise ConfigError(f"no model could be loaded from {path!r}: {error}") from error
+    if made == _NAMES_CODE:
+        raise ConfigError(
+            f"the config in {path!r} names a kernel of the hub as its attention; remove "
+            "attn_implementation from it, or set model.trust_remote_code"
+        )
+    if kept and made > _MORE_THAN_KEPT * kept + 1_000_000:
+        raise ConfigError(
+            f"the config in {path!r} describes {made:,} weights, but its files hold {kept:,}"
+        )
+
+
+_NAMES_CODE = -1
+
+
+def _made(folder: Path) -> str:
+    """Return how many weights the config in ``folder`` describes; 0 where it does not matter."""
+    config = AutoConfig.from_pretrained(str(folder))
+    words = config.to_dict()
+    if any("/" in value for value in _attentions([words, vars(config)])):
+        return str(_NAMES_CODE)
+    if "quantization_config" in words:  # several weights lie in one number
+        return "0"
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(config)
+    return str(sum(each.numel() for each in built.parameters()))
+
+
+def _attentions(value: Any) -> Iterator[str]:
+    """Yield what a config, and those within it, name as their attention."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if "attn_implementation" in str(name) and isinstance(each, str):
+                yield each
+            yield from _attentions(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _attentions(each)
+    elif isinstance(value, PreTrainedConfig):
+        yield from _attentions(vars(value))
+
+
+def count_weights(file: Path) -> int:
+    """Return how many numbers a file of weights has, whatever they are kept in."""
+    with safe_open(file, "np") as weights:
+        shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
+    return sum(math.prod(shape) for shape in shapes)
 
 
 def load_generation_config(path: str) -> GenerationConfig | None:

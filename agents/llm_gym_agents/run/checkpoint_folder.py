@@ -125,7 +125,8 @@ def _seal(folder: Path) -> None:
     manifest = {"format": FORMAT, "schema": SCHEMA, "llm_gym": __version__, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
     for path in (*paths, folder / MANIFEST):
-        path.chmod(0o666 & ~umask())  # safetensors makes files that only their owner may read
+        if path.stat().st_nlink == 1:  # else it was sealed under another name, or is not ours
+            path.chmod(0o666 & ~umask())  # safetensors makes files that only their owner may read
         with path.open("rb+") as file:
             os.fsync(file.fileno())
     for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):

@@ -32,10 +32,11 @@ from llm_gym_agents.model.weights import (
     plain_lm,
 )
 from llm_gym_agents.run.state import CheckpointError, Part, set_module_state
+from llm_gym_agents.text.chat import plain_template
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _SAMPLE = 256
 
@@ -55,8 +56,18 @@ def save_lm(
         with no_progress_bars(), _as_plain(plain):
             plain.save_pretrained(folder, state_dict=state)
             if tokenizer is not None:
-                tokenizer.save_pretrained(folder)
+                _save_tokenizer(tokenizer, folder)
     return _adapters(plain) if layers else None
+
+
+def _save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write ``tokenizer``, with the plain transcript as its chat template if it has none."""
+    own = tokenizer.chat_template
+    try:
+        tokenizer.chat_template = own or plain_template(tokenizer)
+        tokenizer.save_pretrained(folder)
+    finally:
+        tokenizer.chat_template = own
 
 
 def load_lm(lm: PreTrainedModel, folder: Path, adapters: Part | None = None) -> None:

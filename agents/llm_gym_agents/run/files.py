@@ -1,8 +1,15 @@
-"""Files of a run: atomic writes, and a lock on its folder."""
+"""Files of a run: atomic writes, a lock on its folder, and no way out of it.
+
+A run's folder may come from somebody else. A link in it would have us write to a place that nobody
+named, and a pipe would have us wait for ever, so ``check_links`` refuses both before anything is
+read or written. Files are replaced and not overwritten: one with a second name elsewhere (a hard
+link) stays as it is there.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 import weakref
 from pathlib import Path
@@ -15,13 +22,14 @@ except ImportError:  # Windows: runs are not locked there
     fcntl = None  # type: ignore[assignment]
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace the file at ``path`` at once: no reader and no power cut leaves half of it."""
+    data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; a run's files follow the umask.
@@ -53,7 +61,41 @@ def umask() -> int:
 
 
 NAME = ".lock"
+WRITTEN = frozenset(
+    (
+        *("lock", "config", "choices", "metrics", "curve", "tensorboard", "episodes"),
+        *("checkpoints", "warm-start", "warm_start", "final", "wandb", "wandb_run_id"),
+    )
+)
+"""What a run writes in its folder: names without a leading dot and without their endings."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _HOW = "with config.checkpoint.output_dir (--checkpoint.output-dir)"
+
+
+def check_links(folder: Path) -> None:
+    """Refuse a folder in which something that a run writes is a link out of it, or no file."""
+    home = os.path.realpath(folder)
+    own = [each for each in _entries(home) if each.name.lstrip(".").split(".")[0] in WRITTEN]
+    while own:
+        entry = own.pop()
+        target = os.path.realpath(entry.path)
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if os.path.commonpath((home, target)) != home:
+            what = f"a link to {target}"
+        elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            what = "neither a file nor a folder"
+        else:
+            own += _entries(entry.path) if stat.S_ISDIR(mode) else []
+            continue
+        raise ConfigError(
+            f"a run writes only to its own folder, got {entry.path}, which is {what}; remove it "
+            "(the folder of a run may itself be a link)"
+        )
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(found)
 
 
 class RunLock:
@@ -72,12 +114,16 @@ class RunLock:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+            check_links(self.folder)
+            handle = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         except OSError as error:
             raise ConfigError(
                 f"a run must be able to write to its folder, got {self.folder}: {error.strerror}; "
                 f"choose another {_HOW}"
             ) from error
+        if os.fstat(handle).st_nlink != 1:  # the file has a name elsewhere, too
+            os.close(handle)
+            raise ConfigError(f"{self.folder / NAME} must be a file of its own; remove it")
         if fcntl is None:
             os.close(handle)
             return

@@ -19,6 +19,7 @@ from llm_gym_agents.text.codec import Codec, Writer
 from llm_gym_agents.text.template import Piece, cut_template, find_token
 
 _PROMPT = "\n>"  # no space behind it: a word token of most vocabularies begins with its own
+_PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
 
 
 class _Stretch(NamedTuple):
@@ -93,7 +94,8 @@ class ChatFormat:
         """
         if kind not in ("auto", "chat", "plain"):
             raise ConfigError(f"kind must be 'auto', 'chat' or 'plain', got {kind!r}")
-        has_template = tokenizer.chat_template is not None
+        template = tokenizer.chat_template
+        has_template = template is not None and not str(template).startswith(_PLAIN_MARK)
         if kind == "chat" and not has_template:
             raise ConfigError(
                 "kind='chat' needs a tokenizer with a chat_template, and this one has none; "
@@ -219,6 +221,26 @@ class ChatFormat:
             stop_ids=[*stops[-1:], *eos],
             cut_at=[*stops[-1:], *eos],
         )
+
+
+def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return a chat template that writes the plain transcript which a model was trained on.
+
+    It is saved with a model that has none, so that plain transformers can talk to it.
+    """
+    chat = ChatFormat.from_tokenizer(tokenizer, kind="plain")
+    end = "eos_token" if chat._close == [tokenizer.eos_token_id] else "'\\n'"
+    return (
+        _PLAIN_MARK
+        + "{{ bos_token }}" * bool(chat._first)
+        + "{% for message in messages %}{% if message.role == 'assistant' %}"
+        + "{{ '\\n> ' + message.content + "
+        + end
+        + " }}"
+        + "{% elif message.role == 'system' %}{{ message.content + '\\n\\n' }}"
+        + "{% else %}{{ message.content }}{% endif %}{% endfor %}"
+        + "{% if add_generation_prompt %}{{ '\\n>' }}{% endif %}"
+    )
 
 
 def _first_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:

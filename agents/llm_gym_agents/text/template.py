@@ -16,11 +16,12 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
+from llm_gym.sandbox.bounded import EndlessError, run_bounded
 
 _PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
 # The marks; a template that escapes its contents changes them and is refused.
 _SYSTEM, _USER, _REPLY, _USER_2, _REPLY_2, _USER_3 = (f'Zq{n}"<&\\\n é{n}qZ' for n in range(6))
-_REFUSALS = (TemplateError, TypeError, ValueError)
+_REFUSALS = (TemplateError, TypeError, ValueError)  # of ``run_bounded``: a ValueError
 _TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
     (False, False): str,
     (True, False): str.lstrip,
@@ -86,17 +87,23 @@ def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any])
     """Return the pieces of the tokenizer's chat template; raise if it cannot be split."""
 
     def render(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
-        text = tokenizer.apply_chat_template(
-            [dict(message) for message in messages],
-            tokenize=False,
-            add_generation_prompt=open_reply,
-            **options,
-        )
-        assert isinstance(text, str)
-        return text
+        def write() -> str:
+            text = tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tokenize=False,
+                add_generation_prompt=open_reply,
+                **options,
+            )
+            assert isinstance(text, str)
+            return text
 
-    opening, after_reply = _user_turns(render)
-    return Template(opening, _with_system(render), after_reply, _after_last(render))
+        return run_bounded(write)  # a template is a program, and comes with the model
+
+    try:
+        opening, after_reply = _user_turns(render)
+        return Template(opening, _with_system(render), after_reply, _after_last(render))
+    except EndlessError as error:
+        raise ConfigError(f"the chat template does not come to an end: {error}") from error
 
 
 def _user_turns(render: Render) -> tuple[Piece, Piece]:

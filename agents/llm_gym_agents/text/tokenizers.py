@@ -192,6 +192,7 @@ def _wrap(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:
         pad_token=PAD,
         bos_token=BOS,
         eos_token=EOS,
+        model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
         **special,
     )

@@ -21,6 +21,7 @@ from llm_gym.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
 from llm_gym.as_text.phrasebooks.discover import (
     choice_names,
     column_names,
+    for_authors,
     numbered,
     prose,
     sections,
@@ -224,7 +225,8 @@ def _length(space: gym.Space[Any]) -> int:
 def _docstring(kind: type) -> str:
     """Return the docstring of an environment's class, or of the nearest one it derives from."""
     own = itertools.takewhile(lambda each: each not in (gym.Env, gym.Wrapper, object), kind.__mro__)
-    return next((each.__doc__ for each in own if each.__doc__), "")
+    docs = [each.__doc__ or "" for each in own]
+    return docs[0] or next((doc for doc in docs if doc and not for_authors(doc)), "")
 
 
 def named_choices(book: Phrasebook) -> Mapping[str, Any]:
@@ -247,6 +249,7 @@ _BOOKS: dict[str, str | type[Phrasebook]] = {
     f"{_CONTROL}.acrobot:AcrobotEnv": f"{_HERE}.control:AcrobotWords",
     "gymnasium.envs.box2d.lunar_lander:LunarLander": f"{_HERE}.control:LunarLanderWords",
     "minigrid.minigrid_env:MiniGridEnv": f"{_HERE}.minigrid:MiniGridWords",
+    "highway_env.envs.common.abstract:AbstractEnv": f"{_HERE}.highway:HighwayWords",
 }
 
 

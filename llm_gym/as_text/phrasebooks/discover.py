@@ -37,6 +37,16 @@ _FOR_CODERS = re.compile(
     r"|^[ \t]*(?::param|:return|>>>|@)",
     re.MULTILINE | re.IGNORECASE,
 )
+_FOR_AUTHORS = re.compile(
+    r"\b(?:abstract|base[- ]class|sub-?class(?:es)?|implementations?|must be defined|"
+    r"be overridden|inherit(?:s|ed)?|mixin)\b",
+    re.IGNORECASE,
+)
+# Of a picture that a player does not see.
+_PICTURED = re.compile(
+    r"[^.!?]*\b(?:diagram|figure|picture|image|plot|animation|video|gif)s?\b[^.!?]*[.!?]*\s*",
+    re.IGNORECASE,
+)
 _LONGEST = 100_000  # characters of a docstring that are looked at
 
 
@@ -54,6 +64,15 @@ def sections(doc: str) -> dict[str, str]:
         name, start = (heading[1] or heading[2]).lower(), heading.end()
     found.setdefault(name, doc[start:].strip())
     return found
+
+
+def for_authors(doc: str) -> bool:
+    """Whether a docstring, of a base, is about writing environments and not about playing one.
+
+    >>> for_authors("A generic base class; the dynamics must be defined in the implementations.")
+    True
+    """
+    return _FOR_AUTHORS.search(doc) is not None
 
 
 def numbered(text: str, count: int) -> list[str] | None:
@@ -95,7 +114,7 @@ def prose(text: str, longest: int) -> str:
     for paragraph in re.split(r"\n[ \t]*\n", text.partition("```")[0]):
         for pattern, plain in _MARKUP:
             paragraph = pattern.sub(plain, paragraph)
-        words = " ".join(paragraph.split())
+        words = _PICTURED.sub("", " ".join(paragraph.split())).strip()
         if sum(map(len, kept)) + len(words) > longest:
             kept.append(_whole_sentences(words[: longest - sum(map(len, kept))]))
             break

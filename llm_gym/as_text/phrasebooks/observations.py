@@ -22,6 +22,8 @@ GRID = 16
 """Rows and columns that a coarse grid has at most."""
 _MOST_ITEMS = 32
 _LARGE = 1e150
+_NOTHING = 1e-9
+"""A number below this is what is left of rounding."""
 _Array = npt.NDArray[Any]
 
 
@@ -51,11 +53,10 @@ def say(space: Space[Any], value: Any, labels: Sequence[str] = ()) -> str:
 def number(value: float) -> str:
     """Return a number short and readable.
 
-    >>> number(0.123456), number(-0.0), number(1e9), number(float("-inf"))
-    ('0.1235', '0', '1e+09', '-inf')
+    >>> number(0.123456), number(-0.0), number(1e9), number(float("-inf")), number(6.1e-17)
+    ('0.1235', '0', '1e+09', '-inf', '0')
     """
-    text = f"{value:.4g}"
-    return "0" if text == "-0" else text
+    return "0" if abs(value) < _NOTHING else f"{value:.4g}"
 
 
 def _say_discrete(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
@@ -81,7 +82,9 @@ def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
             ", ".join(f"{name} {number(x)}" for name, x in zip(labels, row, strict=True))
             for row in rows
         ]
-        return "\n".join(f"{at}: {row}" for at, row in enumerate(named, 1))
+        filled = [f"{at}: {row}" for at, row in enumerate(named, 1) if any(rows[at - 1])]
+        empty = len(rows) - len(filled)
+        return "\n".join([*filled, *([f"({empty} more, all 0)"] if empty else [])])
     return "\n".join(" ".join(number(x) for x in row) for row in rows)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.toy_text.blackjack import sum_hand
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook
 
@@ -232,9 +233,10 @@ class BlackjackWords(Phrasebook):
         return f"You have {int(points)} points {held} a usable ace. The dealer shows {shown}."
 
     def ending(self, reward: float) -> str:
-        if reward == 0.0:
-            return "It is a draw."
-        return "You win." if reward > 0.0 else "You lose."
+        hand = list(self.game.dealer)
+        cards = " and ".join("an ace" if card == 1 else str(card) for card in hand)
+        told = "It is a draw." if reward == 0.0 else "You win." if reward > 0.0 else "You lose."
+        return f"The dealer had {cards}: {sum_hand(hand)} points. {told}"
 
     def success(
         self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]

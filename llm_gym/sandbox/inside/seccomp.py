@@ -22,7 +22,7 @@ EPERM, ENOSYS = 0x00050000 | 1, 0x00050000 | 38
 PRETEND = 0x00050000
 """Answers as if it had been done."""
 
-_LOAD, _RETURN = 0x20, 0x06
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY_BIT = 0x15, 0x25, 0x35, 0x45
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _X32_BIT = 0x40000000
@@ -30,6 +30,9 @@ _X32_BIT = 0x40000000
 _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
 _AF_UNIX = 1
+# A pair of these is connected for good. A datagram can be sent to any socket by its path, which
+# Landlock does not see, and the filter cannot read the address.
+_SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE = 1, 5, 0xF
 _PRCTL = (15, 16, 0x53564D41)  # set and get the thread's name, name an area of memory
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a tty, bytes to read, flags
 # Duplicates, flags, and the size of a pipe to read; not F_SETOWN, which has signals sent to others,
@@ -89,7 +92,19 @@ def _guards(pid: int, subprocesses: bool) -> dict[str, bytes]:
         "tgkill": itself,
         "prlimit64": _one_of(0, [0, pid]),
         "prctl": _one_of(0, _PRCTL),
-        "socketpair": _one_of(0, [_AF_UNIX]),
+        "socketpair": _packed(
+            [
+                (_LOAD, 0, 0, _ARGUMENTS),
+                (_JUMP_EQUAL, 1, 0, _AF_UNIX),
+                _return(EPERM),
+                (_LOAD, 0, 0, _ARGUMENTS + 8),
+                (_AND, 0, 0, _SOCK_TYPE),
+                (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
+                (_JUMP_EQUAL, 0, 1, _SOCK_SEQPACKET),
+                _return(ALLOW),
+                _return(EPERM),
+            ]
+        ),
         "ioctl": _one_of(1, _IOCTL),
         "fcntl": _on_argument(
             1, (_JUMP_EQUAL, _LOCKS, PRETEND), (_JUMP_EQUAL, _FCNTL, ALLOW), otherwise=EPERM

@@ -31,7 +31,7 @@ export async function compareView(keys) {
   const difference = firstDifference(...texts);
   const columns = rows.map((row, side) => h("div", { className: "side" },
     h("h2", {}, h("a", { href: `#/episode/${address(row)}` }, `${store.sources[row.source].name} ${row.label}`), " ", outcome(row)),
-    h("p", { className: "quiet" }, `return ${short(row.reward)}, ${row.turns} turns, iteration ${row.iteration ?? "–"}`),
+    h("p", { className: "quiet" }, `return ${short(row.reward)}, ${row.turns} turn${row.turns === 1 ? "" : "s"}, iteration ${row.iteration ?? "–"}`),
     texts[side].map((text, part) => h("article", { className: part % 2 ? "wrote" : "read" }, body(text, part, difference)))));
   const said = difference
     ? `They differ first ${difference.part % 2 ? `in the reply of turn ${(difference.part - 1) / 2}` : `in what was read before turn ${difference.part / 2}`}, at character ${difference.at}.`

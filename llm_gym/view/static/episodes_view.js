@@ -56,7 +56,7 @@ export function episodesView(filters, navigate) {
     draw();
   };
   const page = h("section", { className: "episodes" }, h("h1", {}, "Episodes"),
-    bar(filters, change, draw), count, problems(), list.box);
+    bar(filters, change, draw), count, problems(), heads(), list.box);
   page.redraw = draw;
   requestAnimationFrame(draw);
   if (filters.words) search(filters.words).then(draw);
@@ -101,12 +101,20 @@ function problems() {
     h("ul", {}, store.problems.map((problem) => h("li", {}, problem))));
 }
 
+// What the columns of ``line`` are.
+function heads() {
+  return h("div", { className: "row heads quiet", "aria-hidden": "true" },
+    h("span", { className: "place" }, "file"), h("span", { className: "badge" }, "ended"),
+    h("span", { className: "number" }, "return"), h("span", { className: "number quiet" }, "turns"),
+    h("span", { className: "env" }, "environment"), h("span", { className: "snippet" }, "text"));
+}
+
 function line(row) {
   return h("a", { className: "row", href: `#/episode/${address(row)}`, tabIndex: -1 },
-    h("span", { className: "place" }, row.label),
+    h("span", { className: "place", title: row.label }, row.label),
     outcome(row),
     h("span", { className: "number", title: "return" }, short(row.reward)),
-    h("span", { className: "number quiet", title: "turns" }, `${row.turns} turns`),
+    h("span", { className: "number quiet", title: "turns" }, `${row.turns} turn${row.turns === 1 ? "" : "s"}`),
     h("span", { className: "quiet env" }, row.env || ""),
     h("span", { className: "snippet", dir: "auto" }, row.snippet));
 }

@@ -51,7 +51,7 @@ export async function groupView(key) {
     h("details", { open: true }, h("summary", {}, "all of them began with"), prose(records[0].states[0] || "")),
     h("div", { className: "sides" }, members.map((row, at) => h("div", { className: "side" },
       h("h2", {}, h("a", { href: `#/episode/${address(row)}` }, `#${at + 1}`), " ", outcome(row)),
-      h("p", { className: "quiet" }, `return ${short(row.reward)} (${row.reward >= mean ? "+" : ""}${short(row.reward - mean)} to the mean), ${row.turns} turns`),
+      h("p", { className: "quiet" }, `return ${short(row.reward)} (${row.reward >= mean ? "+" : ""}${short(row.reward - mean)} to the mean), ${row.turns} turn${row.turns === 1 ? "" : "s"}`),
       h("ol", { start: 0 }, records[at].actions.map((action, turn) => h("li", {}, prose(action, "sampled"),
         h("span", { className: "quiet" }, `reward ${short(records[at].rewards[turn] ?? null)}`))))))));
 }

@@ -1,16 +1,20 @@
 """``llm-gym train``, ``resume`` and ``eval``, as somebody types them."""
 
 import json
+import os
 import shutil
+import signal
 import sys
 
 import pytest
+import torch
 
 from llm_gym import cli
 from llm_gym.episodes import read_episodes
 from llm_gym.errors import install_command
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
+from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.commands.conftest import SMALL
 from tests.agents.tiny import save_tiny
@@ -68,16 +72,24 @@ def test_resume_goes_on_and_compares_with_the_true_beginning(echo_run, tmp_path,
     before = (run / "episodes/before.jsonl").read_bytes()
     assert cli.main(["resume", str(run)]) == 0
     text = said(capsys)
+    assert "going on after iteration 1, of 2 iterations" in text
     assert "iteration 2/2" in text
     assert [row["iteration"] for row in read_metrics(run)] == [1, 2]
     assert (run / "episodes/before.jsonl").read_bytes() == before
 
 
-def test_resuming_a_finished_run_changes_no_row(echo_run, tmp_path, capsys):
+@pytest.mark.parametrize("early", [False, True])
+def test_a_finished_run_says_so_and_stays_as_it_is(echo_run, tmp_path, capsys, early):
     run = tmp_path / "run"
     shutil.copytree(echo_run, run)
+    if early:
+        config = ConfigStore.load(run / "config.json")
+        config.training.num_epochs, config.environment.stop_at_success = 2, 0.0
+        config.save(run / "config.json")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert cli.main(["resume", str(run)]) == 0
-    assert (run / "metrics.jsonl").read_bytes() == (echo_run / "metrics.jsonl").read_bytes()
+    assert "is finished after iteration 1" in said(capsys)
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
 def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
@@ -93,6 +105,7 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
     trainer = PPOTrainer(settings, "llm_gym/Echo-v0", reward_fn=lambda trajectory: 1.0)
     trainer.fit(1, 1)
     trainer.cleanup()
+    settings.save(tmp_path / "config.json")  # with more epochs
     assert cli.main(["resume", str(tmp_path)]) == 2
     text = said(capsys)
     assert "reward_fn" in text
@@ -286,3 +299,35 @@ def test_a_plan_needs_something_to_play(tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text("training:\n  batch_size: 8\n")
     assert cli.main(["train", str(tmp_path / "mine.yaml"), "--dry-run"]) == 2
     assert "mine.yaml" in capsys.readouterr().err
+
+
+def test_sigterm_in_the_warm_start_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def told_to_stop(*args, on_step, **settings):
+        on_step(1, 0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", told_to_stop)
+    where = ("--checkpoint.output-dir", str(tmp_path / "run"))
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 0
+    assert "the same command begins again" in said(capsys)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_run_without_memory_is_a_sentence_with_the_way_on(error, tmp_path, monkeypatch, capsys):
+    def no_room(*args, **settings):
+        raise error
+
+    monkeypatch.setattr(PPO, "update", no_room)
+    where = ("--checkpoint.output-dir", str(tmp_path / "run"))
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 2
+    told = capsys.readouterr().err
+    assert "micro_batch_tokens" in told
+    assert told.count("\n") == 1

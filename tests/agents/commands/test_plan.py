@@ -4,13 +4,14 @@ import json
 import re
 import shlex
 import shutil
-from types import SimpleNamespace
+from pathlib import Path
 
 import torch
 
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
-from llm_gym_agents.commands.plan import _weights, next_commands
+from llm_gym_agents.commands.plan import _weights
+from llm_gym_agents.commands.target import next_commands
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.recipes import find_recipe
@@ -78,12 +79,10 @@ def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
     assert played_with(config, "CartPole-v1") == {}, "which has no such setting"
 
 
-def test_what_comes_next_can_be_pasted_into_a_shell(tmp_path):
+def test_what_comes_next_can_be_pasted_into_a_shell():
     config = ConfigStore()
     config.environment.env_id = "llm_gym/Echo-v0"
-    config.checkpoint.output_dir = "my runs/echo"
-    kept = SimpleNamespace(latest=lambda: tmp_path / "checkpoints/iteration-000001")
-    for line in next_commands(config, kept).splitlines()[1:]:
+    for line in next_commands(config, Path("my runs/echo")).splitlines()[1:]:
         assert shlex.split(line)[-1] == "my runs/echo"
 
 

@@ -1,14 +1,17 @@
 """Folders of runs that came from somewhere: nothing in them runs, and nothing of them is lost."""
 
 import json
+import os
 import shutil
 
 import pytest
 
 from llm_gym import cli
+from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.files import untrusted
-from llm_gym_agents.run.files import RunLock
+from llm_gym_agents.config.schema import SECTIONS
+from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.run.files import WRITTEN, RunLock, check_links
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.commands.conftest import SMALL
 
@@ -31,9 +34,12 @@ def changed(run, **sections):
     ("sections", "why"),
     [
         ({"model": {"trust_remote_code": True}}, "trust_remote_code"),
+        ({"model": {"model_name": "somebody/model"}}, "model_name"),
         ({"environment": {"env_id": "planted:llm_gym/Echo-v0"}}, "'planted'"),
-        ({"environment": {"env_kwargs": {"path": "/etc/passwd"}}}, "env_kwargs has path"),
+        ({"environment": {"env_kwargs": {"path": "/etc/passwd"}}}, "path"),
         ({"inference": {"backend": "sglang", "engine": {"arguments": ["--x"]}}}, "engine"),
+        ({"ray": {"use_ray": True, "address": "ray://elsewhere:10001"}}, "ray.address"),
+        ({"checkpoint": {"wandb_project": "stolen"}}, "wandb_project"),
     ],
     ids=lambda part: str(part)[:40],
 )
@@ -49,13 +55,130 @@ def test_resuming_a_foreign_folder_runs_none_of_its_code(run, capsys, monkeypatc
     assert not (run.parent / "ran").exists()
 
 
+HARMLESS_TEXT = {"inference.system_prompt", "checkpoint.output_dir", "model.device"}
+
+
+def test_every_setting_is_harmless_by_its_type_or_asks_for_trust():
+    """Of new settings, too: text that no type lists, and numbers that no machine has."""
+    for section, cls in SECTIONS.items():
+        for name in cls.model_fields:
+            for value in ("elsewhere.example", "../../x", "/etc/passwd", "a:b", 10**9):
+                config = ConfigStore()
+                try:
+                    setattr(getattr(config, section), name, value)
+                except ConfigError:
+                    continue
+                full = f"{section}.{name}"
+                expected = full not in {*HARMLESS_TEXT, "training.seed"}
+                is_number = isinstance(getattr(getattr(config, section), name), float)
+                assert bool(untrusted(config)) == (expected and not is_number), (full, value)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs"),
+    [
+        ("llm_gym/Dataset-v0", {"dataset": "/home/me/secrets.csv"}),
+        ("llm_gym/Dataset-v0", {"dataset": "../secrets.csv"}),
+        ("llm_gym/Dataset-v0", {"dataset": {"train": "hf://some/where.jsonl"}}),
+        ("llm_gym/Remote-v0", {"url": "elsewhere"}),
+        ("llm_gym/TextArena-v0", {"env_id": "Wordle"}),
+        ("llm_gym/AsText-v0", {"env_id": "planted:X"}),
+        ("llm_gym/Echo-v0", {"length": 10**7}),
+        ("Nothing-v0", {}),
+    ],
+)
+def test_an_environment_is_on_the_list_or_asks_for_trust(env_id, kwargs):
+    config = ConfigStore()
+    config.environment.env_id, config.environment.env_kwargs = env_id, kwargs
+    assert untrusted(config)
+
+
 def test_what_is_plain_needs_no_trust():
     config = ConfigStore()
     config.environment.env_id = "llm_gym/Echo-v0"
     config.environment.env_kwargs = {"length": 3, "words": "a b"}
+    config.training.adv_estimator, config.training.seed = "grpo", 2**40
+    config.inference.system_prompt = "Play well: https://example.com"
     assert untrusted(config) == ""
     config.environment.env_id = "mine:llm_gym/Echo-v0"
     assert untrusted(config, ["mine"]) == ""
+    assert untrusted(config, env="mine:llm_gym/Echo-v0") == ""
+
+
+# --- links ---------------------------------------------------------------------------------
+
+
+def outside(tmp_path):
+    """A folder with a file that is dear to somebody."""
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / "key").write_text("my only key")
+    return place
+
+
+FILES = (".lock", "curve.png", "metrics.jsonl", "config.json", "choices.json", "warm_start.jsonl")
+FOLDERS = ("tensorboard", "episodes", "checkpoints", "warm-start", "final", ".final.aside")
+NESTED = ("episodes/before.jsonl", "checkpoints/iteration-000001/model", "tensorboard/more")
+
+
+@pytest.mark.parametrize("name", [*FILES, *FOLDERS, *NESTED])
+@pytest.mark.parametrize("target", ["key", "new"])
+def test_a_link_out_of_a_run_folder_is_refused_before_anything_is_written(
+    run, tmp_path, capsys, name, target
+):
+    changed(run, training={"num_epochs": 2})
+    home = outside(tmp_path)
+    place = run / name
+    if place.is_dir():
+        shutil.move(place, tmp_path / "aside")
+    place.unlink(missing_ok=True)
+    place.symlink_to(home if name in FOLDERS else home / target)
+    assert cli.main(["resume", str(run)]) == 2
+    assert str(place) in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="own folder"):
+        RunLock(run).acquire()  # as ``train --out`` and ``fit`` do
+    assert [path.name for path in home.iterdir()] == ["key"]
+    assert (home / "key").read_text() == "my only key"
+
+
+def test_a_pipe_in_a_run_folder_holds_nobody_up(run, capsys):
+    (run / "config.json").unlink()
+    os.mkfifo(run / "config.json")
+    assert cli.main(["resume", str(run)]) == 2
+    assert "config.json" in capsys.readouterr().err
+
+
+def test_files_with_a_second_name_elsewhere_are_replaced_and_not_overwritten(run, tmp_path, capsys):
+    changed(run, training={"num_epochs": 2})
+    (run / ".lock").unlink()
+    kept = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for number, path in enumerate(kept):
+        (tmp_path / f"{number}").hardlink_to(path)
+        (tmp_path / f"{number}").chmod(0o600)
+    assert cli.main(["resume", str(run)]) == 0
+    for number, data in enumerate(kept.values()):
+        assert (tmp_path / f"{number}").read_bytes() == data
+        assert (tmp_path / f"{number}").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_with_a_second_name_is_refused(run, tmp_path):
+    (run / ".lock").unlink(missing_ok=True)
+    (tmp_path / "key").write_text("my only key")
+    (run / ".lock").hardlink_to(tmp_path / "key")
+    with pytest.raises(ConfigError, match="lock"):
+        RunLock(run).acquire()
+    assert (tmp_path / "key").read_text() == "my only key"
+
+
+def test_links_that_stay_inside_and_a_folder_that_is_a_link_are_fine(run, tmp_path):
+    (run / "wandb").mkdir()
+    (run / "wandb/latest-run").symlink_to("run-1")
+    (tmp_path / "link").symlink_to(run)
+    check_links(tmp_path / "link")
+
+
+def test_the_list_of_what_a_run_writes_is_complete(run):
+    assert {path.name.lstrip(".").split(".")[0] for path in run.iterdir()} <= WRITTEN
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, capsys):
@@ -71,6 +194,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, cap
 
 
 def test_a_folder_that_is_being_trained_in_is_left_alone(run, capsys):
+    changed(run, training={"num_epochs": 2})
     lock = RunLock(run)
     lock.acquire()
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

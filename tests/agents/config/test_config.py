@@ -18,7 +18,7 @@ from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.legacy.base import DEFAULT_MAX_STEPS
 from llm_gym_agents.algo import ADVANTAGES, AGGREGATIONS, POLICY_LOSSES
 from llm_gym_agents.config import ConfigStore, EnvConfig, TrainingConfig, UnknownSettingError
-from llm_gym_agents.config.schema import SECTIONS, Aggregation, Split
+from llm_gym_agents.config.schema import ESTIMATORS, LOSSES, SECTIONS, Aggregation, Split
 from llm_gym_agents.rollouts.policy import Context
 from tests.agents.config.config_values import SETTINGS, everything_changed
 
@@ -209,6 +209,8 @@ def test_names_that_were_copied_to_keep_the_config_light_are_those_of_the_traine
     assert get_args(Aggregation) == AGGREGATIONS
     assert get_args(Split) == SPLITS
     assert get_args(SECTIONS["inference"].model_fields["context"].annotation) == get_args(Context)
+    assert set(ESTIMATORS) <= set(ADVANTAGES.names())  # other tests may have added some
+    assert set(LOSSES) <= set(POLICY_LOSSES.names())
     for name in ADVANTAGES.names():
         ConfigStore().training.adv_estimator = name
     for name in POLICY_LOSSES.names():

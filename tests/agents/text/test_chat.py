@@ -10,11 +10,14 @@ from itertools import chain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from llm_gym.reading.formats import drop_thinking
+from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.codec import whole
-from llm_gym_agents.text.tokenizers import word_tokenizer
+from llm_gym_agents.text.tokenizers import byte_tokenizer, word_tokenizer
 from tests.agents.text.chat_templates import FAMILIES, base_tokenizer, build_tokenizer
 
 in_every_way = settings(deadline=None, max_examples=25)
@@ -377,3 +380,32 @@ def test_auto_takes_the_chat_template_if_there_is_one():
     assert format_of("chatml").kind == "chat"
     assert ChatFormat.from_tokenizer(base_tokenizer()).kind == "plain"
     assert ChatFormat.from_tokenizer(tokenizer_of("chatml"), kind="plain").kind == "plain"
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [word_tokenizer(["in hall", "go north"]), byte_tokenizer()], ids=["words", "bytes"]
+)
+def test_the_template_of_a_plain_transcript_writes_what_the_model_reads(tokenizer, tmp_path):
+    """Saved with a model, so that plain transformers can talk to it; here it changes nothing."""
+    chat = ChatFormat.from_tokenizer(tokenizer)
+    save_lm(tmp_path, tiny_llama(tokenizer), tokenizer)
+    assert tokenizer.chat_template is None
+    saved = AutoTokenizer.from_pretrained(tmp_path)
+    again = ChatFormat.from_tokenizer(saved)
+    assert (again.kind, again.stop_ids) == ("plain", chat.stop_ids)
+    for system in ("", "go north"):
+        said = [{"role": "system", "content": system}] * bool(system)
+        said.append({"role": "user", "content": "in hall"})
+        ids = chat.opening(system, "in hall")
+        assert again.opening(system, "in hall") == ids
+        written = saved.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+        assert written == ids
+        reply = chat.reply("go north")
+        said += [
+            {"role": "assistant", "content": "go north"},
+            {"role": "user", "content": "in hall"},
+        ]
+        longer = [*ids, *reply, *chat.following(reply, "in hall")]
+        assert (
+            saved.apply_chat_template(said, add_generation_prompt=True, return_dict=False) == longer
+        )

@@ -1,0 +1,93 @@
+"""``untrusted``: what in a stranger's config is not known to be harmless.
+
+A list of what is harmless, and no list of dangers: a setting that is not judged here may only have
+its default, one of its named choices, or a number of a size that a laptop can work with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from llm_gym.episodes.replay import risky_env, risky_setting
+from llm_gym_agents.config.schema import SECTIONS, Settings
+
+_MOST = 1_000_000
+
+
+def _any(value: Any) -> bool:
+    return True
+
+
+def _at_most(most: float) -> Callable[[Any], bool]:
+    return lambda value: value is None or value <= most
+
+
+def _is_word(value: str) -> bool:
+    return value.isidentifier()
+
+
+_JUDGES: Mapping[str, Callable[[Any], bool]] = {
+    "model.device": _any,  # its type has a list
+    "model.trust_remote_code": lambda value: not value,
+    "model.tensor_parallel_size": _at_most(64),
+    "model.lora_rank": _at_most(4096),
+    "inference.engine": lambda value: not risky_setting(value),
+    "inference.num_envs": _at_most(4096),
+    "inference.system_prompt": _any,  # text for the model
+    "training.seed": _any,
+    "training.batch_size": _at_most(100_000),
+    "training.adv_estimator": _is_word,
+    "training.policy_loss": _is_word,
+    "checkpoint.output_dir": _any,  # the folder that the user names is taken instead
+    "environment.env_id": _any,  # judged with its settings
+    "environment.env_kwargs": _any,
+    "environment.workers": _at_most(64),
+    "ray.num_actors": _at_most(64),
+}
+
+
+def untrusted(config: Settings, imported: Collection[str] = (), env: str | None = None) -> str:
+    """Return the first setting that is not known to be harmless, or nothing.
+
+    Args:
+        config: As it was found in a folder.
+        imported: Modules that the user has named on the command line.
+        env: The environment that the user has named, if any.
+    """
+    if config.inference.backend != "transformers" and config.inference.engine:
+        return "inference.engine has settings of a program that is started"
+    for section, cls in SECTIONS.items():
+        for name, field in cls.model_fields.items():
+            value = getattr(getattr(config, section), name)
+            judge = _JUDGES.get(f"{section}.{name}")
+            harmless = judge(value) if judge else _is_plain(value, field.annotation)
+            if value != field.get_default(call_default_factory=True) and not harmless:
+                return f"{section}.{name} is {value!r:.60}"
+    return _environment(config, imported, env)
+
+
+def _environment(config: Settings, imported: Collection[str], env: str | None) -> str:
+    env_id, kwargs = config.environment.env_id, config.environment.env_kwargs
+    if env_id is None:
+        return ""
+    module, colon, _ = env_id.rpartition(":")
+    if env_id == env or (colon and module in imported):
+        found = risky_setting(kwargs)
+        return f"environment.env_kwargs has {found}" if found else ""
+    if colon:
+        return f"environment.env_id imports the module {module!r:.60}"
+    found = risky_env(env_id, kwargs)
+    return f"of environment, {found}" if found else ""
+
+
+def _is_plain(value: Any, kind: Any) -> bool:
+    """Whether ``value`` is a number, or text that the type lists."""
+    if isinstance(value, str):
+        literals = [each for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
+        return any(value in get_args(each) for each in literals)
+    return (
+        value is None
+        or isinstance(value, bool | float)
+        or (isinstance(value, int) and value <= _MOST)
+    )

@@ -1,0 +1,85 @@
+"""``run_bounded``: work of our own that a stranger's file decides, in a child with limits."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time  # noqa: TID251 - waits for a child; no episode depends on it
+import warnings
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class EndlessError(Exception):
+    """Work did not come to an end within its limits."""
+
+
+def run_bounded(
+    work: Callable[[], str], *, cpu_s: int = 10, wall_s: float = 120.0, memory: int = 1 << 30
+) -> str:
+    """Return the text that ``work`` returns, worked out in a child process with limits.
+
+    For what a stranger's file makes us do: the child is killed, where we would hang or run out of
+    memory. An error of ``work`` is raised here as ``ValueError``. Without ``fork`` (Windows) it is
+    simply called.
+    """
+    if not hasattr(os, "fork"):
+        return work()
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads: the child only computes, and exits
+        child = os.fork()
+    if child == 0:
+        os.close(read)
+        _answer(write, work, cpu_s, memory)
+    os.close(write)
+    try:
+        said = _read_all(read, time.monotonic() + wall_s)
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    verdict, text = said[:1], said[1:].decode("utf-8", "surrogatepass")
+    if verdict == b"+":
+        return text
+    if verdict == b"-":
+        raise ValueError(text)
+    raise EndlessError(f"it needs more than {cpu_s} s of processor time or {memory >> 20} MiB")
+
+
+def _answer(write: int, work: Callable[[], str], cpu_s: int, memory: int) -> NoReturn:
+    """Write what ``work`` returns or raises, in the child; nothing where it is too much."""
+    import resource  # not on Windows
+
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+    except OSError:  # no /proc: the time alone is limited
+        pass
+    try:
+        said = b"+" + work().encode("utf-8", "surrogatepass")
+    except MemoryError:
+        said = b""
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told
+        said = b"-" + f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+    try:
+        while said:
+            said = said[os.write(write, said) :]
+    finally:
+        os._exit(0)
+
+
+def _read_all(pipe: int, deadline: float) -> bytes:
+    said = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([pipe], [], [], left)[0]:
+            break
+        block = os.read(pipe, 1 << 16)
+        if not block:
+            return said
+        said += block
+    return b""
