@@ -53,7 +53,7 @@ def users_of(section: str, setting: str) -> set[str]:
         if path.relative_to(SOURCE).parts[0] not in SKIPPED and read.search(path.read_text())
     }
     if f"{section}.{setting}" == "environment.max_steps":
-        found.add("llm_gym.legacy")  # a BaseEnvironment is given the section as its config
+        found.add("llm_gym.core.legacy")  # a BaseEnvironment is given the section as its config
     return found
 
 

@@ -56,7 +56,7 @@ __all__ = [
 # to have its environments registered.
 _MODULES = {
     "core.spaces": ("AnyText",),
-    "legacy": (
+    "core.legacy": (
         "BaseEnvironment",
         "EnvironmentConfig",
         "SimpleGameEnvironment",
@@ -110,11 +110,16 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from llm_gym.core.env import TextEnv
+    from llm_gym.core.legacy import (
+        BaseEnvironment,
+        EnvironmentConfig,
+        SimpleGameEnvironment,
+        as_gym,
+    )
     from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
     from llm_gym.core.spaces import AnyText
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
     from llm_gym.evaluate.checker import check_text_env
-    from llm_gym.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym
     from llm_gym.parsing import (
         ActionParser,
         FunctionCallingParser,

@@ -51,7 +51,7 @@ def test_heavy_packages_have_one_door_and_it_opens_late(package):
 # fmt: off
 ROOMS = {
     "llm_gym": tuple((room,) for room in (
-        "errors", "reading", "core", "legacy", "sandbox", "registry", "as_text", "datasets",
+        "errors", "reading", "core", "sandbox", "registry", "as_text", "datasets",
         "episodes", "parsing", "tools", "envs", "vector", "wrappers", "evaluate", "endpoint",
         "bridges", "server", "view", "cli",
     )),

@@ -10,10 +10,10 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Opaque, Trajectory, play_episode
 from llm_gym.errors import ActionTypeError, ContractError
-from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.wrappers import EpisodeLimits
 from tests.episodes.small import reread
 
@@ -82,7 +82,7 @@ def test_a_time_limit_of_gymnasium_is_recorded_as_a_cut() -> None:
 def test_an_old_style_environment_is_adapted_silently() -> None:
     game = SimpleGameEnvironment({"max_steps": 2})
     episode = play_episode(game, lambda observation: "dance", seed=0)
-    assert episode.env_id == "llm_gym.legacy.simple_game:SimpleGameEnvironment"
+    assert episode.env_id == "llm_gym.core.legacy.simple_game:SimpleGameEnvironment"
     assert episode.env_spec is None
     assert episode.messages[0] == {"role": "system", "content": game.get_prompt_prefix()}
     assert episode.stop_reason is StopReason.LOST

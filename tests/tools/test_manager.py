@@ -4,8 +4,8 @@ import gymnasium as gym
 import pytest
 
 import llm_gym
+from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.errors import ConfigError
-from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.parsing import JSONActionParser, ToolCall, get_parser
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
 

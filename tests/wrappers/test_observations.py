@@ -3,7 +3,7 @@
 import gymnasium as gym
 import pytest
 
-from llm_gym.legacy import SimpleGameEnvironment, as_gym
+from llm_gym.core.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.wrappers import ChatObservation, TranscriptObservation
 
 GAME = "llm_gym/GuessTheNumber-v0"

@@ -5,8 +5,8 @@ import json
 import gymnasium as gym
 import pytest
 
+from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.legacy import SimpleGameEnvironment
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine

@@ -24,10 +24,10 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from llm_gym.core.infos import flag, reward_terms
+from llm_gym.core.legacy.base import BaseEnvironment
 from llm_gym.core.outcome import TERMINAL, StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
 from llm_gym.errors import ActionTypeError, ConfigError, ContractError
-from llm_gym.legacy.base import BaseEnvironment
 
 MAX_CHARS = 1_000_000
 
@@ -160,7 +160,7 @@ def as_gym(
             with ``config``), or a ``gymnasium.Env``, which is returned unchanged.
         config: For a class of ``BaseEnvironment`` only.
 
-    >>> from llm_gym.legacy import SimpleGameEnvironment
+    >>> from llm_gym.core.legacy import SimpleGameEnvironment
     >>> env = as_gym(SimpleGameEnvironment, {"max_steps": 8})
     >>> observation, info = env.reset(seed=0)
     >>> info["turn"], env.environment.max_steps

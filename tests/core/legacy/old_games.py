@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from llm_gym.legacy import BaseEnvironment
+from llm_gym.core.legacy import BaseEnvironment
 
 Step = tuple[str, float, bool, dict[str, Any]]
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401 - registers the environments
-from llm_gym.core.outcome import StopReason
-from llm_gym.legacy import (
+from llm_gym.core.legacy import (
     EnvironmentConfig,
     SimpleGameEnvironment,
     as_gym,
 )
-from llm_gym.legacy.simple_game import parse_command
+from llm_gym.core.legacy.simple_game import parse_command
+from llm_gym.core.outcome import StopReason
 
 Step = tuple[str, float, bool, dict[str, Any]]
 

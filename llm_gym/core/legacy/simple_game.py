@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from llm_gym.legacy.base import BaseEnvironment
+from llm_gym.core.legacy.base import BaseEnvironment
 from llm_gym.reading.formats import drop_thinking, parse_plain
 
 SIZE = 3

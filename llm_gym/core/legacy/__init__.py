@@ -4,9 +4,9 @@
 ``step`` and a string from ``reset``. New environments should use ``llm_gym.TextEnv``.
 """
 
-from llm_gym.legacy.adapter import LegacyEnv, as_gym
-from llm_gym.legacy.base import BaseEnvironment, EnvironmentConfig
-from llm_gym.legacy.simple_game import SimpleGameEnvironment
+from llm_gym.core.legacy.adapter import LegacyEnv, as_gym
+from llm_gym.core.legacy.base import BaseEnvironment, EnvironmentConfig
+from llm_gym.core.legacy.simple_game import SimpleGameEnvironment
 
 __all__ = [
     "BaseEnvironment",
