@@ -272,7 +272,6 @@ class PPOTrainer:
             self.schedule.held_out_tasks(episodes),
             records if self.context.is_main else None,
             version=self.publisher.version,
-            greedy=self.config.environment.eval_greedy,
             held_out=True,
         )
         # A warm prefix cache could change the last bits of the next log-probs, and a resumed run

@@ -39,8 +39,8 @@ from benchmarks.learn.train_throughput import batch
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.distributed.build import prepare_lm
+from llm_gym_agents.distributed.memory_plan import GIB, MemoryPlan, ModelShape, plan_memory
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.memory_plan import GIB, MemoryPlan, ModelShape, plan_memory
 from llm_gym_agents.model import kernels
 
 RESULT = RESULTS / "train_gpu.json"
@@ -254,7 +254,7 @@ def head_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         shape = kernels.HeadShape(
             torch.device(DEVICE), torch.bfloat16, vocabulary, channels, False, None, True
         )
-        best, times = kernels.measured(shape, every=True)
+        best, times = kernels.measured(shape)
         row = {"vocabulary": vocabulary, "channels": channels, "tokens": args.tokens}
         row |= {"best": best, "milliseconds": times}
         free()

@@ -90,7 +90,7 @@ def as_trained(config: ConfigStore) -> dict[str, Any]:
         "max_tokens": inference.max_tokens,
         "max_turns": inference.max_turns,
         "system_prompt": inference.system_prompt,
-        "temperature": 0.0 if config.environment.eval_greedy else inference.temperature,
+        "temperature": inference.temperature,
     }
 
 

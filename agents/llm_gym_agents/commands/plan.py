@@ -14,6 +14,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
 from llm_gym_agents.config.profile import (
     EMBEDDED,
+    WARM_START_BATCH,
     WORD_S,
     TaskProfile,
     iteration_seconds,
@@ -21,7 +22,6 @@ from llm_gym_agents.config.profile import (
 )
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.build import tiny_tokenizer
-from llm_gym_agents.learn.warm_start import BATCH_SIZE
 from llm_gym_agents.model.load import count_weights
 from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
@@ -178,6 +178,6 @@ def _time(config: ConfigStore, seen: TaskProfile) -> str:
     seconds = passes * iterations * iteration_seconds(seen, training.batch_size, evaluated)
     if taught.player != "none":
         turn = seen.episode_words / seen.episode_turns * WORD_S
-        seconds += taught.steps * BATCH_SIZE * turn / 2
+        seconds += taught.steps * WARM_START_BATCH * turn / 2
     minutes = max(1, round(seconds / 60))
     return f"about {minutes} minute{'s' * (minutes > 1)} on one CPU core, or less"

@@ -19,8 +19,8 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.distributed.build import is_embedded, load_lm
 from llm_gym_agents.distributed.context import is_main
+from llm_gym_agents.distributed.memory_plan import plan_distributed
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
-from llm_gym_agents.learn.memory_plan import plan_distributed
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes import Recipe

@@ -27,7 +27,6 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, sample_requests
 from llm_gym_agents.engines.load import load_engine
-from llm_gym_agents.model.load import with_padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class InferenceOutput:
     sequences: list[str]
     """Text of each reply, without the prompt and without special tokens."""
     tokens: npt.NDArray[np.int64]
-    """Ids ``[B, S]``, padded on the right with the tokenizer's padding id."""
+    """Ids ``[B, S]``, padded on the right with the tokenizer's padding or end-of-text id."""
     log_probs: npt.NDArray[np.float32]
     """Of each sampled token ``[B, S]``; 0 at padding."""
     lengths: npt.NDArray[np.int64]
@@ -51,12 +50,11 @@ class BaseInferenceEngine:
 
     Args:
         engine: Samples.
-        tokenizer: Of the engine's model; it gets a padding token if it has none.
+        tokenizer: Of the engine's model.
     """
 
     def __init__(self, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.engine = engine
-        self.tokenizer = with_padding(tokenizer)
+        self.engine, self.tokenizer = engine, tokenizer
 
     def generate(
         self,
@@ -137,7 +135,9 @@ class BaseInferenceEngine:
         """Return completions as text and padded arrays."""
         lengths = np.array([len(done.ids) for done in completions], dtype=np.int64)
         shape = (len(completions), int(lengths.max(initial=0)))
-        tokens = np.full(shape, self.tokenizer.pad_token_id or 0, dtype=np.int64)
+        ends = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+        padding = next((int(each) for each in ends if each is not None), 0)
+        tokens = np.full(shape, padding, dtype=np.int64)
         log_probs = np.zeros(shape, dtype=np.float32)
         for row, done in enumerate(completions):
             tokens[row, : len(done.ids)] = done.ids

@@ -173,6 +173,8 @@ class _RandomPlay:
 
 EPISODE_S, TURN_S, WORD_S = 7e-4, 2.5e-4, 5e-5
 """CPU seconds of an episode that is played and learned from, of a turn of it, of a word read."""
+WARM_START_BATCH = 96
+"""Moves of an optimizer step of a warm start."""
 PLAYED = 0.4
 """Share of that for what is only played, as in an evaluation."""
 

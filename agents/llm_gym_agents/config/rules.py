@@ -11,7 +11,6 @@ from itertools import chain
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
 from llm_gym_agents.config.schema import Settings
-from llm_gym_agents.engines.base import MIN_TEMPERATURE
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
@@ -94,12 +93,6 @@ def _losses(config: Settings) -> Iterator[str]:
 
 
 def _play(config: Settings) -> Iterator[str]:
-    temperature = config.inference.temperature
-    if temperature < MIN_TEMPERATURE:
-        yield (
-            f"inference.temperature must be at least {MIN_TEMPERATURE} to train, got "
-            f"{temperature}; greedy play has nothing to learn from"
-        )
     environment = config.environment
     if environment.workers > config.inference.num_envs:
         yield (
@@ -122,15 +115,6 @@ def _warm_start(config: Settings) -> Iterator[str]:
         )
 
 
-def _machine(config: Settings) -> Iterator[str]:
-    model = config.model
-    if model.tensor_parallel_size > 1 and config.inference.backend == "transformers":
-        yield (
-            "model.tensor_parallel_size above 1 needs the inference.backend vllm or sglang, "
-            f"got {model.tensor_parallel_size} and 'transformers'"
-        )
-
-
 def _ray(config: Settings) -> Iterator[str]:
     ray = config.ray
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
@@ -147,6 +131,5 @@ _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _losses,
     _play,
     _warm_start,
-    _machine,
     _ray,
 )

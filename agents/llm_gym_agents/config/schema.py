@@ -171,12 +171,10 @@ class ModelConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the arithmetic and of frozen weights; auto is bfloat16 on a GPU and float32 on a
     CPU. Weights that are trained are kept in float32."""
-    logprob_kernel: Literal["auto", "chunked", "liger", "cut"] = "auto"
-    """What computes log-probs: plain torch, Liger or cut-cross-entropy; auto measures on a GPU."""
+    logprob_kernel: Literal["auto", "chunked", "liger"] = "auto"
+    """What computes log-probs: plain torch in chunks, or Liger; auto measures both on a GPU."""
     device: Device = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
-    tensor_parallel_size: PositiveInt = 1
-    """GPUs that an inference engine spreads one model over."""
     trust_remote_code: bool = False
     """Run code that comes with the model."""
     critic: Literal["shared", "detached", "separate"] = "shared"
@@ -200,7 +198,7 @@ class InferenceConfig(Section):
     backend: Literal["transformers", "vllm", "sglang"] = "transformers"
     """Inference engine."""
     engine: JSONDict = {}
-    """Settings of that engine, such as gpu_memory_utilization for vllm."""
+    """Settings of that engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
     sync_replies: bool | None = None
     """Wait for every reply before any environment moves, for runs that are equal to the bit; None
     does so with transformers only."""
@@ -211,8 +209,8 @@ class InferenceConfig(Section):
     whoever plays them; None for all of them, or an equal share for each of several players."""
     max_tokens: PositiveInt = 256
     """Most tokens of a reply."""
-    temperature: NonNegativeFloat = 1.0
-    """Divides the logits. 0 is greedy, which cannot be trained on."""
+    temperature: Annotated[float, Field(ge=1e-5)] = 1.0
+    """Divides the logits. Greedy play (0) has nothing to learn from."""
     context: Literal["history", "observation"] = "history"
     """What the model reads: the episode so far, or only the current observation."""
     system_prompt: str | None = None
@@ -393,8 +391,6 @@ class EnvConfig(Section):
     """Iterations between two evaluations; 0 for none."""
     eval_episodes: PositiveInt = 64
     """Episodes of an evaluation."""
-    eval_greedy: bool = False
-    """Evaluate with the most likely token each time instead of sampling as in training."""
     stop_at_success: Fraction | None = None
     """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
     for the full length."""
@@ -420,11 +416,9 @@ class RayConfig(Section):
     use_ray: bool = False
     """Play on actors of their own."""
     num_actors: PositiveInt = 1
-    """Actors that play, each with an engine and environments."""
+    """Actors that play, each with an engine, environments and one CPU core."""
     address: Text | None = None
     """Of a running Ray cluster: auto, or HOST:PORT; None starts one on this machine."""
-    num_cpus_per_actor: NonNegativeFloat = 1.0
-    """CPU cores of each actor."""
     num_gpus_per_actor: NonNegativeFloat | None = None
     """GPUs of each actor; a share such as 0.3 puts three on one. None is 1 where there are any."""
     staleness: NonNegativeInt = 0

@@ -94,7 +94,7 @@ def _switches(config: Settings) -> Iterator[_Unused]:
     if environment.env_id is not None:
         yield _Unused(("environment.max_steps",), "an environment that has rules of its own")
     if not environment.eval_interval:
-        every = ("eval_episodes", "eval_split", "eval_greedy", "stop_at_success")
+        every = ("eval_episodes", "eval_split", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in (*every, "stop_after_no_gain"))
         yield _Unused((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     yield from _warm_start(config)

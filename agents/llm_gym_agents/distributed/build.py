@@ -23,10 +23,10 @@ from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.learn.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
 from llm_gym_agents.model.precision import compute_dtype, keep_trained_in_float32, without_dropout
@@ -276,7 +276,6 @@ def build_engine(
     computed = compute_dtype(config.model.dtype, lm.device)
     common = {
         "dtype": str(computed).removeprefix("torch."),
-        "tensor_parallel_size": config.model.tensor_parallel_size,
         "trust_remote_code": config.model.trust_remote_code,
     }
     if backend == "transformers":

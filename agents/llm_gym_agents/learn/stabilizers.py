@@ -169,8 +169,8 @@ def episode_mask(
         old_log_prob_T: Log-probs of the trainer before the update.
     """
     kept_E = torch.ones(len(data.lengths_E), dtype=torch.bool)
-    if config.mask_truncated_replies and data.cut_E is not None:
-        kept_E &= ~data.cut_E
+    if config.mask_truncated_replies and data.truncated_reply_E is not None:
+        kept_E &= ~data.truncated_reply_E
     if config.max_sampler_kl is not None and old_log_prob_T is not None:
         kl_E = sampler_kl(old_log_prob_T, data.sampler_log_prob_T, data.lengths_E)
         kept_E &= kl_E <= config.max_sampler_kl

@@ -21,6 +21,7 @@ from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import TrainingConfig, WarmStartConfig
+from llm_gym_agents.config.profile import WARM_START_BATCH
 from llm_gym_agents.learn.imitation import (
     Dialogue,
     DialogueEncoder,
@@ -37,8 +38,6 @@ from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
-BATCH_SIZE = 96
-"""Moves of an optimizer step."""
 ENOUGH_USABLE = 0.5
 """Share of usable replies below which ``auto`` warms a pretrained model up."""
 PROBE_IDS = 2**42
@@ -194,7 +193,7 @@ class WarmStart:
             self.learner.model,
             data,
             steps=steps,
-            batch_size=BATCH_SIZE,
+            batch_size=WARM_START_BATCH,
             learning_rate=self.settings.rate,
             decay=self.rate_decay(player, at),
             seed=self.training.seed + at,

@@ -1,9 +1,7 @@
-"""Fused kernels for token log-probs, chosen by measurement on the GPU that will run them.
+"""Liger's fused kernel for token log-probs, used where it is exact and faster than plain torch.
 
-A kernel is a candidate if it is installed, supports the shape, and matches the gradient of plain
-torch. The first one that is faster than plain torch is used. Which kernel wins depends on the
-width and on the card, so nothing is hard-coded. This file is the one door to Liger and to
-cut-cross-entropy.
+Both are measured once on the GPU that will run them: which is faster depends on the width and on
+the card. This file is the one door to Liger.
 
 Shapes: T tokens, C hidden channels, V vocabulary.
 """
@@ -25,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from llm_gym.errors import ConfigError, install_command
 
-KernelName = Literal["auto", "chunked", "liger", "cut"]
+KernelName = Literal["auto", "chunked", "liger"]
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]
 """``(hidden_TC, weight_VC, bias_V, token_T, cap)`` to ``-log softmax`` of each token, float32."""
 TOKENS, REPEATS = 1024, 3
@@ -57,49 +55,6 @@ def liger_loss(
     return found
 
 
-def cut_loss(
-    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
-) -> Tensor:
-    """cut-cross-entropy, which keeps no logits in memory.
-
-    By default it skips gradients that bfloat16 would round away within their block. That is off
-    here: a policy gradient is a difference of such small terms.
-    """
-    from cut_cross_entropy import linear_cross_entropy
-
-    found: Tensor = linear_cross_entropy(
-        hidden_TC, weight_VC, token_T, softcap=cap, reduction="none", filter_eps=None
-    )
-    return found.float()
-
-
-class FusedKernel(NamedTuple):
-    """A library's kernel, and what it supports."""
-
-    loss: Kernel
-    module: str
-    package: str
-    dtypes: tuple[torch.dtype, ...]
-    with_bias: bool
-
-    def is_installed(self) -> bool:
-        """Whether the library is there; it is not imported."""
-        return importlib.util.find_spec(self.module) is not None
-
-    def supports(self, shape: HeadShape) -> bool:
-        """Whether it can compute this head."""
-        return shape.dtype in self.dtypes and (self.with_bias or not shape.bias)
-
-
-_HALF = (torch.bfloat16, torch.float16)
-_FUSED = {
-    "liger": FusedKernel(liger_loss, "liger_kernel", "liger-kernel", (torch.float32, *_HALF), True),
-    "cut": FusedKernel(cut_loss, "cut_cross_entropy", "cut-cross-entropy", _HALF, False),
-}
-"""In the order in which they are tried. Each takes seconds to compile and tune, and Liger's was the
-fastest for every shape that was measured (``benchmarks/train_gpu.py head``)."""
-
-
 class HeadShape(NamedTuple):
     """What the choice of a kernel depends on."""
 
@@ -120,69 +75,63 @@ def kernel_for(name: KernelName, shape: HeadShape) -> tuple[str, Kernel | None]:
         name = measured(shape)[0] if shape.device.type == "cuda" else "chunked"
     if name == "chunked":
         return name, None
-    kernel = _FUSED[name]
-    if not kernel.is_installed():
+    if not _has_liger():
         raise ConfigError(
-            f"model.logprob_kernel='{name}' needs {kernel.package}. Install it with: "
+            "model.logprob_kernel='liger' needs liger-kernel. Install it with: "
             + install_command("gpu")
         )
-    if shape.device.type != "cuda" or not kernel.supports(shape):
-        where = f"{shape.dtype} on {shape.device.type}" + (" with a bias" if shape.bias else "")
-        raise ConfigError(f"model.logprob_kernel='{name}' cannot compute in {where}; choose 'auto'")
+    if shape.device.type != "cuda":
+        raise ConfigError(
+            f"model.logprob_kernel='liger' cannot compute on {shape.device.type}; choose 'auto'"
+        )
     if asked != "auto":
-        _warn_if_inexact(name, shape)
-    return name, kernel.loss
+        _warn_if_inexact(shape)
+    return name, liger_loss
+
+
+def _has_liger() -> bool:
+    return importlib.util.find_spec("liger_kernel") is not None
 
 
 @functools.lru_cache(None)
-def measured(shape: HeadShape, every: bool = False) -> tuple[KernelName, dict[str, float]]:
-    """Return the best kernel, and the milliseconds of each exact one that was tried.
-
-    ``every`` tries all of them; otherwise the first that beats plain torch ends the search.
-    """
+def measured(shape: HeadShape) -> tuple[KernelName, dict[str, float]]:
+    """Return the faster kernel, and the milliseconds of each exact one."""
     # The first caller may be scoring without gradients, under autocast.
     with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
-        return _measured(shape, every)
-
-
-def _measured(shape: HeadShape, every: bool) -> tuple[KernelName, dict[str, float]]:
-    given = _example(shape)
-    plain = functools.partial(_in_chunks, *given, shape.cap)
-    times: dict[str, float] = {"chunked": _milliseconds(plain, given)}
-    for name, kernel in _FUSED.items():
-        if not (kernel.is_installed() and kernel.supports(shape)):
-            continue
-        # Only "info": nobody asked for this kernel, and another one does its work.
-        if fault := _fault(shape, given, kernel.loss):
-            _log.info("the head kernel %s is not used: %s", name, fault)
-            continue
-        times[name] = _milliseconds(functools.partial(kernel.loss, *given, shape.cap), given)
-        if times[name] < times["chunked"] and not every:
-            break
+        given = _example(shape)
+        plain = functools.partial(_in_chunks, *given, shape.cap)
+        times = {"chunked": _milliseconds(plain, given)}
+        if _has_liger():
+            if fault := _fault(shape, given):
+                # Only "info": nobody asked for this kernel, and plain torch does its work.
+                _log.info("Liger's kernel is not used: %s", fault)
+            else:
+                fused = functools.partial(liger_loss, *given, shape.cap)
+                times["liger"] = _milliseconds(fused, given)
     best: Any = min(times, key=times.__getitem__)
     return best, times
 
 
 @functools.lru_cache(None)
-def _warn_if_inexact(name: str, shape: HeadShape) -> None:
-    """Warn once if a kernel that was asked for is less exact than plain torch."""
+def _warn_if_inexact(shape: HeadShape) -> None:
+    """Warn once if Liger was asked for and is less exact than plain torch."""
     with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
-        fault = _fault(shape, _example(shape), _FUSED[name].loss)
+        fault = _fault(shape, _example(shape))
     if fault:
         _log.warning(
-            "model.logprob_kernel='%s' is used as asked, but 'auto' would not: %s", name, fault
+            "model.logprob_kernel='liger' is used as asked, but 'auto' would not: %s", fault
         )
 
 
-def _fault(shape: HeadShape, given: tuple[Any, ...], kernel: Kernel) -> str | None:
-    """Return what is wrong with ``kernel`` here, or None."""
+def _fault(shape: HeadShape, given: tuple[Any, ...]) -> str | None:
+    """Return what is wrong with Liger's kernel here, or None."""
     truth = _gradients(_plain, *_widened(given), cap=shape.cap)
     allowed = [
         WORST * _error(found, true) + 1e-4
         for found, true in zip(_gradients(_plain, *given, cap=shape.cap), truth, strict=True)
     ]
     try:
-        found = _gradients(kernel, *given, cap=shape.cap)
+        found = _gradients(liger_loss, *given, cap=shape.cap)
     except Exception as error:  # noqa: BLE001 - whatever a foreign kernel fails with here
         return str(error)
     errors = [_error(one, true) for one, true in zip(found, truth, strict=True)]

@@ -82,7 +82,9 @@ def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedT
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             path, trust_remote_code=trust_remote_code
         )
-    return with_padding(tokenizer)
+    if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
 @contextmanager
@@ -170,13 +172,6 @@ def load_generation_config(path: str) -> GenerationConfig | None:
         return GenerationConfig.from_pretrained(path)
     except OSError:
         return None
-
-
-def with_padding(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Set the padding token of ``tokenizer``, in place, to its end of text if it has none."""
-    if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
 
 
 def _first(error: Exception) -> str:

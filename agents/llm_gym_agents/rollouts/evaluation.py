@@ -137,17 +137,17 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         "episode/tokens": rollout.tokens / count,
         "episode/unplayed": float(len(rollout.unplayed)),
         "episode/context_full": stops[StopReason.CONTEXT] / count,
-        "episode/cut_replies": _cut_replies(rollout),
+        "episode/truncated_replies": _truncated_replies(rollout),
         metrics.RETURN_SPREAD: statistics.pstdev(episode.total_reward for episode in episodes),
     }
     if (flat := _groups_without_spread(rollout)) is not None:
-        row["group/no_spread"] = flat
+        row["group/zero_variance"] = flat
     if usable:
         row["episode/invalid"] = usable.count(False) / len(usable)
     return row | dict(terms)
 
 
-def _cut_replies(rollout: Rollout) -> float:
+def _truncated_replies(rollout: Rollout) -> float:
     """Return the share of replies that ``max_tokens`` truncated."""
     finishes = [turn.finish for turns in rollout.turns for turn in turns]
     return finishes.count(FinishReason.LENGTH) / len(finishes)

@@ -51,7 +51,7 @@ class RolloutData(TensorClass):
     """Index into ``ids_S`` where a truncated episode is bootstrapped, else ``NO_POSITION``."""
     group_E: Tensor
     episode_E: Tensor
-    cut_E: Tensor | None = None
+    truncated_reply_E: Tensor | None = None
     """Whether a reply of each episode hit the token limit; None if unknown."""
 
     @property
@@ -116,12 +116,14 @@ def assemble(rollout: Rollout) -> RolloutData:
         bootstrap_E=int_tensor(bootstraps),
         group_E=int_tensor(int(episode.group or 0) for episode in episodes),
         episode_E=int_tensor(int(episode.episode_id or 0) for episode in episodes),
-        cut_E=torch.tensor([_is_cut(turns) for turns in rollout.turns], dtype=torch.bool),
+        truncated_reply_E=torch.tensor(
+            [_has_truncated_reply(turns) for turns in rollout.turns], dtype=torch.bool
+        ),
         batch_size=[],
     )
 
 
-def _is_cut(turns: Sequence[Turn]) -> bool:
+def _has_truncated_reply(turns: Sequence[Turn]) -> bool:
     return any(turn.finish == FinishReason.LENGTH for turn in turns)
 
 

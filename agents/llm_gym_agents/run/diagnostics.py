@@ -117,7 +117,7 @@ def _of_replies() -> tuple[Symptom, ...]:
         ),
         Symptom(
             "truncated_replies",
-            _above("episode/cut_replies", 0.95),
+            _above("episode/truncated_replies", 0.95),
             "{:.0%} of the replies were cut at inference.max_tokens: raise it",
         ),
     )
@@ -162,7 +162,7 @@ def _of_episodes() -> tuple[Symptom, ...]:
     return (
         Symptom(
             "zero_variance_groups",
-            _above("group/no_spread", 0.95),
+            _above("group/zero_variance", 0.95),
             "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
             "or choose starts of middling difficulty",
         ),

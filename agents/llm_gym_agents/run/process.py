@@ -1,4 +1,4 @@
-"""The process of a run: SIGTERM and environment variables.
+"""``SigtermListener``: ends a run between two iterations, or during play.
 
 A cluster sends SIGTERM before it takes a machine away. A run stops at once between two iterations
 and during play, when its weights are those of the last iteration; an update is finished first.
@@ -6,10 +6,9 @@ and during play, when its weights are those of the last iteration; an update is 
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
@@ -53,22 +52,3 @@ class SigtermListener:
             yield
         finally:
             self._at_once = False
-
-
-@contextmanager
-def env_vars(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables within this block; None removes one."""
-    before = {name: os.environ.get(name) for name in values}
-    _set(values)
-    try:
-        yield
-    finally:
-        _set(before)
-
-
-def _set(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value

@@ -9,7 +9,7 @@ const FIRST = [
   ["reward/mean", "return"], ["eval/return", "held-out return"], ["policy/kl", "old to new policy"],
   ["kl/reference", "to the reference"], ["policy/entropy", "nats per token"],
   ["value/explained_variance", "of the critic"], ["episode/turns", ""],
-  ["episode/tokens", "per episode"], ["episode/cut_replies", "replies cut"], ["episode/invalid", "unusable replies"],
+  ["episode/tokens", "per episode"], ["episode/truncated_replies", "replies cut"], ["episode/invalid", "unusable replies"],
   ["time/collect_s", "playing"], ["time/score_s", "scoring"], ["time/update_s", "all but playing"],
   ["time/publish_s", "weights to the engine"], ["time/tokens_per_s", ""],
   ["mismatch/kl", "sampler against trainer"], ["mismatch/ratio_max", "sampler against trainer"],

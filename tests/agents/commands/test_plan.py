@@ -73,8 +73,6 @@ def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
     config.checkpoint.output_dir = str(tmp_path)
     asked = as_trained(config)
     assert (asked["max_turns"], asked["temperature"]) == (30, 1.0), "as training played"
-    config.environment.eval_greedy = True
-    assert as_trained(config)["temperature"] == 0.0
     assert played_with(config, "FrozenLake-v1") == {"is_slippery": False}
     assert played_with(config, "CartPole-v1") == {}, "which has no such setting"
 

@@ -128,16 +128,13 @@ def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "load_engine", lambda path, backend, how: told.append(how) or [None])
     given = settings(
         inference__backend="vllm",
-        model__tensor_parallel_size=2,
         model__dtype="bfloat16",
         model__trust_remote_code=True,
-        inference__engine={"eager": True},
+        inference__engine={"tensor_parallel_size": 2},
     )
     built_engine(given, tmp_path)
     wanted = {"tensor_parallel_size": 2, "dtype": "bfloat16", "trust_remote_code": True}
-    assert told == [{**wanted, "eager": True}]
-    with pytest.raises(ConfigError, match=r"model\.tensor_parallel_size"):
-        play({"model.tensor_parallel_size": 2}, tmp_path)
+    assert told == [wanted]
 
 
 def test_settings_of_the_engine_reach_it(tmp_path):

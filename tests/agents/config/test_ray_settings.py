@@ -19,7 +19,6 @@ SHOWN = {
     "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
     "num_actors": (HERE, "test_actors_play_instead_of_one_sampler"),
     "address": (CLUSTER, "test_an_address_leads_to_the_cluster_that_is_there"),
-    "num_cpus_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
     "num_gpus_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
     "staleness": (AHEAD, "test_playing_runs_ahead_by_as_much_as_it_may"),
     "timeout": (FAULTS, "test_an_environment_that_hangs_is_cut_at_its_deadline"),

@@ -42,10 +42,8 @@ def given(words):
             "training.clip_ratio",
         ),
         ("training.loss_agg=seq-mean-token-sum-norm", "inference.max_turns"),
-        ("inference.temperature=0", "inference.temperature"),
         ("environment.workers=33", "environment.workers"),
         ("environment.timeout=3", "environment.timeout"),
-        ("model.tensor_parallel_size=2", "model.tensor_parallel_size"),
         (
             "ray.use_ray=true ray.staleness=1 training.importance_cap=null",
             "training.importance_cap",
@@ -67,7 +65,6 @@ def test_settings_that_contradict_each_other_are_refused(words, named):
         "training.policy_loss=gspo training.clip_ratio=0.0003",
         "training.loss_agg=seq-mean-token-sum-norm inference.max_turns=4",
         "environment.timeout=3 environment.workers=32",
-        "model.tensor_parallel_size=2 inference.backend=vllm",
         "training.kl=loss training.kl_coef=0.1",
         "training.mini_batch_size=32",
     ],

@@ -92,7 +92,6 @@ EFFECTS = {
     "environment.train_split": Effect("dev", "starts", SPLITS),
     "environment.eval_interval": Effect(1, "files", EVALUATED | {"environment.eval_interval": 2}),
     "environment.eval_episodes": Effect(3, "evaluated", EVALUATED),
-    "environment.eval_greedy": Effect(True, "evaluated", EVALUATED),
     "environment.eval_split": Effect(
         None, "evaluated", SPLITS | EVALUATED | settings(inference__max_turns=1)
     ),
@@ -148,7 +147,6 @@ ELSEWHERE = {
     ],
     model.test_checkpointing_saves_memory_and_changes_no_weight: ["model.gradient_checkpointing"],
     model.test_passes_are_recorded_as_graphs_if_the_config_says_so: ["model.cuda_graphs"],
-    model.test_a_served_engine_is_told_how_to_serve: ["model.tensor_parallel_size"],
     model.test_another_backend_is_another_engine: ["inference.backend"],
     model.test_settings_of_the_engine_reach_it: ["inference.engine"],
     model.test_without_a_barrier_some_move_while_others_wait: ["inference.sync_replies"],

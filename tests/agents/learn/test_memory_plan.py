@@ -13,10 +13,9 @@ from benchmarks.learn import train_gpu
 from benchmarks.lib.machine import RESULTS
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed import build
+from llm_gym_agents.distributed import build, memory_plan
 from llm_gym_agents.distributed.build import load_lm
-from llm_gym_agents.learn import memory_plan
-from llm_gym_agents.learn.memory_plan import (
+from llm_gym_agents.distributed.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,

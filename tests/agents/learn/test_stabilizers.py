@@ -182,7 +182,7 @@ def test_what_was_cut_has_the_gradient_of_a_batch_without_it(aggregation):
     torch.manual_seed(0)
     model = PolicyValueModel(tiny_model(), critic="none")
     whole = data(terminated=(True, True, True, True))
-    whole.cut_E = torch.tensor([False, True, False, True])
+    whole.truncated_reply_E = torch.tensor([False, True, False, True])
     masked = gradients(make(copy.deepcopy(model), mask_truncated_replies=True, **how), whole)
     alone = gradients(make(copy.deepcopy(model), **how), only(whole, [0, 2]))
     for name, gradient in alone.items():
@@ -205,7 +205,7 @@ def only(batch, episodes):
         fields |= {
             name: getattr(batch, name)[at : at + 1]
             for name in ("lengths_E", "sequences_E", "terminated_E", "bootstrap_E", "group_E",
-                         "episode_E", "cut_E", "sequence_lengths_Q")
+                         "episode_E", "truncated_reply_E", "sequence_lengths_Q")
         }  # fmt: skip
         fields["ids_S"] = batch.ids_S[first:last]
         fields["position_T"] = batch.position_T[start:stop] - first
@@ -215,7 +215,7 @@ def only(batch, episodes):
 
 def test_a_batch_that_was_all_cut_teaches_nothing():
     batch = data()
-    batch.cut_E = torch.ones(4, dtype=torch.bool)
+    batch.truncated_reply_E = torch.ones(4, dtype=torch.bool)
     ppo = make(mask_truncated_replies=True, entropy_coef=0.1)
     found = gradients(ppo, batch)
     assert all(not gradient.any() for gradient in found.values())

@@ -1,6 +1,5 @@
 """Which kernel computes the head: what is wrong with one is told to those who asked for it."""
 
-import itertools
 import logging
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from llm_gym_agents.model import kernels
-from llm_gym_agents.model.kernels import FusedKernel, HeadShape, kernel_for, measured
+from llm_gym_agents.model.kernels import HeadShape, kernel_for, measured
 
 SHAPE = HeadShape(torch.device("cuda"), torch.float32, 50, 8, bias=False, cap=None, trains=True)
 
@@ -30,23 +29,20 @@ def fails(hidden, weight, bias, token, cap):
 
 
 @pytest.fixture
-def doors(monkeypatch, caplog):
-    """Put kernels in the place of the fused ones, on a card that is this CPU."""
+def liger(monkeypatch, caplog):
+    """Put another kernel in Liger's place, on a card that is this CPU."""
     on_gpu = kernels._example
     cpu = torch.device("cpu")
     monkeypatch.setattr(kernels, "_example", lambda shape: on_gpu(shape._replace(device=cpu)))
-    spent = itertools.count(9, -1)  # whoever is later is faster
-    monkeypatch.setattr(kernels, "_milliseconds", lambda *_: float(next(spent)))
+    monkeypatch.setattr(kernels, "_has_liger", lambda: True)
     caplog.set_level(logging.INFO)
-
-    def put(**given):
-        made = {
-            name: FusedKernel(kernel, "torch", "torch", (torch.float32,), True)
-            for name, kernel in given.items()
-        }
-        monkeypatch.setattr(kernels, "_FUSED", made)
-
     caches = (kernels.measured, kernels._warn_if_inexact)
+
+    def put(kernel, plain_ms=5.0, fused_ms=3.0):
+        spent = iter([plain_ms, fused_ms])
+        monkeypatch.setattr(kernels, "_milliseconds", lambda *_: next(spent))
+        monkeypatch.setattr(kernels, "liger_loss", kernel)
+
     for each in caches:
         each.cache_clear()
     yield put
@@ -58,37 +54,28 @@ WRONG = {off: "off by 0.1", lost: "off by nan", fails: "no such architecture"}
 
 
 @pytest.mark.parametrize("kernel", WRONG)
-def test_of_a_kernel_that_nobody_asked_for_no_one_is_warned(doors, caplog, kernel):
-    doors(cut=kernel, liger=exact)
-    assert set(measured(SHAPE)[1]) == {"chunked", "liger"}
+def test_of_a_kernel_that_nobody_asked_for_no_one_is_warned(liger, caplog, kernel):
+    liger(kernel)
+    assert measured(SHAPE) == ("chunked", {"chunked": 5.0})
     (said,) = caplog.records
     assert said.levelno == logging.INFO
     assert WRONG[kernel] in said.getMessage()
 
 
 @pytest.mark.parametrize("kernel", WRONG)
-def test_who_asked_for_a_kernel_is_warned_of_it_once(doors, caplog, kernel):
-    doors(cut=kernel)
+def test_who_asked_for_a_kernel_is_warned_of_it_once(liger, caplog, kernel):
+    liger(kernel)
     for _ in range(2):
-        assert kernel_for("cut", SHAPE) == ("cut", kernel)
+        assert kernel_for("liger", SHAPE) == ("liger", kernel)
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
-    assert said.getMessage().startswith("model.logprob_kernel='cut'")
     assert WRONG[kernel] in said.getMessage()
 
 
-def test_of_exact_kernels_nothing_is_said_and_the_first_that_is_faster_is_used(doors, caplog):
-    doors(liger=exact, cut=exact)
-    assert kernel_for("auto", SHAPE) == ("liger", exact)
-    assert set(measured(SHAPE)[1]) == {"chunked", "liger"}, "the next is not even compiled"
-    assert measured(SHAPE, every=True)[0] == "cut"
+@pytest.mark.parametrize(("fused_ms", "best"), [(3.0, "liger"), (7.0, "chunked")])
+def test_an_exact_kernel_is_used_if_it_is_faster_than_plain_torch(liger, caplog, fused_ms, best):
+    liger(exact, fused_ms=fused_ms)
+    assert kernel_for("auto", SHAPE) == (best, exact if best == "liger" else None)
+    assert measured(SHAPE)[1] == {"chunked": 5.0, "liger": fused_ms}
     assert kernel_for("liger", SHAPE) == ("liger", exact)
     assert caplog.records == []
-
-
-def test_a_kernel_that_is_slower_than_plain_torch_leaves_the_next_its_chance(doors, monkeypatch):
-    doors(liger=exact, cut=exact)
-    spent = iter([5.0, 7.0, 3.0])
-    monkeypatch.setattr(kernels, "_milliseconds", lambda *_: next(spent))
-    assert kernel_for("auto", SHAPE) == ("cut", exact)
-    assert measured(SHAPE)[1] == {"chunked": 5.0, "liger": 7.0, "cut": 3.0}

@@ -60,7 +60,8 @@ def test_nothing_cannot_be_put_together():
 def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
     turns = [Turn(0, at, [1], [2], [-1.0], "length" if at in cut else "stop", 0) for at in range(2)]
     episode = Trajectory(episode_id=0, actions=["a", "b"], rewards=[0.0, 1.0])
-    assert assemble(Rollout([episode], [turns], [None], [], [])).cut_E.tolist() == [bool(cut)]
+    data = assemble(Rollout([episode], [turns], [None], [], []))
+    assert data.truncated_reply_E.tolist() == [bool(cut)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,11 +12,11 @@ from llm_gym_agents.run.diagnostics import PATIENCE, RunDiagnostics, final_diagn
 WELL = {
     "episode/success": 0.4,
     "episode/invalid": 0.05,
-    "episode/cut_replies": 0.02,
+    "episode/truncated_replies": 0.02,
     "episode/failed": 0.0,
     "reward/mean": 0.4,
     "reward/std": 0.49,
-    "group/no_spread": 0.3,
+    "group/zero_variance": 0.3,
     "policy/kl": 0.004,
     "policy/entropy": 0.4,
     "value/mean": 0.35,
@@ -25,13 +25,13 @@ WELL = {
 PLANTED = {
     "zero_variance": ({"reward/std": 0.0, "reward/mean": -1.6}, "-1.6"),
     "invalid_replies": ({"episode/invalid": 0.97}, "97%"),
-    "truncated_replies": ({"episode/cut_replies": 1.0}, "100%"),
+    "truncated_replies": ({"episode/truncated_replies": 1.0}, "100%"),
     "entropy_collapse": ({"policy/entropy": 1e-5}, "1e-05"),
     "max_entropy": ({"policy/entropy": math.log(100) - 0.01}, "4.6"),
     "no_update": ({"policy/kl": 0.0}, "KL 0"),
     "kl_spike": ({"policy/kl": 3.2}, "KL 3.2"),
     "value_divergence": ({"value/mean": 8.95, "reward/mean": 0.1, "reward/std": 0.0001}, "8.95"),
-    "zero_variance_groups": ({"group/no_spread": 1.0}, "100%"),
+    "zero_variance_groups": ({"group/zero_variance": 1.0}, "100%"),
     "env_failures": ({"episode/failed": 0.75}, "75%"),
 }
 

@@ -113,9 +113,9 @@ def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
         rows[tries] = trainer.fit()
         trainer.cleanup()
     first, plain = rows[4][0], rows[0][0]
-    assert plain["group/no_spread"] > 0.2
-    assert first["group/flat_at_first"] == plain["group/no_spread"]
-    assert first["group/no_spread"] < plain["group/no_spread"]
+    assert plain["group/zero_variance"] > 0.2
+    assert first["group/flat_at_first"] == plain["group/zero_variance"]
+    assert first["group/zero_variance"] < plain["group/zero_variance"]
     assert first["group/replaced"] > 0
     assert first["episode/success"] == plain["episode/success"], "of what was named at first"
 

@@ -51,7 +51,7 @@ def test_an_episode_whose_environment_failed_is_no_lesson(tmp_path, train):
     assert row["episode/failed"] == pytest.approx(1 - kept / 16)
     assert seen[0].reward_T.sum() == kept, "those that are left have won"
     assert row["reward/mean"] == 1.0
-    assert row["group/no_spread"] == 1.0
+    assert row["group/zero_variance"] == 1.0
     assert row["reward/std"] == 0.0
 
 
@@ -82,7 +82,7 @@ def test_values_do_not_run_away_where_our_own_limit_ends_every_episode(tmp_path,
 
 def test_replies_that_were_cut_are_counted(tmp_path, train):
     [row] = train(small(tmp_path, inference={"max_tokens": 1}), Odd).fit()
-    assert row["episode/cut_replies"] > 0.9
+    assert row["episode/truncated_replies"] > 0.9
     for phase in ("collect", "update"):
         assert row[f"time/{phase}_tokens_per_s"] > 0
     assert {"time/score_s", "time/advantage_s", "time/train_s"} <= row.keys()

@@ -111,8 +111,7 @@ class SamplerActor:
         Not done in ``__init__``: Ray reports an environment's own error only from a call.
         """
         setup = self._setup
-        if threads := int(setup.config.ray.num_cpus_per_actor):
-            torch.set_num_threads(threads)
+        torch.set_num_threads(1)  # an actor has one CPU core
         self.sampler = build_sampler(
             setup.config, _untrained_model(setup), setup.tokenizer, setup.env, setup.held_out
         )

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.config import RayConfig
 from llm_gym_agents.engines.base import EngineError
-from llm_gym_agents.run.process import env_vars
 
 PLAY, WEIGHTS = "play", "weights"
 """The two threads of an actor: one plays, the other does everything else."""
@@ -85,19 +85,19 @@ class RayCluster:
     def _connect(self) -> None:
         own: dict[str, Any] = {}
         if self._settings.address is None:
-            need = self._settings.num_actors * self._settings.num_cpus_per_actor
             own = {
                 "include_dashboard": False,
                 "object_store_memory": min(OBJECT_STORE_BYTES, _memory() // 4),
                 # Actors may share cores: they are slower then, and still work.
-                "num_cpus": max(os.cpu_count() or 1, int(need + 0.999)),
+                "num_cpus": max(os.cpu_count() or 1, self._settings.num_actors),
             }
-        hidden: dict[str, str | None] = dict.fromkeys(_TORCHRUN)
-        if own and self._gpus is not None:
-            own["num_gpus"] = len(self._gpus)
-            hidden["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpus)
         # Actors inherit the environment in which a cluster on this machine is started.
-        with _no_banner(), env_vars(hidden), _as_cluster_error("cannot be reached"):
+        with _no_banner(), patch.dict(os.environ), _as_cluster_error("cannot be reached"):
+            for name in _TORCHRUN:
+                os.environ.pop(name, None)
+            if own and self._gpus is not None:
+                own["num_gpus"] = len(self._gpus)
+                os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpus)
             self._ray.init(
                 address=self._settings.address or "local",
                 log_to_driver=False,
@@ -130,11 +130,7 @@ class RayCluster:
                 )
 
     def _resources(self) -> dict[str, float]:
-        settings = self._settings
-        return {
-            "num_cpus": settings.num_cpus_per_actor,
-            "num_gpus": settings.num_gpus_per_actor or 0.0,
-        }
+        return {"num_cpus": 1.0, "num_gpus": self._settings.num_gpus_per_actor or 0.0}
 
     # --- actors --------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
+from unittest.mock import patch
 
 from llm_gym.errors import MissingExtraError, install_command
 from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling
 from llm_gym_agents.engines.replies import portable_pattern
-from llm_gym_agents.run.process import env_vars
 
 _WORKER_SIDE = "llm_gym_agents.engines.vllm.worker.WorkerSide"
 _USUAL = {
@@ -68,7 +68,7 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         "VLLM_CPU_KVCACHE_SPACE": str(int(cache_gb or 1)),
     }
     with (
-        env_vars(told),  # vLLM has no other way to be told these
+        patch.dict(os.environ, told),  # vLLM has no other way to be told these
         _interruptible(),
         _interrupts_are_ours(),
         warnings.catch_warnings(),

@@ -15,6 +15,6 @@ def cluster():
     from llm_gym_agents.config.schema import RayConfig
     from llm_gym_agents.distributed.ray.cluster import RayCluster
 
-    made = RayCluster(RayConfig(num_actors=1, num_cpus_per_actor=8.0))
+    made = RayCluster(RayConfig(num_actors=8))
     yield made
     made.close()
