@@ -72,7 +72,7 @@ def _usual(usual: Mapping[str, Mapping[str, Any]], choice: Choice) -> Any:
 
 
 def _value(choice: Choice) -> str:
-    """Return a value as one would type it; nothing at all could not be seen."""
+    """Return a value as one would type it: '' for empty text."""
     return str(choice.value) or "''"
 
 

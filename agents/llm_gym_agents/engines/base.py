@@ -88,7 +88,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     key: object = None
-    """Whatever the caller wants to find again on the ``Completion``."""
+    """Comes back on the ``Completion``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Engine(ABC):
     version: int = 0
     """Version of the weights, as told by ``update_weights``."""
     shares_model: bool = False
-    """Whether it samples with the very model that is trained, so that weights are its own."""
+    """Whether it samples with the trained model itself, so that nothing is pushed."""
 
     @abstractmethod
     def submit(self, requests: Iterable[Request]) -> None:
@@ -197,7 +197,7 @@ class Engine(ABC):
             )
 
     def forget(self) -> None:
-        """Empty what is kept of earlier prompts, where it could change the last bits of a reply."""
+        """Empty the prefix cache, where it could change the last bits of a reply."""
         return
 
     packed_weights: Mapping[str, Sequence[str]] = {
@@ -226,11 +226,11 @@ class Engine(ABC):
         """Free processes and memory. Safe to call twice."""
 
     def sleep(self) -> None:
-        """Give memory to a trainer on the same device until ``wake``, where there is a way."""
+        """Free device memory until ``wake``, if the engine can."""
         return
 
     def wake(self) -> None:
-        """Be ready again."""
+        """Take the memory again."""
         return
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:

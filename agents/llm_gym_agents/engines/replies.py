@@ -1,4 +1,4 @@
-"""Requests on their way to replies, for every engine: checks, end ids, stop strings, ``Row``."""
+"""What every engine needs to serve a request: checks, end ids, stop strings, ``Row``."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[
     kind = finish.get("type")
     if not isinstance(kind, str):
         raise ValueError("a reply without a way to end")
-    if kind == "abort":  # of such a one nothing else is of interest
+    if kind == "abort":  # such a reply has no tokens
         return kind, str(finish.get("message")), [], []
     ids, log_probs = _tokens(about.get("output_token_logprobs"), vocabulary)
     if len(ids) > most:

@@ -79,12 +79,12 @@ class SGLangServer:
         command = [sys.executable, "-m", "sglang.launch_server", "--model-path", path]
         command += ["--host", "127.0.0.1", "--port", str(port), "--skip-server-warmup"]
         command += arguments
-        # A session of its own, so that the schedulers that it starts end with it.
-        # And under guard, so that all of them end with us, however we end.
+        # In a session of its own, so that its schedulers end with it. ``guard_command`` ends all
+        # of them with this process.
         self._process = subprocess.Popen(
             guard_command(command), stdout=self._log, stderr=self._log, start_new_session=True
         )
-        # Whoever forgets to close us, or fails before, must not leave a GPU occupied.
+        # Without a call of ``close`` it would go on occupying a GPU.
         self._end = weakref.finalize(self, _end, self._process, self._log)
 
     def _wait(self, start_s: float) -> None:

@@ -117,7 +117,7 @@ class VLLMEngine(Engine):
             raise
 
     def _read_model_config(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
-        """Note what vLLM has made of its settings, and tell its processes whose they are."""
+        """Read vLLM's resolved settings, and let its processes end with this one."""
         found = self._vllm.llm_engine.model_config
         self.context_length, self.dtype = int(found.max_model_len), found.dtype
         self._vocabulary = int(found.get_vocab_size())

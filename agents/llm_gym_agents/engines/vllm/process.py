@@ -1,4 +1,4 @@
-"""A vLLM that may die: every call into it returns, or ends it with one ``EngineError``.
+"""``VLLMProcess``: every call into vLLM returns, or ends it with one ``EngineError``.
 
 vLLM raises errors of any type, and waits for ever for a worker process that is gone. Here both
 become an ``EngineError``, and the replies under way are dropped.
@@ -62,7 +62,7 @@ class VLLMProcess:
 
     @property
     def llm_engine(self) -> Any:
-        """What of vLLM plans and samples; calls to it are guarded by the methods below."""
+        """The engine inside vLLM; the methods below guard the calls to it."""
         return self._llm.llm_engine
 
     # --- what it can be asked ------------------------------------------------------------
@@ -73,7 +73,7 @@ class VLLMProcess:
         self._guard(self._add, name, known, parameters)
 
     def step(self) -> list[Any]:
-        """Sample a token of every reply, and return what there is to say of them."""
+        """Sample a token of every reply; return vLLM's outputs."""
         said: list[Any] = self._guard(self.llm_engine.step)
         return said
 
@@ -82,7 +82,7 @@ class VLLMProcess:
         self._guard(self.llm_engine.abort_request, names)
 
     def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Have vLLM do something, and do not wait for a process that never will."""
+        """Call a method of vLLM's ``LLM``; a process that is gone or silent is an error."""
         work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
         if self.separate:
             return self._guard(call_with_timeout, work, self._check_alive)

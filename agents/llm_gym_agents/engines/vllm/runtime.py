@@ -136,7 +136,7 @@ def stop(llm: Any) -> bool:
 
 
 def free() -> None:
-    """Free what nobody holds on to any more, and vLLM's process groups."""
+    """Collect garbage, and end vLLM's process groups."""
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
     gc.collect()
@@ -144,7 +144,7 @@ def free() -> None:
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """Return what vLLM raises if it finds fault with a request, and is well itself."""
+    """Return the errors by which vLLM refuses a request and goes on."""
     from vllm.exceptions import VLLMValidationError
 
     return ValueError, VLLMValidationError
@@ -163,7 +163,7 @@ def keep_weights_in_place() -> None:
 
 @functools.lru_cache(_KINDS)
 def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed: bool) -> Any:
-    """Return vLLM's words for ``sampling``; making them costs as much as a turn of a game.
+    """Return vLLM's ``SamplingParams``, cached: making one takes as long as a turn of a game.
 
     ``logprobs=0`` is the log-prob of the sampled token alone. Text is never made inside vLLM.
     """
@@ -223,7 +223,7 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def _interrupts_are_ours() -> Iterator[None]:
-    """Have processes that are started within this block leave interrupts to this one.
+    """Block SIGINT in processes that are started within this block.
 
     A terminal sends an interrupt to all of them, and vLLM's would end of it. What is blocked when
     a process is started stays blocked in it, and in those that it starts.
@@ -246,7 +246,7 @@ def _interrupts_are_ours() -> Iterator[None]:
 
 
 class _InterruptedError(BaseException):
-    """An interrupt that nobody takes for one."""
+    """Raised in place of ``KeyboardInterrupt``, which vLLM catches."""
 
 
 @contextmanager

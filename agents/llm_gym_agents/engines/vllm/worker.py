@@ -22,7 +22,7 @@ from llm_gym_agents.engines.weight_push import in_bucket
 from llm_gym_agents.engines.weight_sums import weight_sums
 
 _LOOK_EVERY_S = 1.0
-if "vllm" in sys.modules:  # else somebody is only looking
+if "vllm" in sys.modules:  # not where a test only imports this module
     # Here, because a worker's process runs nothing else of ours in time.
     keep_weights_in_place()
 
