@@ -252,7 +252,7 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
         "training.learning_rate": [*recipe, "--training.learning-rate", "-1"],
         "'reinforce_plus_plus'": [*recipe, "--training.adv-estimator", "reinforce++"],
         "training.kl": [*recipe, "--training.kl", "los"],
-        "'nofolder/'": ["train", ECHO, "--model", "nofolder/"],
+        "'nofolder'": ["train", ECHO, "--model", "nofolder"],
         "text-game-easy": ["train", "text-game-eas"],
         "--trust": ["resume", str(tmp_path)],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -187,8 +188,19 @@ def check_needs(config: ConfigStore) -> None:
             raise MissingExtraError(
                 f"{setting} needs {package}. Install it with: {install_command(extra)}"
             )
-    if config.model.model_name != EMBEDDED:
-        check_model_path(config.model.model_name)
+    name = config.model.model_name
+    if name == EMBEDDED:
+        return
+    check_model_path(name)
+    if "/" not in name and not Path(name).is_dir() and not _is_cached(name):
+        raise ConfigError(f"there is no model folder {name!r}; one of the hub is named OWNER/NAME")
+
+
+def _is_cached(name: str) -> bool:
+    """Whether the hub's cache has a model with an old name, such as gpt2."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    return (cache / f"models--{name}").is_dir()
 
 
 def _check_target(target: str) -> None:

@@ -39,7 +39,6 @@ def test_a_plain_folder_is_loaded(folder):
         {"head_dim": 10**12},
         {"max_position_embeddings": 10**15, "num_hidden_layers": 300},
         {"num_hidden_layers": "many"},
-        {"num_hidden_layers": -1},
         {"hidden_size": None},
         {"_attn_implementation": "evil/kernel"},
         {"attn_implementation": "evil/kernel:function"},
