@@ -247,8 +247,9 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     def _fallback_move(self, info: Mapping[str, Any]) -> str | None:
         if self._replies.by_function and self._fallback is None:
             return None
-        # A mask that only advises changes nothing about the move that the rules name.
-        return self._fallback or self.book.fallback_move(info if self._replies.refuses else {})
+        if self.book.mask_advises and not self._replies.refuses:
+            info = {}  # the move that the rules name can always be played
+        return self._fallback or self.book.fallback_move(info)
 
     def _play_fallback(self, reading: ParsedReply) -> _Step | None:
         """Play the fallback for an unusable text; None where there is none now."""

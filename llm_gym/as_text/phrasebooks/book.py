@@ -54,6 +54,8 @@ class Phrasebook:
     """Further words for these choices."""
     labels: Sequence[str] | None = None
     """Of the numbers of a Box of observations; of the columns, where it has rows."""
+    mask_advises = False
+    """Whether an action that the mask excludes can be played all the same, and does nothing."""
     fallback: str | None = None
     """The move that is played for a text that means none, where it is not the idle one."""
 

@@ -147,6 +147,7 @@ _STOPS = "RGYB"
 class TaxiWords(Phrasebook):
     """The town as a map; T is the taxi, R, G, Y and B are the stops."""
 
+    mask_advises = True
     names = ("south", "north", "east", "west", "pick up", "drop off")
     aliases = {
         "down": 0, "up": 1, "right": 2, "left": 3, "pickup": 4, "dropoff": 5,
