@@ -226,7 +226,7 @@ def test_digits_of_every_script_are_digits_but_where_the_letter_counts(name, rep
 
 
 def test_a_query_is_run_without_what_surrounds_it():
-    query = "SELECT count(*) FROM visits WHERE id > 0"
+    query = "SELECT count(*) FROM loans WHERE id > 0"
     for reply in (
         f"sql: `{query}`",
         f'sql: "{query}"',
