@@ -50,6 +50,10 @@ def random_player(game):
     return game.random_action()
 
 
+def reflex(game):
+    return game.reflex_action()
+
+
 def oracle(game):
     return game.oracle_action()
 
@@ -92,10 +96,19 @@ def test_the_oracle_keeps_its_promise_on_many_seeds_and_has_its_published_score(
 
 
 @pytest.mark.slow
-def test_the_random_player_has_its_published_score(every_env):
-    score = published()[every_env.spec.id]["random"]
-    wins = sum(play(every_env, random_player, seed)[-1][4]["success"] for seed in range(100))
+@pytest.mark.parametrize("player", ["random", "reflex"])
+def test_a_player_without_thought_has_its_published_score(every_env, player):
+    if player not in published()[every_env.spec.id]:
+        pytest.skip("not measured yet")
+    score = published()[every_env.spec.id][player]
+    act = {"random": random_player, "reflex": reflex}[player]
+    wins = sum(play(every_env, act, seed)[-1][4]["success"] for seed in range(100))
     assert score.low - 0.12 <= wins / 100 <= score.high + 0.12
+
+
+def test_the_reflex_makes_usable_moves(env):
+    trace = play(env, reflex, 2)
+    assert all(step[4]["valid_action"] for step in trace[1:])
 
 
 def test_published_scores_exist_for_every_id():
@@ -212,7 +225,7 @@ def test_rules_are_told_once_wherever_they_go(env):
 
 
 def test_works_in_the_stock_vector_envs(env):
-    for kwargs in ({}, {"vectorization_mode": "async", "vector_kwargs": {"shared_memory": False}}):
+    for kwargs in ({}, {"vectorization_mode": "async"}):
         vec = gym.make_vec(env.spec.id, num_envs=2, **kwargs)
         obs, _ = vec.reset(seed=0)
         assert obs == (env.reset(seed=0)[0], env.reset(seed=1)[0])

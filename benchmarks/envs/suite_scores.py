@@ -1,6 +1,6 @@
 """What players score in every environment of the suite: the built-in ones, or a model.
 
-Without ``--model`` it measures the random player, the solver and the oracle and writes
+Without ``--model`` it measures the random player, the reflex, the solver and the oracle and writes
 ``llm_gym/envs/scores.json``, which ``llm-gym list`` and normalised scores quote. Run it again, in
 the same change, whenever an environment is added or gets a new version. Several runs with
 different ``--only`` may go on side by side: each row is added to the file as it then is.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SCORES = ROOT / "llm_gym" / "evaluate" / "scores.json"
 COLUMNS = {
-    "environment": -26, "random": 8, "solver": 8, "oracle": 8, "model": 8, "95 %": 12,
+    "environment": -26, "random": 8, "reflex": 8, "solver": 8, "oracle": 8, "model": 8, "95 %": 12,
     "normalised": 12, "turns": 8, "unusable": 10,
 }  # fmt: skip
 """Name → width; a negative one keeps to the left."""
@@ -60,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(f"no environment of the suite has {args.only!r} in its id")
     if args.model is None:
         for env_id in ids:
-            row = measure_players(env_id, args.episodes or 1000)
+            players = args.players or list(PLAYERS)
+            row = measure_players(env_id, args.episodes or 1000, players)
             save_scores(SCORES, {env_id: row})
             shown = "  ".join(f"{player} {score[0]:.3f}" for player, score in row.items())
             print(f"{env_id:<36}{shown}", flush=True)
@@ -72,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--episodes", type=int, help="per player: 1000, or 50 for a model")
     made.add_argument("--only", default="", help="only ids that contain this; keep the others")
+    made.add_argument("--players", nargs="+", choices=PLAYERS, help="only these; keep the others")
     made.add_argument("--model", help="a model folder or hub name, instead of the built-in players")
     made.add_argument("--engine", default="transformers", help="transformers, vllm or sglang")
     made.add_argument("--engine-set", action="append", default=[], metavar="NAME=VALUE")
@@ -90,11 +92,13 @@ def parser() -> argparse.ArgumentParser:
 # --- the built-in players ----------------------------------------------------------------------
 
 
-def measure_players(env_id: str, episodes: int) -> dict[str, list[float]]:
-    """Return the score of every built-in player."""
+def measure_players(
+    env_id: str, episodes: int, players: Sequence[str] = tuple(PLAYERS)
+) -> dict[str, list[float]]:
+    """Return the score of each of the built-in ``players``."""
     env = gym.make(env_id)
     return {
-        player: [round(value, 4) for value in measure(env, player, episodes)] for player in PLAYERS
+        player: [round(value, 4) for value in measure(env, player, episodes)] for player in players
     }
 
 
@@ -104,7 +108,10 @@ def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
     with path.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: another run may be about to write
         text = file.read()
-        known = {**(json.loads(text)["scores"] if text else {}), **rows}
+        known = json.loads(text)["scores"] if text else {}
+        for env_id, row in rows.items():  # of a player that was not measured the score stays
+            found = {**known.get(env_id, {}), **row}
+            known[env_id] = {player: found[player] for player in PLAYERS if player in found}
         made = {
             "command": "python -m benchmarks.envs.suite_scores",
             "fields": list(Score._fields),

@@ -77,8 +77,9 @@ def run(options: argparse.Namespace) -> int:
         say(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}")
     episodes = options.measure or max(s.episodes for r in published().values() for s in r.values())
     say(
-        f"\nlimit: turns allowed. Success over {episodes} episodes. The oracle sees everything, "
-        f"the solver\nreads only observations.  Play one:  llm-gym play {ids[0]}"
+        f"\nlimit: turns allowed. Success over up to {episodes} episodes. The oracle sees "
+        "everything, the solver\nreads only observations, the reflex follows one simple rule.  "
+        f"Play one:  llm-gym play {ids[0]}"
     )
     if bridges:
         say("")

@@ -229,10 +229,17 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         It has a generator of its own, seeded by ``reset``, so asking for it never changes what
         the environment does next.
         """
+        return self._base_format.render(self.random_move(self._base_dice()))
+
+    def reflex_action(self) -> str:
+        """Return the action of a player who follows one simple rule and looks no further."""
+        return self._base_format.render(self.reflex_move(self._base_dice()))
+
+    def _base_dice(self) -> np.random.Generator:
         if self._base_player_rng is None:
             entropy = None if self._base_player_seed is None else (self._base_player_seed, 1)
             self._base_player_rng = np.random.default_rng(entropy)
-        return self._base_format.render(self.random_move(self._base_player_rng))
+        return self._base_player_rng
 
     def legal_actions(self) -> list[str] | None:
         """Return every usable action in this state, or None where there are too many."""

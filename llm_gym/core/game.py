@@ -150,6 +150,13 @@ class Game(ABC):
             )
         return moves[int(rng.integers(len(moves)))]
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Return a move by one simple rule, such as "never into a hole"; by default a random one.
+
+        What this player reaches takes no thought: it is the floor of a score.
+        """
+        return self.random_move(rng)
+
     def move_pattern(self) -> str | None:
         """Return a regex of the usable moves, where ``legal_moves`` cannot list them."""
         return None

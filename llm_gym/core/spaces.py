@@ -8,13 +8,19 @@ outside the default, checking costs a set lookup per character, and the default
 
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
 import string
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import create_shared_memory
+from gymnasium.vector.utils import (
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
 
 from llm_gym.errors import ConfigError
 
@@ -78,12 +84,43 @@ class AnyText(spaces.Text):
     __hash__ = None  # type: ignore[assignment]  # mutable RNG inside, like every Space
 
 
+class _SharedTexts(Sequence[str]):
+    """The last text of each environment, in memory that processes share.
+
+    Gymnasium reads what it has shared once, and copies that at every step; its own text is the
+    first one for ever. A copy of this is what is there then.
+    """
+
+    def __init__(self, space: AnyText, memory: Any, count: int) -> None:
+        cells = np.frombuffer(memory.get_obj(), np.uint8).reshape(count, -1)
+        self._sizes, self._texts = cells[:, :4].view(np.int32), cells[:, 4:]
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._texts[at, : self._sizes[at, 0]].tobytes().decode("utf-32-le", "surrogatepass")
+
+    def __deepcopy__(self, memo: Any) -> tuple[str, ...]:
+        return tuple(self)
+
+    def write(self, at: int, text: str) -> None:
+        """Put the text of one environment into its place."""
+        written = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint8)
+        self._texts[at, : len(written)], self._sizes[at, 0] = written, len(written)
+
+
 @create_shared_memory.register(AnyText)
-def _refuse_shared_memory(space: AnyText, n: int = 1, ctx: Any = None) -> Any:
-    # Gymnasium decodes a shared Text buffer once, at construction, and returns that same text
-    # for ever after; failing here is the only honest answer.
-    raise ConfigError(
-        "text observations cannot live in shared memory; pass shared_memory=False, as in "
-        'gym.make_vec(id, num_envs=4, vectorization_mode="async", '
-        'vector_kwargs={"shared_memory": False}), or use llm_gym.make_vec(id, 4, workers=2)'
-    )
+def _share(space: AnyText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    return ctx.Array(ctypes.c_uint8, n * (4 + 4 * space.max_length))
+
+
+@read_from_shared_memory.register(AnyText)
+def _read_shared(space: AnyText, shared_memory: Any, n: int = 1) -> Any:
+    return _SharedTexts(space, shared_memory, n)
+
+
+@write_to_shared_memory.register(AnyText)
+def _write_shared(space: AnyText, index: int, value: str, shared_memory: Any) -> None:
+    count = len(shared_memory) // (4 + 4 * space.max_length)
+    _SharedTexts(space, shared_memory, count).write(index, value)

@@ -20,9 +20,14 @@ from llm_gym.core.env import TextEnv
 
 PLAYERS: dict[str, Callable[[TextEnv], str]] = {
     "random": lambda env: env.random_action(),
+    "reflex": lambda env: env.reflex_action(),
     "solver": lambda env: env.solver_action(),
     "oracle": lambda env: env.oracle_action(),
 }
+
+
+LEAST_SCALE = 0.3
+"""Success between the random player and the solver below which nothing is normalised."""
 
 
 class Score(NamedTuple):
@@ -78,10 +83,11 @@ def published() -> dict[str, dict[str, Score]]:
 def normalised(env_id: str, success: float) -> float | None:
     """Return ``success`` on the scale where a random player has 0 and the solver 1.
 
-    None where nothing is published for ``env_id`` or the two do not differ.
+    None where nothing is published for ``env_id`` or the two differ by less than 30 points: in a
+    game of luck such a scale shows little else.
     """
     row = published().get(env_id, {})
     if not {"random", "solver"} <= row.keys():
         return None
     floor, ceiling = row["random"].success, row["solver"].success
-    return (success - floor) / (ceiling - floor) if ceiling > floor else None
+    return (success - floor) / (ceiling - floor) if ceiling - floor >= LEAST_SCALE else None

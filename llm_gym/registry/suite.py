@@ -106,9 +106,10 @@ ENVS: tuple[EnvRow, ...] = (
         "llm_gym/MinesweeperHard-v0", _MINES, {"rows": 8, "cols": 8, "mines": 12, "max_turns": 64}
     ),
     EnvRow("llm_gym/Sudoku-v0", _SUDOKU),
-    # Easy and Hard have the parameters of GEM's, whose "clues" are the cells that it empties.
+    # Easy and Hard have the grids of GEM's, whose "clues" are the cells that it empties; Hard has
+    # half as many turns again as cells to fill.
     EnvRow("llm_gym/SudokuEasy-v0", _SUDOKU, {"size": 4, "clues": 6, "max_turns": 15}),
-    EnvRow("llm_gym/SudokuHard-v0", _SUDOKU, {"size": 9, "clues": 31, "max_turns": 50}),
+    EnvRow("llm_gym/SudokuHard-v0", _SUDOKU, {"size": 9, "clues": 31, "max_turns": 75}),
     EnvRow("llm_gym/TowerOfHanoi-v0", _HANOI),
     # Easy and Hard have the disks and turns of GEM's, whose start and goal are always the same.
     EnvRow("llm_gym/TowerOfHanoiEasy-v0", _HANOI, {"disks": 3, "max_turns": 10}),
@@ -147,14 +148,14 @@ ENVS: tuple[EnvRow, ...] = (
         {"rooms": 11, "ingredients": 5, "distractors": 10, "containers": 3, "max_turns": 100},
     ),
     EnvRow("llm_gym/Game2048-v0", _2048),
-    # Easy and Hard have the targets of GEM's; with its 50 turns Easy is harder than Game2048-v0,
-    # and Hard cannot be won.
+    # Easy and Hard have the targets of GEM's; with its turns Easy is harder than Game2048-v0, and
+    # Hard cannot be won.
     EnvRow("llm_gym/Game2048Easy-v0", _2048, {"target": 64, "max_turns": 60}),
     EnvRow("llm_gym/Game2048Hard-v0", _2048, {"target": 512, "max_turns": 350}),
     EnvRow("llm_gym/TicTacToe-v0", _TIC_TAC_TOE),
     # Easy is against a random opponent, as in the examples of many trainers.
     EnvRow("llm_gym/TicTacToeEasy-v0", _TIC_TAC_TOE, {"opponent": 0.0}),
-    EnvRow("llm_gym/TicTacToeHard-v0", _TIC_TAC_TOE, {"opponent": 0.9}),
+    EnvRow("llm_gym/TicTacToeHard-v0", _TIC_TAC_TOE, {"opponent": 0.7}),
     EnvRow("llm_gym/ConnectFour-v0", _CONNECT_FOUR),
     EnvRow("llm_gym/ConnectFourEasy-v0", _CONNECT_FOUR, {"opponent": 0.0}),
     EnvRow("llm_gym/ConnectFourHard-v0", _CONNECT_FOUR, {"opponent": 1.0}),
@@ -215,7 +216,7 @@ ENVS: tuple[EnvRow, ...] = (
     # Countdown has the numbers and targets of TinyZero's, Hard those of reasoning-gym's,
     # and Steps those of TextArena's, which has one fixed instance.
     EnvRow("llm_gym/Countdown-v0", _COUNTDOWN),
-    EnvRow("llm_gym/CountdownEasy-v0", _COUNTDOWN, {"numbers": 3, "max_number": 10}),
+    EnvRow("llm_gym/CountdownEasy-v0", _COUNTDOWN, {"numbers": 3}),
     EnvRow(
         "llm_gym/CountdownHard-v0",
         _COUNTDOWN,
@@ -243,10 +244,10 @@ ENVS: tuple[EnvRow, ...] = (
     # By the rules of Gymnasium's Blackjack-v1; Casino has the shoe and the dealer of many casinos.
     EnvRow("llm_gym/Blackjack-v0", _BLACKJACK),
     EnvRow("llm_gym/BlackjackCasino-v0", _BLACKJACK, {"decks": 6, "hits_soft_17": True}),
-    # Bandit and Hard have the parameters of TextArena's.
+    # Bandit has the parameters of TextArena's, Hard its number of buttons.
     EnvRow("llm_gym/Bandit-v0", _BANDIT),
     EnvRow("llm_gym/BanditEasy-v0", _BANDIT, {"arms": 2, "gap": 0.4, "max_turns": 10}),
-    EnvRow("llm_gym/BanditHard-v0", _BANDIT, {"arms": 10, "gap": 0.05, "max_turns": 40}),
+    EnvRow("llm_gym/BanditHard-v0", _BANDIT, {"arms": 10, "gap": 0.1, "max_turns": 60}),
     # With tools: Python in the sandbox, search over a collection, and SQL.
     EnvRow("llm_gym/MathPython-v0", _MATH),
     EnvRow("llm_gym/MathPythonEasy-v0", _MATH, {"steps": 2, "digits": 2}),

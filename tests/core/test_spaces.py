@@ -71,6 +71,12 @@ def test_batches_into_a_tuple_of_itself():
     assert batch_space(AnyText(5), 2) == gym.spaces.Tuple((AnyText(5), AnyText(5)))
 
 
-def test_shared_memory_is_refused_with_the_way_out():
-    with pytest.raises(ConfigError, match="pass shared_memory=False"):
-        gym.make_vec("llm_gym/GuessTheNumber-v0", num_envs=2, vectorization_mode="async")
+def test_texts_in_shared_memory_are_those_of_the_last_step():
+    shared, plain = (
+        gym.make_vec("llm_gym/GuessTheNumber-v0", num_envs=2, vectorization_mode=mode)
+        for mode in ("async", "sync")
+    )
+    assert shared.reset(seed=3)[0] == plain.reset(seed=3)[0]
+    for moves in (["3", "12"], ["\ud800 é", "5"], ["9", "9"]):
+        assert shared.step(moves)[0] == plain.step(moves)[0]
+    shared.close()

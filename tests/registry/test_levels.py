@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.envs.navigation.text_game.solver import _goal
 from llm_gym.envs.navigation.text_game.view import parse
-from llm_gym.evaluate.scores import measure, published
+from llm_gym.evaluate.scores import measure, normalised, published
 from llm_gym.registry.suite import ENVS
 
 IDS = [row.id for row in ENVS]
@@ -26,12 +26,35 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("player", ["random", "solver"])
+@pytest.mark.parametrize("player", ["random", "reflex", "solver"])
 @pytest.mark.parametrize(("easier", "harder"), PAIRS)
 def test_success_falls_from_level_to_level(easier, harder, player):
     """What was measured may differ by chance, but not the wrong way round by more than that."""
+    if player not in published()[easier]:
+        pytest.skip("not measured yet")
     first, second = published()[easier][player], published()[harder][player]
     assert second.low <= first.high, f"{second.success} on {harder}, {first.success} on {easier}"
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_scale_is_wide_or_there_is_none(env_id):
+    row = published()[env_id]
+    wide = row["solver"].success - row["random"].success >= 0.3
+    assert wide or env_id.startswith(("llm_gym/Blackjack", "llm_gym/Game2048Easy"))
+    assert (normalised(env_id, row["solver"].success) == 1.0) is wide
+
+
+@pytest.mark.parametrize("family", ["Sokoban", "SokobanHard", "FifteenPuzzle", "FifteenPuzzleHard"])
+def test_the_oracle_takes_no_longer_than_the_solver(family):
+    env = gym.make(f"llm_gym/{family}-v0")
+    oracle, solver = (measure(env, player, 8) for player in ("oracle", "solver"))
+    assert oracle.success == 1.0
+    assert oracle.turns <= solver.turns
+
+
+def test_a_hard_sudoku_forgives_mistakes():
+    game = gym.make("llm_gym/SudokuHard-v0").unwrapped
+    assert game.max_turns == 1.5 * (game.size**2 - game.clues)
 
 
 def test_every_family_with_levels_is_compared():

@@ -240,6 +240,10 @@ class BlackjackEnv(TextEnv):
             at += 1
         return hand
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Hit below 17, as the dealer does."""
+        return "hit" if total(self._hard, self._ace) < 17 else "stand"
+
     def instance(self) -> object:
         return self._cards
 

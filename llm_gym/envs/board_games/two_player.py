@@ -182,5 +182,12 @@ class TwoPlayerEnv(TextEnv):
     def named_moves(self, text: str) -> Iterator[Named]:
         return find_numbers(text)
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Play as near to the middle as there is room, the odd places of a square first."""
+        middle = (self.places - 1) / 2
+        square = self.places == 9
+        order = sorted(self.free(), key=lambda at: (square and at % 2, abs(at - middle)))
+        return str(order[0] + 1)
+
     def legal_moves(self) -> Sequence[str]:
         return [str(place + 1) for place in self.free()]

@@ -175,6 +175,13 @@ class BanditEnv(TextEnv):
     def legal_moves(self) -> Sequence[str]:
         return COLOURS[: self.arms]
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Press one after the other, and name the one that has paid most often."""
+        shares = [paid / max(tries, 1) for paid, tries in zip(self._paid, self._tries, strict=True)]
+        last = self._base_turn == self.max_turns - 1
+        arm = shares.index(max(shares)) if last else self._tries.index(min(self._tries))
+        return COLOURS[arm]
+
     def oracle_move(self) -> str:
         return COLOURS[self._best]
 

@@ -145,6 +145,10 @@ class GuessTheNumberEnv(TextEnv):
     def instance(self) -> object:
         return (self.low, self.high, self._target)
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Count up from the lowest number that is left."""
+        return str(self._from)
+
     def swap_secret(self, rng: np.random.Generator) -> bool:
         others = [n for n in range(self._from, self._to + 1) if n != self._target]
         if others:

@@ -86,6 +86,7 @@ class HangmanEnv(TextEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         words = words_of(self.word_length)
+        rng.random()  # or it would be Wordle's word of the same seed
         self._secret = words[int(rng.random() * len(words))]
         self._shown = "_" * self.word_length
         self._tried = ""
@@ -143,6 +144,10 @@ class HangmanEnv(TextEnv):
 
     def instance(self) -> object:
         return self._secret
+
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Guess the most frequent letter of English that was not tried."""
+        return next(letter for letter in "etaoinshrdlucmfywgpbvkxqjz" if letter not in self._tried)
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         others = fitting_words(self._shown, self._wrong)

@@ -107,6 +107,17 @@ class CoinCollectorEnv(WorldEnv):
         self._world.place[COIN] = others[int(rng.integers(len(others)))]
         return True
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Keep the right hand on the wall."""
+        world = self._world
+        if world.place[COIN] == world.here:
+            return f"take {COIN}"
+        last = self._base_moves[-1].removeprefix("go ") if self._base_moves else ""
+        ways = list(DIRECTIONS)
+        heading = ways.index(last) if last in ways else 0
+        turns = [ways[(heading + turn) % 4] for turn in (1, 0, 3, 2)]
+        return next((f"go {way}" for way in turns if way in world.exits[world.here]), "look")
+
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Walk to the nearest room that has not been seen until the coin is."""

@@ -221,7 +221,7 @@ class FrozenLakeEnv(TextEnv):
 
     def rules_text(self) -> str:
         slippery = (
-            f"With probability {self.slip:g} the ice carries you to one of the two sides of your "
+            f"With probability {self.slip:.3g} the ice carries you to one of the two sides of your "
             "direction instead. "
             if self.slip
             else ""
@@ -265,6 +265,14 @@ class FrozenLakeEnv(TextEnv):
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS
+
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Go right or down, and never into a hole."""
+        around = [ways[self._at] for ways in neighbours(self.size)]
+        ways = [w for w, to in enumerate(around) if to != self._at and self._lake[to] != "H"]
+        ahead = [way for way in ways if DIRECTIONS[way] in ("right", "down")]
+        some = ahead if ahead and rng.random() < 0.8 else ways
+        return DIRECTIONS[some[int(rng.random() * len(some))]] if some else DIRECTIONS[0]
 
     def oracle_move(self) -> str:
         return best_move(self._lake, self._at, self.slip, self.turns_left, self.max_turns)

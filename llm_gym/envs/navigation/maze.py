@@ -308,6 +308,14 @@ class MazeEnv(TextEnv):
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Keep the right hand on the wall."""
+        last = parse_direction(self._base_moves[-1]) if self._base_moves else None
+        heading = 0 if last is None else last
+        turns = [(heading + turn) % 4 for turn in (1, 0, 3, 2)]
+        free = [way for way in turns if self._floor >> (self._at + self._steps[way]) & 1]
+        return DIRECTIONS[free[0]]
+
     def oracle_move(self) -> str:
         return towards(self._exit, self._at, self._floor, self._side)
 

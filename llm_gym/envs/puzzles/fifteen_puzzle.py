@@ -330,7 +330,9 @@ class FifteenPuzzleEnv(TextEnv):
     def oracle_move(self) -> str:
         if self.scramble is None:
             return self.solve(self._base_observations, self._base_moves)  # nothing is hidden
-        return DIRECTIONS[self._way_back[-1]]
+        ways = plan(self._start, self.size, self.max_turns)
+        way = ways.get(read_board(self._text.decode())) if len(ways) <= self.scramble else None
+        return DIRECTIONS[self._way_back[-1] if way is None else way]
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:

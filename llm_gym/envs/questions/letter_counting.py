@@ -90,6 +90,10 @@ class LetterCountingEnv(NumberQuestion):
     def random_move(self, rng: np.random.Generator) -> str:
         return str(int(rng.random() * (self.max_words + 1)))
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Say what is right most often."""
+        return "1"
+
     def move_pattern(self) -> str | None:
         return r"[0-9]{1,4}"
 

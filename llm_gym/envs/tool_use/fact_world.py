@@ -126,7 +126,10 @@ def draw_chain(
             ways = [
                 relation
                 for relation, value in world[here].items()
-                if value not in seen and (value in world or hop == hops - 1)
+                if value not in seen
+                and (value in world or hop == hops - 1)
+                # A capital may lie abroad here, which nobody would guess.
+                and (relation != "country" or chain[-1:] != ["capital"])
             ]
             if not ways:
                 break

@@ -131,3 +131,10 @@ def test_settings_have_an_effect():
         env.reset(seed=0)
     assert len(small._world) < 25 < 190 < len(large._world)
     assert SearchQAEnv(results=1).reset(seed=0)[0].count("1 documents") == 1
+
+
+def test_no_question_asks_for_the_country_of_a_capital():
+    env = SearchQAEnv(hops=4, documents=100)
+    env.reset(seed=0)
+    for _ in range(60):
+        assert "country of the capital" not in env.reset()[0]

@@ -192,6 +192,12 @@ class Game2048Env(TextEnv):
     def legal_moves(self) -> Sequence[str]:
         return [DIRECTIONS[way] for way, _ in shifts(self._board)]
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Slide down or left, and only else right or up."""
+        legal = self.legal_moves()
+        first = [way for way in ("down", "left") if way in legal]
+        return first[int(rng.random() * len(first))] if first else legal[0]
+
     def oracle_move(self) -> str:
         for _ in range(2):
             used, board = self._anchor

@@ -262,6 +262,15 @@ class SudokuEnv(TextEnv):
                 return f"{cell // self.size + 1} {cell % self.size + 1} {digit}"
         return super().random_move(rng)
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Fill the cell with the fewest digits that it can have, with the first of them."""
+        blanks = [cell for cell, char in enumerate(self._grid) if char == _OPEN]
+        usable = {cell: digits for cell in blanks if (digits := self._usable(cell))}
+        if not usable:
+            return self.random_move(rng)
+        cell = min(usable, key=lambda cell: len(usable[cell]))
+        return f"{cell // self.size + 1} {cell % self.size + 1} {usable[cell][0]}"
+
     def oracle_move(self) -> str:
         return next_placement(self._grid.decode(), self._solution)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from operator import mul
 from typing import Any, Unpack
 
 import numpy as np
@@ -244,6 +246,17 @@ class CountdownEnv(TextEnv):
             return super().random_move(rng)
         draws = rng.random(3 * self.numbers).tolist()
         return write(draw_tree(self._table, 10 * self.max_target, draws)[1])
+
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Add and subtract, until the signs fit."""
+        if self.stepwise:
+            return self.random_move(rng)
+        signs = product((1, -1), repeat=len(self._table))
+        for chosen in signs:
+            if sum(map(mul, chosen, self._table)) == self._target:
+                taken = sorted(zip(chosen, self._table, strict=True), reverse=True)
+                return "".join(f"{'+-'[sign < 0]}{n}" for sign, n in taken).lstrip("+")
+        return "+".join(map(str, self._table))
 
     def move_pattern(self) -> str | None:
         return r"[0-9()+*/ -]{1,200}"

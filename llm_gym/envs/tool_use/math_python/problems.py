@@ -23,7 +23,7 @@ _THINGS = ("marbles", "stamps", "shells", "beads", "coins", "cards", "nuts", "bu
 _LINES = (
     ("{who} finds {a} more.", "(n + a)"),
     ("{who} buys {a} boxes of {b} {what} each.", "(n + a * b)"),
-    ("A friend makes it {a} times as many.", "(n * a)"),
+    ("A friend brings more, until there are {a} times as many.", "(n * a)"),
     ("{who} makes {a} equal piles, gives away what is left over and keeps one pile.", "(n // a)"),
     ("{who} packs them into boxes of {a} and keeps those that do not fill a box.", "(n % a)"),
 )
