@@ -39,12 +39,14 @@ verl 0.9.1 and TRL 1.16.0 have defaults for models of billions of weights, singl
 
 | stabilizer | here | verl | TRL |
 |---|---|---|---|
-| entropy bonus | 0.01 / 0 / 0, fixed; `training.entropy_target` steers it | 0, fixed | 0; `use_adaptive_entropy` steps it by 0.005 towards 0.2 nats |
+| step size | learning rate times signal, within a KL of `training.max_kl` | learning rate | learning rate |
+| entropy bonus | 0.01 / 0 / 0, times the signal | 0, fixed | 0; `use_adaptive_entropy` steps it by 0.005 towards 0.2 nats |
 | groups without spread | kept; `training.resample_zero_variance_groups` | kept; `filter_groups`, any number of batches | kept |
 | replies that were cut | learned from; `training.mask_truncated_replies` | learned from | learned from; `mask_truncated_completions` |
 | critic | on the policy's trunk; detached or a copy by `model.critic` | a model of its own | none |
 | values | as they are; `training.normalise_values` | as they are, clipped at 0.5 | none |
 | sampler and trainer disagree | tokens weighed, at most 2; `training.max_sampler_kl` drops episodes | not corrected; `rollout_is`, `rollout_rs` | with vLLM, episodes whose ratio is above 3 are dropped |
+| a fall | back to the best weights, with half the KL limit | none | none |
 | end of a run | the weights of the best evaluation | the last | the last; `load_best_model_at_end` |
 | early stop | embedded: at 94 % for sure | none | by a callback |
 """

@@ -135,6 +135,8 @@ class PPOTrainer:
         self.diagnostics = RunDiagnostics(len(self.tokenizer))
         self.on_warning: Callable[[str], None] = _log.warning
         """Called with a sentence when the metrics show that the run does not learn."""
+        self.on_notice: Callable[[str], None] = _log.info
+        """Called with a sentence when the run returns to its best weights."""
         self.ended_with_best = False
         """Whether ``fit`` loaded the best weights in place of the last."""
 
@@ -166,6 +168,8 @@ class PPOTrainer:
                 # Logged before it is saved: a run killed in between repeats the iteration, and
                 # the same row replaces this one.
                 self._log_iteration(log, row)
+                if self.early_stop.has_fallen:
+                    self._return_to_best()
                 if self._stop.requested or self.early_stop.is_enough or self._is_save_due():
                     self._save()
                 if self._stop.requested:
@@ -212,6 +216,22 @@ class PPOTrainer:
             callback(self, row)
         for sentence in warnings.values():
             self.on_warning(sentence)
+
+    def _return_to_best(self) -> None:
+        """Load the best weights and their optimizer state, and halve the KL limit."""
+        stop, trust = self.early_stop, self.learner.ppo.trust
+        best = self.files.best(warm_start_success(self.warm_start))
+        if stop.now is None or stop.best is None or best is None:
+            return
+        narrowed = trust.narrowed / 2
+        self._load_learner(best)
+        trust.narrowed = narrowed
+        self.publisher.publish(self.publisher.version)
+        self.on_notice(
+            f"held-out success fell from {stop.best.success:.1%} to {stop.now.success:.1%}: back "
+            f"to the weights of {best.name}, with a KL limit of {trust.limit:.2g}"
+        )
+        stop.now = None  # a checkpoint from here on is not the best one again
 
     def _end_with_best(self) -> None:
         """Export the best model, and load it unless it is the last one anyway."""
@@ -260,6 +280,7 @@ class PPOTrainer:
         ).run()
         self.elapsed_s += time.perf_counter() - start
         if self.warm_start:
+            self.early_stop.best = warm_start_success(self.warm_start)
             self.save_checkpoint(path)
 
     # --- evaluation ----------------------------------------------------------------------
@@ -294,10 +315,7 @@ class PPOTrainer:
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Resume from the checkpoint in the folder ``path``."""
-        state = self.context.load(path, self.learner)
-        self.learner.check_state(state.parts)
-        restore_lm(self.learner.lm, state)
-        self.learner.load_state(state.parts)
+        state = self._load_learner(path)
         run = state.parts["run"].values
         self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
         self.warm_start = run["warm_start"]
@@ -306,6 +324,14 @@ class PPOTrainer:
         set_rng_state(state.parts["rng"])
         self.publisher.publish(self.iteration)
         self.files.resumed_from(path)
+
+    def _load_learner(self, path: str | Path) -> TrainerState:
+        """Load weights and optimizer state of a checkpoint; return all of it."""
+        state = self.context.load(path, self.learner)
+        self.learner.check_state(state.parts)
+        restore_lm(self.learner.lm, state)
+        self.learner.load_state(state.parts)
+        return state
 
     def _state(self) -> TrainerState:
         """Return everything that decides how the run continues, besides its language model."""

@@ -26,6 +26,7 @@ from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register
 from llm_gym_agents.commands.plan import choose
 from llm_gym_agents.commands.target import flags as named_by
 from llm_gym_agents.config.cli import parse_args
+from llm_gym_agents.learn.schedule import CRITIC_FIRST
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import evaluate
 from llm_gym_agents.run.checkpoint_weights import save_lm
@@ -161,13 +162,10 @@ def learn(
 
 
 def _after_solver(config: ConfigStore, taught: Path) -> None:
-    """Go on where a solver was imitated as that run itself would have: slower, the critic first."""
+    """Go on where a solver was imitated as that run itself would have: the critic first."""
     if taught.exists() and json.loads(taught.read_text()).get("from_solver"):
-        settings, warm_start = config.training, config.warm_start
-        settings.critic_warmup_iters = max(settings.critic_warmup_iters, warm_start.critic_iters)
-        settings.learning_rate *= warm_start.rl_rate_factor
-        if settings.value_learning_rate is not None:
-            settings.value_learning_rate *= warm_start.rl_rate_factor
+        settings = config.training
+        settings.critic_warmup_iters = max(settings.critic_warmup_iters, CRITIC_FIRST)
 
 
 def wait_for(folder: Path) -> None:

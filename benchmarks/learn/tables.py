@@ -18,7 +18,7 @@ MODELS = {
     "1.5B": "1.5B, vocabulary 152k, random weights",
 }
 WARM_STARTS = {
-    "as it is": "the defaults",
+    "as it is": "0.3 of the learning rate",
     "at once": "no critic warm-up",
     "leash": "KL loss 0.05",
     "fast": "full learning rate",
@@ -31,7 +31,6 @@ STABILIZERS = {
     "before": "constant rate, last weights",
     "linear": "full length",
     "cosine": "cosine decay",
-    "entropy 0.2": "entropy target 0.2",
     "normalised values": "normalised values",
     "detached critic": "detached critic",
     "groups": "GRPO, groups of 8",

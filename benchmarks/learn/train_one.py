@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lib.lanes import ONE_THREAD
 from benchmarks.lib.machine import provenance
 from llm_gym.as_text import make_text
 from llm_gym.episodes import play_episode, read_episodes
@@ -29,7 +30,7 @@ from llm_gym.errors import LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.imitation import find_player
-from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.run.metrics import KL, read_metrics
 
 CPU_SECONDS = 300
 GRACE = 25
@@ -38,8 +39,11 @@ SOLVED = 20
 """Episodes of the solver, where nobody has published its score."""
 
 
-def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
-    """Run a command in a process of its own, ``seconds`` at most; return its row."""
+def train(command: str, seconds: float = float("inf"), *, free: bool = False) -> dict[str, Any]:
+    """Run a command in a process of its own, ``seconds`` at most; return its row.
+
+    A ``free`` one may use a GPU, and as much CPU time as it likes.
+    """
     with tempfile.TemporaryDirectory(prefix="train-all-") as place:
         run, log = Path(place) / "run", Path(place) / "log"
         program = [sys.executable, "-m", "llm_gym.cli", *shlex.split(command)[1:]]
@@ -47,12 +51,13 @@ def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
             child = subprocess.Popen(
                 [*program, "--checkpoint.output-dir", str(run)],
                 # A GPU would be taken where there is one; the table is about one CPU core.
-                env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-                preexec_fn=_limit,
+                env=os.environ | ({} if free else ONE_THREAD),
+                preexec_fn=None if free else _limit,
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        status, used = _end_of(child, time.monotonic() + seconds - GRACE)
+        limit = float("inf") if free else CPU_SECONDS - GRACE
+        status, used = _end_of(child, time.monotonic() + seconds - GRACE, limit)
         child.returncode = os.waitstatus_to_exitcode(status)
         said = log.read_text("utf-8", errors="replace")
         row = {
@@ -67,14 +72,16 @@ def train(command: str, seconds: float = float("inf")) -> dict[str, Any]:
         return row | summary(run, rows, said)
 
 
-def _end_of(child: subprocess.Popen[bytes], until: float) -> tuple[int, resource.struct_rusage]:
+def _end_of(
+    child: subprocess.Popen[bytes], until: float, limit: float
+) -> tuple[int, resource.struct_rusage]:
     """Wait for a run, which is told to stop in time; return its status and what it used."""
     told = False
     while True:
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
         if pid:
             return status, used
-        if not told and (time.monotonic() > until or _cpu_s(child.pid) > CPU_SECONDS - GRACE):
+        if not told and (time.monotonic() > until or _cpu_s(child.pid) > limit):
             child.terminate()
             told = True
         time.sleep(0.5)
@@ -128,6 +135,8 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
         "solver": solver(config),
         **measured,
         "curve": [round(row["eval/success"], 4) for row in evaluated],
+        "kl_most": max(row.get(KL, 0.0) for row in rows),
+        "falls": evaluated[-1].get("eval/falls") if evaluated else None,
         "curve_return": [round(row["eval/return"], 4) for row in evaluated],
         "fresh": True,
         "advice": advice(said),
@@ -185,8 +194,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", help='such as "llm-gym train llm_gym/Echo-v0"')
     parser.add_argument("until", nargs="?", type=float, help="seconds since 1970 to end by")
+    parser.add_argument("--free", action="store_true", help="without the limit, and on a GPU")
     args = parser.parse_args()
-    print(json.dumps(train(args.command, (args.until or float("inf")) - time.time())))
+    seconds = (args.until or float("inf")) - time.time()
+    print(json.dumps(train(args.command, seconds, free=args.free)))
 
 
 if __name__ == "__main__":

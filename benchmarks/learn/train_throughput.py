@@ -225,7 +225,7 @@ def phases(iterations: int) -> dict[str, float]:
         watch(trainer.sampler.engine, "generate", "of which sampling")
         watch(trainer.learner.ppo, "update", "update")
         watch(trainer.learner.ppo, "score", "of which scoring")
-        watch(trainer.learner.ppo, "_step", "of which steps")
+        watch(trainer.learner.ppo, "_gradients", "of which steps")
         watch(trainer.publisher, "publish", "publish")
         start = perf_counter()
         rows = trainer.fit()

@@ -16,7 +16,6 @@ from llm_gym_agents.algo.losses.aggregate import (
     token_weights,
 )
 from llm_gym_agents.algo.losses.controllers import (
-    EntropyController,
     KLController,
     KLControllerState,
 )
@@ -87,7 +86,6 @@ __all__ = [
     "ClipRange",
     "ClipRatio",
     "Discount",
-    "EntropyController",
     "KLController",
     "KLControllerState",
     "KLKind",

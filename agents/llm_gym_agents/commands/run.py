@@ -111,7 +111,7 @@ def train(
     limit_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
     trainer.callbacks.append(lambda trainer, row: progress.update(row))
-    trainer.on_warning = report.advise
+    trainer.on_warning, trainer.on_notice = report.advise, report.say
     try:
         trainer.lock_folder()  # before anything is written: it may be somebody else's
         if trainer.context.is_main:

@@ -105,7 +105,9 @@ def _roomy(profile: TaskProfile) -> int:
 
 
 def _penalty(profile: TaskProfile) -> float:
-    """A tenth of the worst reward, at least 0.1."""
+    """A tenth of the worst reward, at least 0.1; in our games at most half a win in all turns."""
+    if profile.env == "suite" and profile.turns:
+        return round(min(0.1, 0.5 / profile.turns), 3)
     return round(max(0.1, -profile.worst_reward / 10), 3)
 
 
@@ -168,11 +170,6 @@ RULES: tuple[Rule, ...] = (
     Rule("warm_start.rounds", 4, _embedded,
          "embedded model", "until most moves are legal, and a solver is imitated well"),
     Rule("warm_start.rate", 3e-3, _embedded, "embedded model", "random weights"),
-    Rule("warm_start.critic_iters", 3, lambda s: _embedded(s) and s.has_critic,
-         "embedded model, an estimator with a critic",
-         "to a critic that knows nothing, early moves of a solver look bad"),
-    Rule("warm_start.rl_rate_factor", 0.3, _embedded,
-         "embedded model", "who imitates a solver is sure of its moves: full steps undo them"),
     Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
     Rule("warm_start.rate", 5e-5, _full, "a full model", "what it knows must stay"),
     Rule("warm_start.rate", 5e-4, _lora, "adapters", "ten times that of a full model"),

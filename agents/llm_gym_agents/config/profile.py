@@ -61,8 +61,6 @@ class TaskProfile:
     """Whether the estimator compares episodes of one start by what each earned in all."""
     by_spread: bool = True
     """Whether it divides by how far they, or its advantages, differ."""
-    has_critic: bool = True
-    """Whether it asks a critic."""
 
 
 def profile_task(config: Settings) -> TaskProfile:
@@ -74,7 +72,6 @@ def profile_task(config: Settings) -> TaskProfile:
         _of_task(config),
         groups=estimator.needs_groups,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
-        has_critic=estimator.needs_critic,
     )
 
 

@@ -240,11 +240,6 @@ class WarmStartConfig(Section):
     episodes are won."""
     rate: PositiveFloat = 3e-3
     """Learning rate of AdamW."""
-    critic_iters: NonNegativeInt = 0
-    """First iterations after imitating a solver in which only the critic learns, a quarter of the
-    run at most, if that is more than training.critic_warmup_iters."""
-    rl_rate_factor: PositiveFloat = 1.0
-    """Factor on the learning rates of reinforcement learning after imitating a solver."""
     file: Text | None = None
     """Conversations to imitate, as llm-gym export episodes writes them."""
 
@@ -301,9 +296,7 @@ class TrainingConfig(Section):
     importance_cap: PositiveFloat | None = 2.0
     """Largest weight of a token that trainer and sampler rate differently; None for no weights."""
     entropy_coef: NonNegativeFloat = 0.0
-    """Weight of the entropy bonus; the initial one with entropy_target."""
-    entropy_target: PositiveFloat | None = None
-    """Entropy of a token, in nats, that the weight is adapted to hold; None keeps the weight."""
+    """Weight of the entropy bonus, which fades as episodes come to score alike."""
     value_coef: NonNegativeFloat = 0.5
     """Weight of the critic's loss."""
     normalise_values: bool = False
@@ -323,8 +316,9 @@ class TrainingConfig(Section):
     """Where the KL to the initial model is a penalty: in the rewards, in the loss, or nowhere."""
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
-    kl_early_stop: PositiveFloat | None = None
-    """KL to the sampling policy above which the passes over a batch end; None for all passes."""
+    max_kl: PositiveFloat = 0.1
+    """Largest KL of an update from the policy before it, a mean over sampled tokens. A longer
+    update is shortened, and the learning rate falls; after short ones it rises again."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
@@ -359,7 +353,8 @@ class CheckpointConfig(Section):
     keep_last_n: PositiveInt = 3
     """Checkpoints kept besides the best one."""
     end_with_best: bool = True
-    """End a run with its best weights, its warm start's among them, instead of the last ones."""
+    """Return to the best weights, the warm start's among them, when held-out success falls below
+    their interval, and end with them; a third fall ends the run."""
     record_every: NonNegativeInt = 10
     """Iterations from one record of training episodes to the next; 0 for none."""
     resume: bool = False
@@ -393,9 +388,6 @@ class EnvConfig(Section):
     """Episodes of an evaluation."""
     stop_at_success: Fraction | None = None
     """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
-    for the full length."""
-    stop_after_no_gain: PositiveInt | None = None
-    """End the run after so many evaluations without one above the interval of the last gain; None
     for the full length."""
     curriculum: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Success in training above which the difficulty rises; below half of it, it falls. None for no

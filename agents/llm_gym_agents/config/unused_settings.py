@@ -36,7 +36,6 @@ _CRITIC_SETTINGS = (
     "training.value_coef",
     "training.value_learning_rate",
     "training.critic_warmup_iters",
-    "warm_start.critic_iters",
     "training.normalise_values",
 )
 
@@ -95,7 +94,7 @@ def _switches(config: Settings) -> Iterator[_Unused]:
         yield _Unused(("environment.max_steps",), "an environment that has rules of its own")
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "stop_at_success")
-        evaluation = tuple(f"environment.{name}" for name in (*every, "stop_after_no_gain"))
+        evaluation = tuple(f"environment.{name}" for name in every)
         yield _Unused((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     yield from _warm_start(config)
     yield from _ray(config)
@@ -105,8 +104,6 @@ def _training_switches(config: Settings) -> Iterator[_Unused]:
     training = config.training
     if training.kl == "none":
         yield _Unused(("training.kl_coef",), "training.kl='none'")
-    if training.ppo_epochs == 1:
-        yield _Unused(("training.kl_early_stop",), "training.ppo_epochs=1")
 
 
 def _warm_start(config: Settings) -> Iterator[_Unused]:
@@ -116,8 +113,6 @@ def _warm_start(config: Settings) -> Iterator[_Unused]:
         yield _Unused(("warm_start.file",), cause)
     if player in ("none", "file"):
         yield _Unused(("warm_start.turns",), cause)
-    if player not in ("auto", "solver"):
-        yield _Unused(("warm_start.critic_iters", "warm_start.rl_rate_factor"), cause)
     if player == "none":
         names = ("steps", "rounds", "rate")
         yield _Unused(tuple(f"warm_start.{name}" for name in names), cause)

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.schedule import HeldOutSuccess
-from llm_gym_agents.run.checkpoints import rank, standing
+from llm_gym_agents.run.checkpoints import standing
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.text.codec import TokenTexts
@@ -87,17 +87,23 @@ class RunFolder:
         """Whether this held-out success beats every checkpoint here."""
         return bool(now and self.checkpoints.is_best(now.success, now.low))
 
-    def export_best_model(self, start: HeldOutSuccess | None) -> Path | None:
-        """Copy the model of the best checkpoint to ``final``; return that checkpoint, if any.
+    def best(self, start: HeldOutSuccess | None) -> Path | None:
+        """Return the best checkpoint that was evaluated, if any.
 
         ``start`` is the success after the warm start: if no checkpoint reaches it, the warm start
         is the best.
         """
-        wanted = self._config.checkpoint.end_with_best
-        best = (self.checkpoints.best() if wanted else None) or self.checkpoints.latest()
-        held = standing(best) if wanted and best is not None else None
-        if start is not None and held is not None and rank(start.success, start.low) > held:
-            best = self.path / WARM_START
+        best = self.checkpoints.best()
+        held = None if best is None else standing(best)
+        if start is not None and (held is None or start.rank > held):
+            return self.path / WARM_START
+        return best
+
+    def export_best_model(self, start: HeldOutSuccess | None) -> Path | None:
+        """Copy the model of the best checkpoint to ``final``; return that checkpoint, if any."""
+        best = self.checkpoints.latest()
+        if self._config.checkpoint.end_with_best and self._config.environment.eval_interval:
+            best = self.best(start) or best
         if best is not None:
             self.checkpoints.put_apart(best, self.path / FINAL)
         return best

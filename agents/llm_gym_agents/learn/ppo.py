@@ -8,6 +8,7 @@ Shapes: T sampled tokens of all episodes, E episodes, M episodes of a step.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 
 from llm_gym_agents import algo
+from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.objective import SEEN
 from llm_gym_agents.algo.tensor_ops import segment_starts
 from llm_gym_agents.config import TrainingConfig
@@ -37,16 +39,22 @@ from llm_gym_agents.learn.stabilizers import (
     check_finite,
     check_others,
     masked_token_weights,
+    signal_share,
 )
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer, PPOBatch, micro_batch, runs
 from llm_gym_agents.rollouts.rollout_data import RolloutData
-from llm_gym_agents.run.metrics import CRITIC_ONLY
+from llm_gym_agents.run.metrics import CRITIC_ONLY, KL
 
 Metrics = dict[str, float]
 _NORMS = ("train/grad_norm", "train/critic_grad_norm")
+_MOVED = "policy/kl_k3"
 _BROKEN = "losses that are not finite"
+CHECKED = 32
+"""Most episodes on which the KL of an update is measured after its last step."""
+TRIES = 5
+"""An update that was shortened so often and is still too far is undone."""
 
 
 class PPO:
@@ -74,11 +82,11 @@ class PPO:
         self._norm_length = norm_length
         self.estimator = algo.get_advantage(config.adv_estimator)
         self.stabilizers = Stabilizers(config, model)
-        entropy_coef = self.stabilizers.entropy.entropy_coef
+        self.trust = self.stabilizers.trust
         self.objective = algo.TokenObjective(
             trunk(
                 ranks.wrap(model),
-                "gradient" if entropy_coef else "metric",
+                "gradient" if config.entropy_coef else "metric",
                 has_critic=model.value_head is not None,
             ),
             critic(model),
@@ -86,7 +94,7 @@ class PPO:
             policy_settings=policy_settings(config),
             cliprange_value=None,
             value_coef=config.value_coef,
-            entropy_coef=entropy_coef,
+            entropy_coef=config.entropy_coef,
             kl_coef=config.kl_coef if config.kl == "loss" else 0.0,
             importance_cap=config.importance_cap,
         ).to(model.device)
@@ -112,7 +120,7 @@ class PPO:
 
         Args:
             data: Complete episodes.
-            rate: Factor on the learning rate, from a schedule.
+            rate: Factor on the learning rates, from a schedule.
             critic_only: Do not change the policy, while a fresh critic warms up.
             greedy_scores_E: Score of a greedy episode per start, for ``remax``.
             recorded: Whether the batch is recorded; then the entropy of each token is scored.
@@ -132,12 +140,18 @@ class PPO:
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
         self.stabilizers.before_update(data, scores, advantages)
         batch = self._batch(data, scores, advantages)
+        signal = signal_share(data, advantages.advantages_T)
         clock.note("advantage")
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["base_lr"] * rate
-        self.objective.set_entropy_coef(self.stabilizers.entropy.entropy_coef)
-        metrics = self._epochs(packer, batch, critic_only)
-        metrics |= self.stabilizers.after_update(metrics["policy/entropy"])
+        used = 0.0 if critic_only else signal
+        share = min(1.0, 2.0 * used)  # of a full step
+        self._set_rates(rate, share)
+        # Who wins nearly always need not explore.
+        self.objective.set_entropy_coef(self.config.entropy_coef * share)
+        metrics = self._epochs(packer, batch, used)
+        metrics |= self.stabilizers.metrics | {
+            "train/signal": signal,
+            "train/lr": self.optimizer.param_groups[0]["lr"],
+        }
         # The engine needs the memory while it generates.
         self.optimizer.zero_grad(set_to_none=True)
         if scores.log_prob_T is None:
@@ -206,40 +220,79 @@ class PPO:
         )
         return {name: float(value) for name, value in found.items()}
 
-    def _epochs(self, packer: Packer, batch: TensorDict, critic_only: bool) -> Metrics:
+    def _set_rates(self, rate: float, share: float) -> None:
+        """Set the learning rates of policy and critic."""
+        policy, *critic = self.optimizer.param_groups
+        policy["lr"] = policy["base_lr"] * rate * share * self.trust.rate
+        for group in critic:
+            group["lr"] = group["base_lr"] * rate
+
+    def _epochs(self, packer: Packer, batch: TensorDict, signal: float) -> Metrics:
+        """Take the steps of an update; they end where the policy leaves its trust region."""
+        moves = signal > 0.0
+        if moves:
+            self.trust.begin(signal)
         sums: dict[str, float] = defaultdict(float)
-        steps = epochs = 0
-        for _ in range(self.config.ppo_epochs):
-            epochs += 1
-            kl = 0.0
-            for episodes in self._mini_batches(len(packer.ids_E)):
-                metrics = self._step(packer, batch, episodes, critic_only)
-                for name, value in metrics.items():
-                    sums[name] += value
-                steps += 1
-                kl = max(kl, metrics["policy/kl_k3"])
-            limit = self.config.kl_early_stop
-            if limit is not None and kl > limit:
-                break
-        means = {name: value / steps for name, value in sums.items()}
-        return means | {"train/epochs": epochs, "train/steps": steps}
+        steps, kl = 0, 0.0
+        for episodes in self._mini_batches(len(packer.ids_E)):
+            metrics = self._gradients(packer, batch, episodes, frozen=not moves)
+            for name, value in metrics.items():
+                sums[name] += value
+            steps += 1
+            if moves and metrics[_MOVED] > self.trust.bound:
+                break  # this gradient is not used: the steps before it were enough
+            if not moves and self.model.value_head is None:
+                break  # nobody learns
+            self.optimizer.step()
+        if moves:
+            kl = self._stay_near(packer, batch, episodes[:CHECKED])
+        means = {name: value / steps for name, value in sums.items() if name != _MOVED}
+        in_pass = math.ceil(len(packer.ids_E) / self.config.mini_batch_size)
+        return means | {KL: kl, "train/steps": steps, "train/epochs": steps / in_pass}
+
+    def _stay_near(self, packer: Packer, batch: TensorDict, episodes: list[int]) -> float:
+        """Shorten the update until its KL is within the bound; return the KL."""
+        if "old_log_prob" not in batch:  # the only pass of the update has given them
+            batch["old_log_prob"] = self.ranks.all_sum(self._seen_T).cpu()
+        tries = 0
+        while (kl := self._moved(packer, batch, episodes)) > self.trust.bound:
+            tries += 1
+            self.trust.shorten(kl if tries < TRIES else math.inf)
+        self.trust.adapt(kl, shortened=tries > 0)
+        return kl
+
+    @torch.no_grad()
+    def _moved(self, packer: Packer, batch: TensorDict, episodes: list[int]) -> float:
+        """Return the KL of the policy from that before the update, a mean over tokens."""
+        total = torch.zeros((), device=self.model.device)
+        for pack, counts in self.scorer.packs(packer, episodes):
+            new_T = self.model(*pack[:4], entropy="none").log_prob_T
+            if counts:
+                old_T = batch["old_log_prob"][pack.index_T].to(new_T.device)
+                total += k3_of_log_ratio((new_T - old_T).float()).sum()
+        tokens = max(1, int(packer.data.lengths_E[episodes].sum()))
+        return float(self.ranks.all_sum(total)) / tokens
 
     def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
-        """Yield every episode once, some at a time, in random order."""
-        order = self.ranks.broadcast(torch.randperm(episodes))
-        # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
-        # draws the next pass's order as well. Without that draw their numbers would change.
-        torch.randperm(episodes)
-        for some in order.split(self.config.mini_batch_size):
-            yield some.tolist()
+        """Yield every episode ``ppo_epochs`` times, some at a time, in random order."""
+        for _ in range(self.config.ppo_epochs):
+            order = self.ranks.broadcast(torch.randperm(episodes))
+            # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
+            # draws the next pass's order as well. Without that draw their numbers would change.
+            torch.randperm(episodes)
+            for some in order.split(self.config.mini_batch_size):
+                yield some.tolist()
 
-    def _step(
-        self, packer: Packer, batch: TensorDict, episodes: list[int], critic_only: bool
+    def _gradients(
+        self, packer: Packer, batch: TensorDict, episodes: list[int], *, frozen: bool
     ) -> Metrics:
-        """Take one optimizer step on ``episodes``; the GPU is synchronised only once."""
+        """Read ``episodes`` and leave their gradients; the GPU is synchronised only once.
+
+        A ``frozen`` policy gets none: its weights and the optimizer's state of them stay.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         micros, losses, sums = self._backward(packer, batch, episodes)
-        if critic_only:
+        if frozen:
             for parameter in self.model.lm.parameters():
                 parameter.grad = None
         norms = clip_gradients(self.optimizer, self.config.max_grad_norm)
@@ -252,7 +305,6 @@ class PPO:
         except NonFiniteError:
             self.optimizer.zero_grad(set_to_none=True)
             raise
-        self.optimizer.step()
         return totals
 
     def _backward(

@@ -20,6 +20,11 @@ from llm_gym_agents.rollouts.tasks import (
     training_tasks,
 )
 
+CRITIC_FIRST = 3
+"""Iterations after imitating a solver, a quarter of a run at most, that train only the critic."""
+MOST_FALLS = 3
+"""A run ends after so many falls in a row."""
+
 
 def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> float:
     """Return the factor on the learning rate in ``iteration`` of ``total``.
@@ -142,18 +147,12 @@ class Schedule:
         """Return the arguments of the update of ``iteration``."""
         settings = self.config.training
         kind, warmup = settings.lr_schedule, settings.warmup_iters
-        slower = self.config.warm_start.rl_rate_factor if self.from_solver() else 1.0
+        # To a critic that knows nothing, the early moves of a good player look bad.
+        first = min(CRITIC_FIRST, self.iterations // 4) if self.from_solver() else 0
         return {
-            "rate": slower * learning_rate_factor(kind, iteration, self.iterations, warmup),
-            "critic_only": iteration < self.critic_first,
+            "rate": learning_rate_factor(kind, iteration, self.iterations, warmup),
+            "critic_only": iteration < max(settings.critic_warmup_iters, first),
         }
-
-    @property
-    def critic_first(self) -> int:
-        """Number of first iterations that train only the critic."""
-        most = self.iterations // 4 if self.from_solver() else 0
-        own = min(self.config.warm_start.critic_iters, most)
-        return max(self.config.training.critic_warmup_iters, own)
 
     def evaluates_after(self, done: int) -> bool:
         """Whether to evaluate after ``done`` iterations."""
@@ -176,6 +175,11 @@ class HeldOutSuccess(NamedTuple):
     low: float
     high: float
 
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What weights are compared by."""
+        return self.low, self.success
+
     @classmethod
     def of(cls, result: Evaluation) -> HeldOutSuccess:
         """Return the success of an evaluation."""
@@ -183,10 +187,10 @@ class HeldOutSuccess(NamedTuple):
 
 
 class EarlyStop:
-    """Decides when a run may end: it reached the target, or has not improved for long.
+    """Watches held-out success: when a run may end, and when it must return to its best weights.
 
     Success is an estimate from a few hundred episodes. So the lower end of the interval must reach
-    the target, and a gain must be above the interval of the last gain.
+    a target, and only what is below the interval of the best is a fall.
 
     Args:
         config: Read at every call: a later ``fit`` may ask for more.
@@ -196,10 +200,9 @@ class EarlyStop:
         self._config = config
         self.now: HeldOutSuccess | None = None
         """Of the current weights; None if they were not evaluated."""
-        self._mark: float | None = None
-        """Upper end of the interval at the last gain."""
-        self.without_gain = 0
-        """Evaluations since then."""
+        self.best: HeldOutSuccess | None = None
+        self.falls = 0
+        """Since the best."""
         self.ended: str | None = None
         """Why the run may end, as of the last evaluation, whichever weights were loaded since."""
 
@@ -209,17 +212,22 @@ class EarlyStop:
             self.now = None
             return {}
         self.now = HeldOutSuccess.of(result)
-        # Compared with the last gain, not the last evaluation, so that small gains add up.
-        if self._mark is None or self.now.success > self._mark:
-            self._mark, self.without_gain = self.now.high, 0
-        else:
-            self.without_gain += 1
+        self.falls += self.has_fallen
+        if self.best is None or self.now.rank > self.best.rank:
+            self.best, self.falls = self.now, 0
         self.ended = self.why
         return {
             "eval/success_low": self.now.low,
             "eval/success_high": self.now.high,
-            "eval/without_gain": float(self.without_gain),
+            "eval/falls": float(self.falls),
         }
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether the current weights are surely worse than the best."""
+        if self.now is None or self.best is None or not self._config.checkpoint.end_with_best:
+            return False
+        return self.now.success < self.best.low
 
     @property
     def is_enough(self) -> bool:
@@ -229,25 +237,24 @@ class EarlyStop:
     @property
     def why(self) -> str | None:
         """Why the run may end here; None if it goes on."""
-        settings = self._config.environment
-        if self.now is None:
-            return None
-        if settings.stop_at_success is not None and self.now.low >= settings.stop_at_success:
+        target = self._config.environment.stop_at_success
+        if self.falls >= MOST_FALLS:
+            return f"held-out success fell {self.falls} times from its best"
+        if target is not None and self.now is not None and self.now.low >= target:
             return (
-                f"held-out success is {self.now.success:.1%}, surely at least the "
-                f"{settings.stop_at_success:.0%} of environment.stop_at_success"
+                f"held-out success is {self.now.success:.1%}, surely at least the {target:.0%} of "
+                "environment.stop_at_success"
             )
-        patience = settings.stop_after_no_gain
-        if patience is not None and self.without_gain >= patience:
-            return f"{self.without_gain} evaluations in a row without a gain"
         return None
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        now = None if self.now is None else list(self.now)
-        return {"now": now, "mark": self._mark, "without_gain": self.without_gain}
+        return {"now": self.now, "best": self.best, "falls": self.falls}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from ``state``."""
-        self.now = None if state["now"] is None else HeldOutSuccess(*state["now"])
-        self._mark, self.without_gain = state["mark"], state["without_gain"]
+        self.now, self.best = (
+            None if state[name] is None else HeldOutSuccess(*state[name])
+            for name in ("now", "best")
+        )
+        self.falls = state["falls"]

@@ -1,7 +1,6 @@
-"""What keeps a long run stable: entropy target, value scale, episode mask, NaN check.
+"""What keeps a run stable: signal, trust region, value scale, episode mask, NaN check.
 
-Entropy target, value scale and episode mask are off unless the config turns them on; off, they
-change no number. The NaN check is always on.
+Value scale and episode mask are off unless the config turns them on; off, they change no number.
 
 Shapes: T sampled tokens, E episodes of the batch, M episodes of an optimizer step.
 """
@@ -24,8 +23,10 @@ from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
 from llm_gym_agents.algo.tensor_ops import segment_sum, spread
 from llm_gym_agents.config import TrainingConfig
+from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.model.weights import local_tensor
 from llm_gym_agents.rollouts.pack import PPOBatch
 from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.run.files import write_atomically
@@ -33,6 +34,8 @@ from llm_gym_agents.run.files import write_atomically
 VALUE_DECAY = 0.9
 """Weight of the old statistics when a batch is added, after the first few batches."""
 MIN_STD = 1e-4
+LEAST_RATE = 0.01
+"""Smallest factor on the learning rate."""
 
 
 class Stabilizers:
@@ -40,12 +43,12 @@ class Stabilizers:
 
     Args:
         config: Says which are on.
-        model: Its value head is rescaled.
+        model: Its weights are kept near, and its value head is rescaled.
     """
 
     def __init__(self, config: TrainingConfig, model: PolicyValueModel) -> None:
         self.config = config
-        self.entropy = algo.EntropyController(config.entropy_coef, config.entropy_target)
+        self.trust = TrustRegion(config.max_kl, trained(model.lm))
         self.value_scale: ValueScale | None = None
         if config.normalise_values and model.value_head is not None:
             self.value_scale = ValueScale(model.value_head)
@@ -71,12 +74,10 @@ class Stabilizers:
             self.value_scale.update(advantages.returns_T)
         self.kept_E = episode_mask(self.config, data, scores.log_prob_T)
 
-    def after_update(self, entropy: float) -> dict[str, float]:
-        """Adapt the entropy coefficient; return metrics."""
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What they did in the last update."""
         found = {} if self.value_scale is None else self.value_scale.metrics
-        if self.config.entropy_target is not None:
-            found["policy/entropy_coef"] = self.entropy.entropy_coef
-            self.entropy.update(entropy)
         if self.config.mask_truncated_replies or self.config.max_sampler_kl is not None:
             kept_E = self.kept_E
             found["train/left_out"] = 0.0 if kept_E is None else 1.0 - float(kept_E.float().mean())
@@ -85,13 +86,115 @@ class Stabilizers:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         scale = None if self.value_scale is None else self.value_scale.state_dict()
-        return {"entropy": dict(self.entropy.state_dict()), "value_scale": scale}
+        return {"trust": self.trust.state_dict(), "value_scale": scale}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``. A stabilizer that was off then starts fresh."""
-        self.entropy.load_state_dict(state["entropy"])
+        self.trust.load_state_dict(state["trust"])
         if self.value_scale is not None and state["value_scale"] is not None:
             self.value_scale.load_state_dict(state["value_scale"])
+
+
+# --- signal ------------------------------------------------------------------------------------
+
+_ROUNDING = 1e-5
+"""Rewards are float32: a smaller share of the largest one is no difference."""
+
+
+def signal_share(data: RolloutData, advantages_T: Tensor) -> float:
+    """Return how much a batch tells: 0 if nothing differs, 1 at most.
+
+    It is the spread of what episodes won over its mean: 1 up to half of the episodes won, and
+    little where few are lost. Adam would make full steps of them, and of noise: it undoes every
+    scale of a gradient. The rewards decide, not a critic that may know nothing yet, and how much a
+    lost episode cost does not count. Where nothing is won, turns still differ if the reward is
+    shaped.
+    """
+    if _is_flat(advantages_T):
+        return 0.0
+    reward_T = data.reward_T.double()
+    score_E = segment_sum(reward_T, data.lengths_E)[data.lengths_E > 0]
+    won_E, least = score_E.clamp(min=0.0), _ROUNDING * float(reward_T.abs().max())
+    mean = float(won_E.mean())
+    if float(score_E.max() - score_E.min()) <= least:
+        return 0.0 if mean > least or _is_flat(reward_T[data.turn_ends_T]) else 1.0
+    return min(1.0, float(won_E.std(correction=0)) / mean) if mean > least else 1.0
+
+
+def _is_flat(values: Tensor) -> bool:
+    """Whether all values are equal but for rounding."""
+    return float(values.max() - values.min()) <= _ROUNDING * float(values.abs().max())
+
+
+# --- trust region ------------------------------------------------------------------------------
+
+
+class TrustRegion:
+    """Keeps the KL of an update within a limit, and the learning rate near what that allows.
+
+    Args:
+        limit: KL from the policy before an update to that after it, a mean over sampled tokens.
+        parameters: The policy's. A copy is kept in the machine's memory, not in a GPU's.
+    """
+
+    def __init__(self, limit: float, parameters: Sequence[nn.Parameter]) -> None:
+        self._limit, self._parameters = limit, parameters
+        self._start: list[Tensor] = []
+        self.rate = 1.0
+        """Factor on the policy's learning rate."""
+        self.narrowed = 1.0
+        """Factor on the limit."""
+        self.bound = limit
+        """Limit of the current update."""
+
+    @property
+    def limit(self) -> float:
+        """Limit of an update from a batch that is all signal."""
+        return self._limit * self.narrowed
+
+    def begin(self, signal: float) -> None:
+        """Begin an update from a batch with this signal.
+
+        Its steps are smaller by that, and a KL grows with the square of a small step.
+        """
+        self.bound = self.limit * signal**2
+        weights = self._weights()
+        if not self._start:
+            self._start = [
+                torch.empty_like(weight, device="cpu", pin_memory=weight.is_cuda)
+                for weight in weights
+            ]
+        for kept, weight in zip(self._start, weights, strict=True):
+            kept.copy_(weight)
+
+    def _weights(self) -> list[Tensor]:
+        """Return this process's part of the weights."""
+        return [local_tensor(parameter.detach()) for parameter in self._parameters]
+
+    def shorten(self, kl: float) -> None:
+        """Go back on the way from the first weights, from ``kl`` to the bound."""
+        share = 0.9 * math.sqrt(self.bound / kl)
+        for kept, weight in zip(self._start, self._weights(), strict=True):
+            first = kept.to(weight.device)
+            weight.copy_(first if not share else torch.lerp(first, weight, share))
+
+    def adapt(self, kl: float, *, shortened: bool) -> None:
+        """Lower the rate after an update that went too far; let it rise after a short one.
+
+        The KL grows with the square of the rate, so these changes lead to over half of the bound.
+        """
+        if shortened:
+            self.rate = max(LEAST_RATE, self.rate / 1.5)
+        elif kl < self.bound / 2:
+            self.rate = min(1.0, self.rate * 1.25)
+
+    def state_dict(self) -> dict[str, float]:
+        """Return the factors."""
+        return {"rate": self.rate, "narrowed": self.narrowed}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Go on from ``state``."""
+        self.rate, self.narrowed = float(state["rate"]), float(state["narrowed"])
 
 
 # --- value scale -------------------------------------------------------------------------------

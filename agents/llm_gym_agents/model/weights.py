@@ -106,6 +106,11 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def local_tensor(tensor: Tensor) -> Tensor:
+    """Return this process's part of a tensor, in the same memory."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def is_sharded(module: nn.Module) -> bool:
     """Whether the weights of ``module`` are sharded over processes (``DTensor``)."""
     return any(isinstance(parameter, DTensor) for parameter in module.parameters())

@@ -70,10 +70,9 @@ _zero_variance = _all_rows(
 )
 _no_update = _all_rows(
     KL,
-    lambda value: abs(value) < 1e-7,
-    # KL is measured before a step, so with one step it is always 0; and the policy is frozen
-    # while the critic warms up.
-    unless=lambda row: row.get("train/steps", 2) <= 1 or row.get(CRITIC_ONLY, 0.0) > 0,
+    lambda value: abs(value) < 1e-9,
+    # The policy stays while the critic warms up, and where rewards do not differ.
+    unless=lambda row: row.get(CRITIC_ONLY, 0.0) > 0 or row.get("train/signal") == 0.0,
 )
 _entropy_collapse = _all_rows(
     ENTROPY,
@@ -144,12 +143,6 @@ def _of_updates(max_entropy: float) -> tuple[Symptom, ...]:
             "rewards do not differ",
         ),
         Symptom(
-            "kl_spike",
-            _above(KL, 1.0),
-            "the policy jumps (KL {:.2g} in one update): lower training.learning_rate, or set "
-            "training.kl_early_stop",
-        ),
-        Symptom(
             "value_divergence",
             _value_divergence,
             "the values have diverged to {:.3g}: lower training.value_learning_rate or "
@@ -176,7 +169,7 @@ def _of_episodes() -> tuple[Symptom, ...]:
 
 
 class RunDiagnostics:
-    """Finds symptoms in the rows of a run. Each is reported once, and again after it was gone.
+    """Finds symptoms in the rows of a run. Each is reported once.
 
     Args:
         vocabulary: Tokens of the model, which bound its entropy; None if unknown.
@@ -186,6 +179,7 @@ class RunDiagnostics:
         self._symptoms = symptoms(vocabulary)
         self._rows: list[Row] = []
         self._holding: set[str] = set()
+        self._told: set[str] = set()
 
     def update(self, row: Row) -> dict[str, str]:
         """Return the symptoms that are new after ``row``: name and sentence."""
@@ -198,13 +192,14 @@ class RunDiagnostics:
             for each, value in found.items()
             if value is not None
         }
-        new = {name: text for name, text in sentences.items() if name not in self._holding}
+        new = {name: text for name, text in sentences.items() if name not in self._told}
         self._holding = set(sentences)
+        self._told |= self._holding
         return new
 
     def catch_up(self, rows: Rows) -> None:
         """Read the rows of a resumed run without reporting anything."""
-        self._rows, self._holding = [], set()
+        self._rows, self._holding, self._told = [], set(), set()
         for row in rows:
             self.update(row)
 

@@ -51,18 +51,16 @@ VARIANTS = {
         "training": {
             "group_size": 2,
             "resample_zero_variance_groups": 2,
-            "entropy_target": 1.0,
             "normalise_values": True,
         },
-        "environment": {"stop_after_no_gain": 9},
     },
     "curriculum": {"environment": {"env_id": "llm_gym/TextGame-v0", "curriculum": 0.7}},
 }
 MOMENTS = {
     "play": (LLMPolicy, "forward", 5),
     "play later": (LLMPolicy, "forward", 12),
-    "step": (PPO, "_step", 3),
-    "step later": (PPO, "_step", 11),
+    "step": (PPO, "_gradients", 3),
+    "step later": (PPO, "_gradients", 11),
     "evaluation": (PPOTrainer, "evaluate", 2),
     "row": (MetricsLog, "log", 3),
     "before save": (Checkpoints, "save", 1),

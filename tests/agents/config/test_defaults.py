@@ -72,8 +72,6 @@ def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
     assert (config.training.group_size, config.training.group_credit) == (size, credit)
     small = credit == "turn" or estimator == "rloo"  # what it compares, and does not scale up
     assert config.training.entropy_coef == (0.002 if small else 0.01)
-    assert config.warm_start.critic_iters == (3 if estimator == "gae" else 0)
-    assert config.warm_start.rl_rate_factor == 0.3
     config.check()
 
 

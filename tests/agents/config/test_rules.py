@@ -131,11 +131,6 @@ NEVER = "environment.eval_interval=0"
             "training.clip_ratio",
             "training.policy_loss",
         ),
-        (
-            "training.ppo_epochs=1 training.kl_early_stop=0.1",
-            "training.kl_early_stop",
-            "training.ppo_epochs",
-        ),
         ("environment.env_id=llm_gym/Echo-v0 environment.max_steps=5", "environment.max_steps", ""),
         (
             "inference.bootstrap_at_turn_limit=true",
@@ -155,8 +150,8 @@ NEVER = "environment.eval_interval=0"
             "environment.eval_interval",
         ),
         (
-            f"{NEVER} environment.stop_after_no_gain=3 checkpoint.end_with_best=false",
-            "environment.stop_after_no_gain checkpoint.end_with_best",
+            f"{NEVER} checkpoint.end_with_best=false",
+            "checkpoint.end_with_best",
             "environment.eval_interval",
         ),
         (

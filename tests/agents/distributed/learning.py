@@ -36,7 +36,7 @@ CASES = {
             "importance_cap": 2.0,
         }
     },
-    "early stop": {"training": {"kl_early_stop": 1e-9, "ppo_epochs": 4, "mini_batch_size": 4}},
+    "trust region": {"training": {"max_kl": 1e-6, "ppo_epochs": 4, "mini_batch_size": 4}},
     "frozen policy": {"critic_only": True},
     "values in units of returns": {"training": {"normalise_values": True}},
     "tied weights": {"lm": {"tie_word_embeddings": True}},

@@ -11,6 +11,7 @@ from llm_gym_agents.algo import Advantages
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO, policy_settings
 from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
+from llm_gym_agents.learn.stabilizers import signal_share
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 from tests.agents.tiny import tiny_model
@@ -140,7 +141,8 @@ SETTINGS = {"gamma": 0.9, "gae_lambda": 0.8, "discount": "token", "entropy_coef"
 @pytest.mark.parametrize("history", [True, False])
 def test_the_gradient_is_that_of_a_hand_written_loss(history):
     batch, ppo = data(history=history), make(**SETTINGS)
-    expected = hand_written(copy.deepcopy(ppo.model), batch)
+    share = min(1.0, 2 * signal_share(batch, batch.reward_T))
+    expected = hand_written(copy.deepcopy(ppo.model), batch, entropy=0.01 * share)
     found = gradients(ppo, batch)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
@@ -171,7 +173,7 @@ def test_cutting_a_batch_into_micro_batches_changes_no_metric(mini_batch_size):
         rows.append({name: value for name, value in ppo.update(data()).items() if "_s" not in name})
     whole, cut = rows
     assert whole.keys() == cut.keys()
-    assert whole["policy/kl_k3"] > 1e-4
+    assert whole["policy/kl"] > 1e-4
     for name, value in whole.items():
         assert cut[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
 
@@ -245,15 +247,6 @@ def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
     assert metrics["kl/coef"] == 0.1
     same = PPO(model, training(kl="loss", kl_coef=0.1), other).update(data())
     assert same["policy/ref_kl"] > 0
-
-
-@pytest.mark.parametrize(("moved", "epochs"), [((0.5, 0.0), 1), ((0.0, 0.5), 1), ((0.0, 0.05), 3)])
-def test_passes_end_after_one_in_which_any_step_had_moved_too_far(moved, epochs, monkeypatch):
-    ppo = make(mini_batch_size=2, ppo_epochs=3, kl_early_stop=0.1)
-    told = iter([{"policy/kl_k3": kl, "policy/entropy": 1.0} for kl in moved * 3])
-    monkeypatch.setattr(ppo, "_step", lambda *given: next(told))
-    found = ppo.update(data())
-    assert (found["train/epochs"], found["train/steps"]) == (epochs, 2 * epochs)
 
 
 @pytest.mark.parametrize(

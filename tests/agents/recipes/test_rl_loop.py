@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import inspect
+from unittest import mock
 
 import gymnasium as gym
 import pytest
@@ -102,19 +103,21 @@ def updated_by_the_trainer(lm, data):
         "clip_ratio": rl_loop.CLIP, "importance_cap": None,
         "value_coef": rl_loop.VALUE_COEF, "entropy_coef": rl_loop.ENTROPY_COEF,
         "learning_rate": rl_loop.LEARNING_RATE, "max_grad_norm": rl_loop.MAX_GRAD_NORM,
-        "ppo_epochs": rl_loop.PASSES, "mini_batch_size": len(IDS),
+        "ppo_epochs": rl_loop.PASSES, "mini_batch_size": len(IDS), "max_kl": 1e9,
     }  # fmt: skip
     for name, value in settings.items():
         setattr(config, name, value)
     ppo = PPO(model, config)
     ppo.objective.policy_settings["dual_clip"] = None  # the loop has none
-    ppo._mini_batches = lambda episodes: [list(range(episodes))]  # in the order of the loop
+    # In the order of the loop.
+    ppo._mini_batches = lambda episodes: [list(range(episodes))] * rl_loop.PASSES
     seen = []
     ppo.objective.register_forward_pre_hook(
         lambda module, args: seen.append(args[0]["advantage"].flatten())
     )
     gradients = first_gradients(model, ppo.optimizer)
-    metrics = ppo.update(data)
+    with mock.patch("llm_gym_agents.learn.ppo.signal_share", return_value=1.0):
+        metrics = ppo.update(data)
     return seen[0], gradients, dict(model.named_parameters()), metrics
 
 

@@ -16,6 +16,7 @@ from tests.agents.players import player_at_chance
 
 FALL = [20, 88, 60, 77]
 """Wins of 100 in the evaluations of a run that falls back."""
+AT_LEVEL = [20, 88, 85, 86, 84, 85, 86, 87]
 EVALUATED = settings(training__num_iters_per_epoch=4, environment__eval_interval=1)
 
 
@@ -77,11 +78,11 @@ def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(tmp_path, star
 
 def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
     whole = made(tmp_path / "whole", training__num_epochs=2)
-    expected = planted(whole, [*FALL, 10, 11, 12, 13])
+    expected = planted(whole, AT_LEVEL)
     whole.fit()
     whole.cleanup()
     halves = made(tmp_path / "halves", training__num_epochs=2)
-    found = planted(halves, [*FALL, 10, 11, 12, 13])
+    found = planted(halves, AT_LEVEL)
     halves.fit(num_epochs=1)
     assert halves.iteration == 2, "the best one's"
     rows = halves.fit(num_epochs=2)
@@ -91,17 +92,61 @@ def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
     assert same(halves.learner.lm.state_dict(), expected[1])
 
 
-def test_patience_is_kept_over_a_resume(tmp_path):
-    how = {"environment__stop_after_no_gain": 3, "checkpoint__save_interval": 1,
-           "training__num_iters_per_epoch": 1, "training__num_epochs": 9}  # fmt: skip
-    first = made(tmp_path, **how)
-    planted(first, [50, 51, 49])
-    first.fit(num_epochs=3)
+LONG = {"checkpoint__save_interval": 1, "training__num_iters_per_epoch": 1,
+        "training__num_epochs": 9}  # fmt: skip
+
+
+def fitted(folder, wins, **given):
+    """Train with planted evaluations; return the trainer, and what was seen and said on the way."""
+    trainer = made(folder, **(LONG | given))
+    evaluated, updated, said = planted(trainer, wins), [], []
+    ppo = trainer.learner.ppo
+    update = ppo.update
+
+    def seen(data, **how):
+        updated.append((weights(trainer), moments(ppo.optimizer), ppo.trust.limit))
+        return update(data, **how)
+
+    ppo.update, trainer.on_notice = seen, said.append
+    trainer.fit()
+    trainer.cleanup()
+    return trainer, evaluated, updated, said
+
+
+def weights(trainer):
+    return {name: weight.clone() for name, weight in trainer.learner.lm.state_dict().items()}
+
+
+def moments(optimizer):
+    return {at: state["exp_avg"].clone() for at, state in enumerate(optimizer.state.values())}
+
+
+def test_a_fall_is_undone_at_once(tmp_path):
+    trainer, evaluated, updated, said = fitted(tmp_path, [90, 70, 91, 60, 60, 60, 99])
+    assert len(evaluated) == 6, "the third fall since the best is the end"
+    starts, optimizers, limits = zip(*updated, strict=True)
+    assert same(starts[2], evaluated[0])
+    assert same(starts[4], evaluated[2])
+    assert same(starts[5], evaluated[2])
+    assert same(optimizers[5], optimizers[4])
+    assert not same(optimizers[3], optimizers[2])
+    assert [limit / limits[0] for limit in limits] == [1, 1, 0.5, 0.5, 0.25, 0.125]
+    assert len(said) == 4
+    assert same(weights(trainer), evaluated[2])
+    assert trainer.early_stop.ended == "held-out success fell 3 times from its best"
+
+
+def test_a_run_that_was_cut_between_falls_goes_on_alike(tmp_path):
+    wins = [90, 70, 60, 91, 60]
+    whole = fitted(tmp_path / "whole", wins, training__num_epochs=5)
+    first = made(tmp_path / "cut", **LONG)
+    planted(first, wins[:2])
+    first.fit(num_epochs=2)
     first.cleanup()
-    second = made(tmp_path, checkpoint__resume=True, **how)
-    planted(second, [50, 50, 50])
-    assert len(second.fit()) == 4
-    second.cleanup()
+    _, evaluated, updated, _ = fitted(tmp_path / "cut", wins[2:], checkpoint__resume=True,
+                                      training__num_epochs=5)  # fmt: skip
+    assert all(same(*each) for each in zip(evaluated, whole[1][2:], strict=True))
+    assert [limit for *_, limit in updated] == [limit for *_, limit in whole[2][2:]]
 
 
 def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):

@@ -11,7 +11,6 @@ from torch.autograd import gradcheck
 from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import (
     KL_KINDS,
-    EntropyController,
     KLController,
     StreamError,
     apply_kl_penalty,
@@ -19,7 +18,6 @@ from llm_gym_agents.algo import (
     kl_estimate,
     kl_in_rewards,
 )
-from llm_gym_agents.algo.losses.controllers import DAMPING, GAIN
 
 INF = float("inf")
 
@@ -120,22 +118,6 @@ def test_a_kl_that_is_no_number_does_not_reach_the_coefficient() -> None:
     with pytest.raises(ConfigError, match="n_steps"):
         controller.update(1.0, -1)
     assert controller.kl_coef == 0.1
-
-
-@pytest.mark.parametrize(("entropy", "error"), [(0.45, 0.1), (0.5, 0.0), (0.505, -0.01)])
-def test_the_weight_answers_the_relative_error(entropy, error):
-    expected = 0.01 * math.exp((GAIN + DAMPING) * error)
-    assert EntropyController(0.01, target=0.5).update(entropy) == pytest.approx(expected)
-
-
-def test_no_single_batch_decides_the_weight():
-    controller = EntropyController(0.01, target=0.5)
-    controller.update(50.0)
-    assert controller.update(0.5) == pytest.approx(0.01 * math.exp(-GAIN))
-
-
-def test_a_weight_without_a_target_stays():
-    assert EntropyController(0.01).update(50.0) == 0.01
 
 
 def test_a_fixed_controller_stays() -> None:

@@ -1,0 +1,88 @@
+"""Does reinforcement learning keep what a model was given? Every family, from its solver's moves.
+
+    python -m benchmarks.learn.steady --lanes 12                     # the embedded model
+    python -m benchmarks.learn.steady --model path/to/SmolLM2-135M   # a given one, on a GPU
+    python -m benchmarks.learn.steady --with "--training.max-kl 1000" CookingWorldEasy
+
+Each run is ``llm-gym train ID --warm-start.player solver`` at its full length. Rows are written as
+they come, so the script can be stopped and goes on where it was. The table compares held-out
+success at the start, lowest and at the end, for families that start above 80 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.learn.train_all import FAMILIES
+from benchmarks.lib.lanes import Job, Results, work
+from benchmarks.lib.machine import RESULTS, provenance
+from benchmarks.lib.tables import TEXT, table
+from llm_gym.evaluate.scores import wilson
+
+RESULT = RESULTS / "steady.json"
+GOOD = 0.8
+"""Success at the start from which a family is compared."""
+HOUR = 3600.0
+
+
+def jobs(families: Iterable[str], seeds: int, model: str | None, more: str) -> Iterator[Job]:
+    """Yield a run of each family and seed; a key says what differs from the defaults."""
+    for seed in range(seeds):
+        for family in families:
+            words = [f"llm-gym train llm_gym/{family}-v0 --warm-start.player solver"]
+            words += [f"--training.seed {seed} --environment.stop-at-success 1.0"]
+            words += [f"--model {model}"] * bool(model) + [more] * bool(more)
+            name = Path(model).name if model else "embedded"
+            program = [sys.executable, "-m", "benchmarks.learn.train_one", " ".join(words)]
+            key = " ".join(filter(None, (family, name, str(seed), more)))
+            yield Job(key, [*program, "--free"] if model else program, timeout=HOUR)
+
+
+def compared(rows: Mapping[str, Any]) -> str:
+    """Return a line for each family and variant that starts well, over its seeds."""
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for key, row in rows.items():
+        if "curve" in row and row["success"]["warm_start"] > GOOD and row["curve"]:
+            family, model, _, more = f"{key} ".split(" ", 3)
+            groups.setdefault((family, model, more.strip() or "defaults"), []).append(row)
+    columns = {"family": TEXT, "model": TEXT, "with": TEXT, "seeds": "{}", "start": "{:.1%}"}
+    columns |= {"lowest": "{:.1%}", "kept": "{}", "end": "{:.1%}", "largest KL": "{:.3f}"}
+    found = []
+    for names, runs in sorted(groups.items()):
+        starts = [run["success"]["warm_start"] for run in runs]
+        lowest = [min(run["curve"]) for run in runs]
+        bounds = [wilson(round(100 * start), 100)[0] for start in starts]
+        kept = sum(low >= bound for low, bound in zip(lowest, bounds, strict=True))
+        end = fmean(run["success"]["trained"] for run in runs)
+        kl = max(run["kl_most"] for run in runs)
+        found.append((*names, len(runs), fmean(starts), min(lowest), kept, end, kl))
+    return table(columns, found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("families", nargs="*", help="such as CookingWorldEasy; all by default")
+    parser.add_argument("--model", help="a model folder; the embedded one by default")
+    parser.add_argument("--with", dest="more", default="", help="further flags of llm-gym train")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lanes", type=int, default=1, help="runs side by side")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
+    options = parser.parse_args()
+    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    results = Results(RESULT, {"provenance": about})
+    todo = jobs(options.families or FAMILIES, options.seeds, options.model, options.more)
+    deadline = time.monotonic() + 60 * options.minutes
+    work(list(todo), results, lanes=options.lanes, deadline=deadline)
+    print(compared(results.rows))
+
+
+if __name__ == "__main__":
+    main()

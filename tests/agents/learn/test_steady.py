@@ -1,0 +1,187 @@
+"""A batch that says nothing moves nothing, and no update leaves its trust region."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+
+from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
+from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.stabilizers import LEAST_RATE, TrustRegion, signal_share
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from tests.agents.learn.test_learner import config
+from tests.agents.learn.test_ppo import data, make
+from tests.agents.tiny import tiny_model
+
+ESTIMATORS = ["gae", "gae_turn", "grpo", "dr_grpo", "rloo", "opo", "gpg", "grpo_passk",
+              "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax"]  # fmt: skip
+WON = (1.0, 1.0, 1.0, 1.0)
+
+
+def scored(scores, seed=0, shaped=0.0):
+    """A batch whose episodes have these scores; ``shaped`` is paid at first and taken at last."""
+    batch = data(seed)
+    batch.reward_T = torch.zeros_like(batch.reward_T)
+    ends = batch.turn_ends_T.nonzero().squeeze(-1).view(len(scores), 2)
+    batch.reward_T[ends[:, 0]] = shaped * torch.arange(1.0, len(scores) + 1)
+    batch.reward_T[ends[:, 1]] = torch.tensor(scores) - batch.reward_T[ends[:, 0]]
+    return batch
+
+
+def ppo_for(estimator, **settings):
+    critic = "shared" if estimator.startswith("gae") else "none"
+    model = PolicyValueModel(tiny_model(), critic=critic)
+    settings = {"gamma": 0.9, "entropy_coef": 0.1, "mini_batch_size": 2, **settings}
+    return make(model, adv_estimator=estimator, group_size=2, **settings)
+
+
+def update(ppo, batch):
+    greedy = torch.ones(4) if ppo.config.adv_estimator == "remax" else None
+    return ppo.update(batch, greedy_scores_E=greedy)
+
+
+def policy(ppo):
+    return {name: weight.clone() for name, weight in ppo.model.lm.state_dict().items()}
+
+
+def same(one, other):
+    return all(one[name].equal(weight) for name, weight in other.items())
+
+
+# --- signal ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_batches_of_a_perfect_player_change_no_weight_of_the_policy(estimator):
+    ppo = ppo_for(estimator)
+    before = policy(ppo)
+    batches = [scored(WON, seed, shaped=0.1) for seed in range(2)]
+    rows = [update(ppo, batches[at % 2]) for at in range(50 if estimator == "gae" else 2)]
+    assert same(before, policy(ppo))
+    assert {(row["train/signal"], row["policy/kl"]) for row in rows} == {(0.0, 0.0)}
+    if ppo.model.value_head is not None:
+        assert ppo.model.value_head.weight.abs().sum() > 0, "the critic learns"
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_batch_that_differs_moves_the_policy_and_the_optimizer_waits_for_it(estimator):
+    ppo = ppo_for(estimator)
+    update(ppo, scored((1.0, 0.0, 0.0, 1.0)))
+    before, kept = policy(ppo), lm_state(ppo)
+    assert kept
+    update(ppo, scored(WON))
+    assert same(before, policy(ppo))
+    assert same(kept, lm_state(ppo))
+    update(ppo, scored((0.0, 1.0, 0.0, 1.0)))
+    assert not same(before, policy(ppo))
+
+
+def lm_state(ppo):
+    """The optimizer's state of the policy."""
+    found = {}
+    for at, parameter in enumerate(ppo.optimizer.param_groups[0]["params"]):
+        state = ppo.optimizer.state.get(parameter, {})
+        found |= {f"{at}.{name}": value.clone() for name, value in state.items()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scores", "shaped", "share"),
+    [
+        ((1.0, 1.0, 1.0, 0.0), 0.0, math.sqrt(1 / 3)),  # std / mean: sqrt((1 - p) / p)
+        ((10.0, 10.0, 10.0, 0.0), 0.0, math.sqrt(1 / 3)),  # in whatever unit
+        ((1.0, 1.0, 1.0, -9.0), 0.0, math.sqrt(1 / 3)),  # what it cost to lose does not count
+        ((1.0, 0.0, 0.0, 0.0), 0.0, 1.0),  # capped
+        ((0.0, 0.0, -0.1, 0.0), 0.0, 1.0),  # wins are out of reach
+        ((1.0, 1.0, 1.0, 1.0), 0.0, 0.0),
+        ((0.3, 0.3, 0.3, 0.3), 0.7, 0.0),  # rewards that add up to it but for rounding
+        ((0.0, 0.0, 0.0, 0.0), 0.0, 0.0),
+        ((0.0, 0.0, 0.0, 0.0), 0.1, 1.0),  # turns differ where no episode wins
+    ],
+)
+def test_the_share_of_signal(scores, shaped, share):
+    batch = scored(scores, shaped=shaped)
+    assert signal_share(batch, torch.randn(batch.tokens)) == pytest.approx(share, rel=1e-5)
+
+
+def test_equal_advantages_are_no_signal_whatever_the_scores():
+    assert signal_share(scored((1.0, 1.0, 0.0, 0.0)), torch.zeros(99)) == 0.0
+
+
+def test_the_step_and_the_entropy_bonus_shrink_with_the_signal():
+    some, full, signal = ppo_for("gae"), ppo_for("gae"), 0.05 * math.sqrt(3) / 0.95
+    row = update(some, scored((1.0, 1.0, 1.0, 0.8)))
+    assert row["train/lr"] == pytest.approx(1e-3 * 2 * signal)
+    assert row["loss/entropy"] == pytest.approx(-0.1 * 2 * signal * row["policy/entropy"], rel=1e-4)
+    assert update(full, scored((1.0, 0.0, 0.0, 0.0)))["train/lr"] == pytest.approx(1e-3)
+    assert some.trust.bound == pytest.approx(full.trust.bound * signal**2)
+
+
+# --- trust region ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["gae", "grpo"])
+@pytest.mark.parametrize(("epochs", "size"), [(1, 4), (1, 2), (3, 2)])
+@pytest.mark.parametrize("rate", [1e-5, 1e-2, 1.0])
+def test_a_step_of_any_rate_ends_within_the_limit(estimator, epochs, size, rate):
+    ppo = ppo_for(estimator, learning_rate=rate, max_kl=1e-3, ppo_epochs=epochs,
+                  mini_batch_size=size, entropy_coef=0.0)  # fmt: skip
+    batch = scored((1.0, 0.0, 0.0, 1.0))
+    inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
+    old_T = ppo.model(*inputs, entropy="none").log_prob_T.detach()
+    row = update(ppo, batch)
+    new_T = ppo.model(*inputs, entropy="none").log_prob_T.detach()
+    assert 0.0 < row["policy/kl"] <= 1e-3
+    if size == 4:  # measured on all of the batch
+        found = float(k3_of_log_ratio(new_T - old_T).mean())
+        assert found == pytest.approx(row["policy/kl"], rel=1e-3)
+    assert ppo.trust.rate == (1.0 if rate == 1e-5 else 1 / 1.5)
+
+
+def test_what_cannot_be_shortened_enough_is_undone():
+    ppo = ppo_for("gae")
+    before = policy(ppo)
+    ppo._moved = lambda *given: 9.0 if not same(before, policy(ppo)) else 0.0
+    assert update(ppo, scored((1.0, 0.0, 0.0, 1.0)))["policy/kl"] == 0.0
+    assert same(before, policy(ppo))
+
+
+def test_the_rate_falls_and_rises_with_the_kl():
+    trust = TrustRegion(0.01, [])
+    trust.adapt(0.01, shortened=True)
+    trust.adapt(0.005, shortened=False)
+    assert trust.rate == pytest.approx(2 / 3)
+    trust.adapt(0.004, shortened=False)
+    assert trust.rate == pytest.approx(2.5 / 3)
+    for _ in range(9):
+        trust.adapt(0.0, shortened=False)
+    assert trust.rate == 1.0
+    for _ in range(99):
+        trust.adapt(0.01, shortened=True)
+    assert trust.rate == LEAST_RATE
+
+
+def test_half_the_way_back_is_a_quarter_of_the_kl():
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    trust = TrustRegion(0.01, [weight])
+    trust.begin(1.0)
+    with torch.no_grad():
+        weight += 1.0
+    trust.shorten(0.04)
+    assert weight.tolist() == pytest.approx([1.45, 2.45])  # 0.9 of it, to be within
+    trust.shorten(math.inf)
+    assert weight.tolist() == [1.0, 2.0]
+
+
+def test_another_learner_goes_on_with_rate_and_limit():
+    settings = {"learning_rate": 0.1, "max_kl": 1e-3}
+    torch.manual_seed(0)
+    one = Learner.from_config(config(**settings), tiny_model())
+    one.ppo.update(data(0))
+    one.ppo.trust.narrowed = 0.25
+    assert one.ppo.trust.rate == 1 / 1.5
+    other = Learner.from_config(config(**settings), copy.deepcopy(one.lm))
+    other.load_state(pickle.loads(pickle.dumps(one.state())))
+    assert (other.ppo.trust.rate, other.ppo.trust.limit) == (1 / 1.5, 2.5e-4)
