@@ -117,7 +117,7 @@ def _check_config(path: str) -> None:
     except EndlessError as error:
         raise ConfigError(f"the config in {path!r} describes no model: {error}") from error
     except (ValueError, SafetensorError) as error:
-        raise ConfigError(f"no model could be loaded from {path!r}: {error}") from error
+        raise ConfigError(f"no model could be loaded from {path!r}: {_first(error)}") from error
     if made == _NAMES_CODE:
         raise ConfigError(
             f"the config in {path!r} names a kernel of the hub as its attention; remove "
