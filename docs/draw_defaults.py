@@ -24,14 +24,14 @@ verl 0.9.1 and TRL 1.16.0 have defaults for models of billions of weights, singl
 
 | | here: embedded / full / LoRA | verl | TRL | why ours differ |
 |---|---|---|---|---|
-| learning rate | 1e-3 / 2e-5 / 2e-4 | 1e-6 | 1e-6 | smaller models: 2e-5 is what a 135M model was measured to learn at |
+| learning rate | 1e-3 / 2e-5 at 135M, 1e-6 at 7B / ten times that | 1e-6 | 1e-6 | smaller models: 2e-5 is what a 135M model was measured to learn at |
 | decay of the rate | linear | constant | linear | at a constant rate GuessTheNumber fell from .88 to .77 |
 | passes over a batch | 2 / 1 / 1 | 1 | 1 | on a CPU playing costs as much as learning |
 | episodes of an optimizer step | 8 to 64 / 32 / 32 | 256 | 8 a device | a run has thousands of episodes, not millions |
-| learning rate of the critic | 1e-3 / 1e-4 / 2e-4 | 1e-5 | no critic | it begins at 0, on the policy's own trunk |
+| learning rate of the critic | 1e-3 / 1e-4 at 135M, 5e-6 at 7B / as the policy's | 1e-5 | no critic | it begins at 0, on the policy's own trunk |
 | weight decay | 0 | 0.01 | 0 | nothing is over-fitted in so few steps |
 | discount of a turn | 0.9 to 0.97 | 1.0 (of a token) | none | episodes of many turns: credit has to find its turn |
-| reply length | by the longest move | 512 | 512 | a move is a few words; every reply that is cut is lost |
+| reply length | by the longest move, 1024 if it thinks | 512 | 512 | a move is a few words; every reply that is cut is lost |
 | context | what the game says of its observations | whole | whole | a map does not need its past |
 | warm start | auto | none | none | what writes no legal move never sees a reward that differs |
 

@@ -74,6 +74,8 @@ def _kind(field: FieldInfo) -> str:
             words.append(", ".join(f"`{each}`" for each in get_args(option)))
         elif get_origin(option) is dict:
             words.append("NAME=VALUE ...")
+        elif get_origin(option) is list:
+            words.append("TEXT ...")
         elif option is not NoneType:
             words.append(f"{_KINDS[option]} {' and '.join(bounds)}".strip())
     return " or ".join([*words, "none"] if _is_union(field.annotation) else words)

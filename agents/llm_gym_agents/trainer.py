@@ -100,6 +100,7 @@ class PPOTrainer:
             config,
             self.sampler.has_splits,
             lambda: bool((self.warm_start or {}).get(metrics.FROM_SOLVER)),
+            lambda: self.last_rate,
         )
         self.curriculum = Curriculum(config.environment.curriculum)
         play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
@@ -124,6 +125,8 @@ class PPOTrainer:
         """Iterations done."""
         self.elapsed_s = 0.0
         """Seconds of training so far, summed over every resume."""
+        self.last_rate = 1.0
+        """Factor on the learning rates in the last iteration."""
         self.early_stop = EarlyStop(self.config)
         """Held-out success of the current weights, and whether it is enough."""
         self.warm_start: dict[str, float] | None = None
@@ -201,6 +204,7 @@ class PPOTrainer:
         with self.context.watching():
             row = self._runner.train_iteration(self.iteration, self.elapsed_s, self._stop)
         self.elapsed_s = row[metrics.ELAPSED]
+        self.last_rate = self.schedule.update_settings(self.iteration)["rate"]
         return row
 
     def _log_iteration(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
@@ -318,7 +322,7 @@ class PPOTrainer:
         state = self._load_learner(path)
         run = state.parts["run"].values
         self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
-        self.warm_start = run["warm_start"]
+        self.warm_start, self.last_rate = run["warm_start"], run["last_rate"]
         self.early_stop.load_state(run["early_stop"])
         self.iteration, self.ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
@@ -338,6 +342,7 @@ class PPOTrainer:
         run = {
             "difficulty": self.curriculum.difficulty,
             "elapsed_s": self.elapsed_s,
+            "last_rate": self.last_rate,
             "unsaved_args": self.unsaved_args,
             "warm_start": self.warm_start,
             "early_stop": self.early_stop.state(),

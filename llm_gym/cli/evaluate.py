@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_gym.cli.common import (
     add_settings,
@@ -83,7 +83,7 @@ def eval_parser() -> Parser:
 def _add_asked(parser: Parser) -> None:
     asked = parser.add_argument_group("how the model is asked")
     asked.add_argument(
-        "--max-tokens", type=whole(1), default=64, help="most tokens of a reply (64)"
+        "--max-tokens", type=whole(1), help="most tokens of a reply (64; 1024 if the model thinks)"
     )
     asked.add_argument(
         "--temperature", type=number(0), default=0.0, help="0, the default, is greedy"
@@ -93,12 +93,24 @@ def _add_asked(parser: Parser) -> None:
     )
     asked.add_argument(
         "--context",
-        choices=("history", "observation"),
+        choices=("history", "verbatim", "observation"),
         default="history",
-        help="what is read: the whole episode (default), or the last observation alone",
+        help="what is read: the whole episode (default), the same with earlier reasoning, or the "
+        "last observation alone",
     )
     asked.add_argument(
         "--system-prompt", help='told instead of the rules; "" for a model that was trained without'
+    )
+    asked.add_argument(
+        "--template-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of the chat template, such as --template-set enable_thinking=false "
+        "(repeatable)",
+    )
+    asked.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT", help="ends a reply (repeatable)"
     )
 
 
@@ -106,9 +118,8 @@ def _add_loaded(parser: Parser) -> None:
     here = parser.add_argument_group("a model that is loaded here")
     here.add_argument(
         "--engine",
-        choices=("transformers", "vllm", "sglang"),
         default="transformers",
-        help="what runs it (transformers)",
+        help="what runs it: transformers (default), vllm, sglang, or module:Class",
     )
     here.add_argument(
         "--engine-set",
@@ -189,8 +200,19 @@ def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> Serv
         max_tokens=options.max_tokens,
         temperature=options.temperature,
         top_p=options.top_p,
-        body=settings(options.body, "--body"),
+        body=_body(options),
         key_env=options.key_env,
+    )
+
+
+def _body(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a request; vLLM and SGLang have one for variables of the template."""
+    given = {
+        "stop": options.stop,
+        "chat_template_kwargs": settings(options.template_set, "--template-set"),
+    }
+    return {name: value for name, value in given.items() if value} | settings(
+        options.body, "--body"
     )
 
 
@@ -262,6 +284,8 @@ def _cells(result: Evaluation) -> dict[str, str]:
         "return": f"{result.mean_return:.3g}",
         "turns": f"{result.mean_turns:.1f}",
         "unusable": f"{result.invalid:.1%}",
+        "cut": f"{result.cut:.1%}",
+        "empty": f"{result.empty:.1%}",
         "tokens/s": f"{result.tokens / max(result.seconds, 1e-9):,.0f}",
     }
     if isinstance(result, ServedEvaluation):

@@ -41,6 +41,9 @@ _CONTEXT = re.compile(
 _SHOWN = 300
 _LONGEST_FINISH = 100
 _MOST_TOKENS = 10**9
+REPLY_TOKENS, THOUGHT_TOKENS = 64, 1024
+"""Most tokens of a reply by default, and of one with a thought before it."""
+_THOUGHT = re.compile(r"</?\w*think|\[THINK\]|◁think|<\|channel|^analysis", re.IGNORECASE)
 
 
 class Reply(NamedTuple):
@@ -51,6 +54,8 @@ class Reply(NamedTuple):
     """None where the server does not say."""
     tokens_out: int | None
     finish: str
+    thinks: bool = False
+    """Whether there is a thought before it."""
 
 
 class ChatClient:
@@ -59,7 +64,8 @@ class ChatClient:
     Args:
         url: Of the API, such as ``http://127.0.0.1:8000/v1``; a bare server gets the ``/v1``.
         model: The name it is served under.
-        max_tokens: Most tokens of a reply.
+        max_tokens: Most tokens of a reply. None is 64, and 1,024 from the first reply on that is
+            cut in a thought, which is asked for again.
         temperature: 0 is greedy.
         top_p: Of nucleus sampling.
         body: More fields of a request, such as ``{"reasoning_effort": "low"}``; None takes a
@@ -76,7 +82,7 @@ class ChatClient:
         url: str,
         model: str,
         *,
-        max_tokens: int = 64,
+        max_tokens: int | None = None,
         temperature: float = 0.0,
         top_p: float = 1.0,
         body: Mapping[str, Any] | None = None,
@@ -91,7 +97,9 @@ class ChatClient:
         headers, hide = (self._key.headers, self._key.hide) if self._key else (None, None)
         self.http = JsonHTTP(url, headers, hide)
         self.model, self.timeout, self.backoff = model, timeout, backoff or Backoff()
-        sampling = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p}
+        self._may_grow = max_tokens is None and "max_tokens" not in (body or {})
+        most = REPLY_TOKENS if max_tokens is None else max_tokens
+        sampling = {"max_tokens": most, "temperature": temperature, "top_p": top_p}
         self._body = {"model": model, **sampling, **(body or {})}
         self._hide = hide or str
         self._stopped = threading.Event()
@@ -107,6 +115,15 @@ class ChatClient:
         """
         asked = {"messages": list(messages), "seed": seed, **self._body}
         asked = {name: value for name, value in asked.items() if value is not None}
+        reply = self._ask(asked)
+        in_thought = reply.finish == "length" and (reply.thinks or not reply.text)
+        if not self._may_grow or not in_thought or asked["max_tokens"] == THOUGHT_TOKENS:
+            return reply
+        self._body["max_tokens"] = THOUGHT_TOKENS
+        return self._ask(asked | {"max_tokens": THOUGHT_TOKENS})
+
+    def _ask(self, asked: Mapping[str, Any]) -> Reply:
+        seed: int = asked.get("seed", 0)
         for failures in range(1, self.backoff.tries + 1):
             if self._stopped.is_set():
                 raise StoppedError
@@ -191,11 +208,12 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
     >>> message = {"reasoning_content": "Hm.", "content": " go north "}
     >>> usage = {"prompt_tokens": 9, "completion_tokens": 2}
     >>> read_reply({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
-    Reply(text='go north', tokens_in=9, tokens_out=2, finish='stop')
+    Reply(text='go north', tokens_in=9, tokens_out=2, finish='stop', thinks=True)
     """
     try:
         choice = answer["choices"][0]
-        content = choice["message"].get("content")
+        message = choice["message"]
+        content = message.get("content")
         if isinstance(content, list):  # of parts, of which some are text
             content = "".join(part.get("text") or "" for part in content)
         text = "" if content is None else str(content)
@@ -206,7 +224,9 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
         raise HTTPError(f"the answer holds no reply: {hide(_brief(answer))[:_SHOWN]}") from None
     tokens_in, tokens_out = map(_count, counts)
     end = hide(finish)[:_LONGEST_FINISH] if isinstance(finish, str) else str(None)
-    return Reply(hide(text).strip(), tokens_in, tokens_out, end)
+    thinks = bool(message.get("reasoning_content") or message.get("reasoning"))
+    thinks = thinks or _THOUGHT.search(text) is not None
+    return Reply(hide(text).strip(), tokens_in, tokens_out, end, thinks)
 
 
 def _count(value: Any) -> int | None:
@@ -233,8 +253,8 @@ def _message(body: str, hide: Callable[[str], str]) -> str:
     return " ".join(hide(_brief(said)).split())[:_SHOWN] or "and nothing else"
 
 
-def _check(max_tokens: int, temperature: float, top_p: float, timeout: float) -> None:
-    if max_tokens < 1:
+def _check(max_tokens: int | None, temperature: float, top_p: float, timeout: float) -> None:
+    if max_tokens is not None and max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
     if not 0.0 <= temperature < float("inf"):
         raise ConfigError(f"temperature must be at least 0, got {temperature}")

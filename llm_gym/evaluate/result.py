@@ -10,6 +10,10 @@ from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym.evaluate.scores import normalised, wilson
+from llm_gym.reading.formats import drop_thinking
+
+_MANY = 0.05
+"""Share of cut or empty replies above which there is a word about them."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,18 @@ class Evaluation:
         flags = [flag(info, "valid_action") for e in self.episodes for info in e.infos]
         return flags.count(False) / max(len(flags), 1)
 
+    @property
+    def cut(self) -> float:
+        """Share of replies that the limit of tokens cut, where it is known."""
+        ends = [end for e in self.episodes for end in (e.extra or {}).get("finish", ())]
+        return ends.count("length") / max(len(ends), 1)
+
+    @property
+    def empty(self) -> float:
+        """Share of replies that say nothing, or nothing but a thought."""
+        said = [bool(drop_thinking(text).strip()) for e in self.episodes for text in e.actions]
+        return said.count(False) / max(len(said), 1)
+
     def mishaps(self) -> list[str]:
         """Return what kept episodes from being played to their ends, a sentence each."""
         found = Counter(episode.stop_reason for episode in self.episodes)
@@ -67,6 +83,13 @@ class Evaluation:
             said.append(f"{cut} episodes outgrew the model's context and were cut")
         if failed := found[StopReason.ERROR]:
             said.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
+        if self.cut > _MANY:
+            said.append(
+                f"{self.cut:.0%} of the replies were cut at the limit of tokens: raise "
+                "--max-tokens (max_tokens), or turn the model's thinking off"
+            )
+        elif self.empty > _MANY:
+            said.append(f"{self.empty:.0%} of the replies were empty, or only a thought")
         return said
 
     def notes(self) -> list[str]:
@@ -93,6 +116,8 @@ class Evaluation:
             "return": self.mean_return,
             "turns": self.mean_turns,
             "invalid": self.invalid,
+            "cut": self.cut,
+            "empty": self.empty,
             "tokens": self.tokens,
             "tokens_per_s": self.tokens / self.seconds if self.seconds else 0.0,
         }

@@ -58,6 +58,19 @@ def import_user_module(module: str) -> ModuleType:
         raise ConfigError(f"cannot import {module}: {describe_error(error)}") from error
 
 
+def import_object(name: str) -> Any:
+    """Return what ``module:name`` names; whatever is wrong with it is one ``ConfigError``.
+
+    >>> import_object("math:floor")(2.5)
+    2
+    """
+    module, _, own = name.partition(":")
+    found = getattr(import_user_module(module), own, None)
+    if found is None:
+        raise ConfigError(f"{name!r} must be module:name, and {module} has no {own!r}")
+    return found
+
+
 @contextmanager
 def explain_failures(name: str) -> Iterator[None]:
     """Put into one sentence whatever the environment ``name`` raises inside."""

@@ -45,7 +45,7 @@ def test_the_figures_as_json(server, here, capsys):
 def test_the_figures_as_a_table(server, here, capsys):
     assert run(server, "--suite", "GuessTheNumber", "--episodes", "2") == 0
     header, *rows, scale = capsys.readouterr().out.splitlines()
-    columns = "environment success 95 % scale return turns unusable tokens/s read written"
+    columns = "environment success 95 % scale return turns unusable cut empty tokens/s read written"
     assert header.split() == columns.split()
     assert [row.split()[0] for row in rows] == [
         "llm_gym/GuessTheNumber-v0",
@@ -66,13 +66,15 @@ def test_the_cost_is_a_column_where_prices_are_known(server, here, capsys):
 def test_every_option_reaches_the_server(server, here, capsys):
     options = ["--max-tokens", "9", "--temperature", "0.5", "--top-p", "0.75", "--max-turns", "2"]
     options += ["--context", "observation", "--system-prompt", "Be brief.", "--num-envs", "1"]
+    options += ["--stop", "#", "--template-set", "enable_thinking=false"]
     options += ["--body", "top_k=3", "--body", "seed=null", "--set", "high=30", "--episodes", "1"]
     server.model = lambda messages: "31"
     assert run(server, GUESS, *options) == 0
     [_, second] = server.asked
     messages = second.pop("messages")
     assert second == {
-        "model": "m", "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": 3
+        "model": "m", "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": 3,
+        "stop": ["#"], "chat_template_kwargs": {"enable_thinking": False},
     }  # fmt: skip
     assert [message["role"] for message in messages] == ["system", "user"]
     assert messages[0]["content"] == "Be brief."

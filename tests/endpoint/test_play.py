@@ -155,6 +155,63 @@ def test_reasoning_is_not_the_move():
     assert not any("surely" in message["content"] for message in server.asked[-1]["messages"])
 
 
+def thinker(thought, answer="5"):
+    """A model that thinks for 300 tokens, and a server that cuts it at ``max_tokens``."""
+
+    def manner(handler):
+        cut = handler.server.asked[-1]["max_tokens"] < 300
+        said = "<|channel|>final<|message|>" if "channel" in thought else "</think>"
+        message = {"content": thought if cut else f"{thought}{said}{answer}"}
+        if not thought:  # the server hides it
+            message = {"content": "" if cut else answer, "reasoning_content": "hm"}
+        choice = {"message": message, "finish_reason": "length" if cut else "stop"}
+        handler.say(200, {"choices": [choice]})
+
+    return manner
+
+
+@pytest.mark.parametrize("thought", ["", "<think>8 or 5? ", "<|channel|>analysis<|message|>8? "])
+def test_a_reply_that_is_cut_in_a_thought_is_asked_for_again_with_more_room(thought):
+    with StandIn(None) as server:
+        server.always = thinker(thought)
+        result = play(GUESS, server.url, "m", 2, num_envs=1)
+    rooms = [asked["max_tokens"] for asked in server.asked]
+    assert rooms == [64, *[1024] * (len(rooms) - 1)]
+    assert server.asked[0]["messages"] == server.asked[1]["messages"]
+    assert (result.cut, result.empty, result.invalid) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("settings", [{"max_tokens": 64}, {"body": {"max_tokens": 64}}])
+def test_a_limit_that_was_chosen_is_kept_and_what_it_cuts_is_said(settings):
+    with StandIn(None) as server:
+        server.always = thinker("")
+        result = play(GUESS, server.url, "m", 1, **settings)
+    assert {asked["max_tokens"] for asked in server.asked} == {64}
+    summary = result.summary()
+    assert (summary["cut"], summary["empty"], summary["success"]) == (1.0, 1.0, 0.0)
+    assert any("100% of the replies were cut" in note and "--max-tokens" in note
+               for note in result.notes())  # fmt: skip
+
+
+def test_replies_that_are_empty_for_another_reason_are_said_too():
+    with StandIn(lambda messages: "<think>5</think>") as server:
+        result = play(GUESS, server.url, "m", 1)
+    assert (result.cut, result.empty) == (0.0, 1.0)
+    assert any("empty" in note for note in result.notes())
+
+
+def test_a_long_answer_without_a_thought_is_cut_and_not_asked_for_again():
+    def manner(handler):
+        choice = {"message": {"content": "Well, " * 60}, "finish_reason": "length"}
+        handler.say(200, {"choices": [choice]})
+
+    with StandIn(None) as server:
+        server.always = manner
+        result = play(GUESS, server.url, "m", 1)
+    assert {asked["max_tokens"] for asked in server.asked} == {64}
+    assert result.cut == 1.0
+
+
 @pytest.mark.parametrize("content", [None, "", [{"type": "image"}]])
 def test_a_reply_without_text_is_an_unusable_move(content):
     with StandIn(lambda messages: {"content": content}) as server:

@@ -40,6 +40,8 @@ def test_the_figures_are_means_over_episodes_and_replies(four):
         "return": 1.0,
         "turns": 2.0,
         "invalid": 0.25,
+        "cut": 0.0,
+        "empty": 0.0,
         "tokens": 60,
         "tokens_per_s": 15.0,
     }

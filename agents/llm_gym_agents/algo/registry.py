@@ -2,7 +2,8 @@
 
 ``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The trainer asks
 the answer what to collect (values, groups, greedy episodes) and which of its settings to pass;
-a setting that an estimator does not have is an error, never silently dropped.
+a setting that an estimator does not have is an error, never silently dropped. ``module:function``
+names one of your own, registered or not.
 
 Shapes: T sampled tokens of all episodes.
 """
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import import_object
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import StreamError
 
@@ -40,6 +42,8 @@ class Spec:
     """The keyword settings of the function and their defaults."""
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ConfigError(f"{self.name!r} must be a function, got {self.function!r:.60}")
         parameters = inspect.signature(self.function).parameters.values()
         missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
         if missing or any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -51,12 +55,18 @@ class Spec:
         object.__setattr__(self, "settings", settings)
 
     def check_settings(self, given: Mapping[str, Any]) -> None:
-        """Raise a ``ConfigError`` that names the first setting this function does not have."""
-        for name in given:
+        """Raise a ``ConfigError`` that names the first setting this function cannot take."""
+        for name, value in given.items():
             if name not in self.settings:
                 raise ConfigError(
                     f"{self.name!r} has no setting {name!r}{did_you_mean(name, self.settings)}; "
                     f"it takes {', '.join(self.settings) or 'none'}"
+                )
+            usual = self.settings[name]
+            kinds = {type(value), type(usual)}
+            if kinds <= {bool, str, int, float} and len(kinds) == 2 and kinds != {int, float}:
+                raise ConfigError(
+                    f"{name!r} of {self.name!r} must be like its default {usual!r}, got {value!r}"
                 )
 
 
@@ -103,8 +113,8 @@ SpecT = TypeVar("SpecT", bound=Spec)
 class Registry(Generic[SpecT]):
     """Specs by name, with an error that names the closest ones."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, kind: str, spec: type[SpecT]) -> None:
+        self._kind, self._spec = kind, spec
         self._specs: dict[str, SpecT] = {}
 
     def add(self, spec: SpecT) -> None:
@@ -118,7 +128,11 @@ class Registry(Generic[SpecT]):
         self._specs[spec.name] = spec
 
     def get(self, name: str) -> SpecT:
-        """The spec called ``name``."""
+        """The spec called ``name``; of ``module:function``, that one's, or one with no needs."""
+        if name not in self._specs and ":" in name:
+            function = import_object(name)
+            own = [spec for spec in self._specs.values() if spec.function is function]
+            return own[0] if own else self._spec(name=name, function=function)
         if name not in self._specs:
             raise ConfigError(
                 f"{self._kind} must be one of {', '.join(self.names())}, "
@@ -131,7 +145,7 @@ class Registry(Generic[SpecT]):
         return tuple(sorted(self._specs))
 
 
-ADVANTAGES: Registry[AdvantageSpec] = Registry("an advantage estimator")
+ADVANTAGES: Registry[AdvantageSpec] = Registry("an advantage estimator", AdvantageSpec)
 
 EstimatorT = TypeVar("EstimatorT", bound=Callable[..., Advantages])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluate import chosen, eval_parser, show
+from llm_gym.endpoint.client import REPLY_TOKENS, THOUGHT_TOKENS
 from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
@@ -27,6 +29,7 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = eval_parser()
+    parser.set_defaults(template=None)
     options = parser.parse_args(argv)
     path, config = find_model(options.model, options.env, options.modules)
     if path != options.model or config != ConfigStore():  # of a run: as it was trained
@@ -44,13 +47,19 @@ def main(argv: list[str]) -> int:
         path,
         engine=options.engine,
         config=_engine_settings(options),
+        template_options=settings(options.template_set, "--template-set") or options.template,
         context=options.context,
         sampling=Sampling(
-            max_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p
+            max_tokens=options.max_tokens or REPLY_TOKENS,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            stop_strings=tuple(options.stop),
         ),
         run_seed=options.seed,
         system_prompt=options.system_prompt,
     )
+    if options.max_tokens is None and policy.chat.thinks:
+        policy.sampling = replace(policy.sampling, max_tokens=THOUGHT_TOKENS)
     if isinstance(policy.engine, TransformersEngine):
         limit_threads(policy.engine.model)
     with closing(policy.engine):

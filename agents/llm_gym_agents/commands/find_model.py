@@ -89,7 +89,9 @@ def as_trained(config: ConfigStore) -> dict[str, Any]:
         "context": inference.context,
         "max_tokens": inference.max_tokens,
         "max_turns": inference.max_turns,
+        "stop": list(inference.stop),
         "system_prompt": inference.system_prompt,
+        "template": inference.template_options,
         "temperature": inference.temperature,
     }
 

@@ -45,9 +45,14 @@ def main(argv: list[str]) -> int:
     inference = config.inference
     policy = LLMPolicy.from_pretrained(
         path,
+        template_options=inference.template_options,
         context=inference.context,
         system_prompt=inference.system_prompt,
-        sampling=Sampling(max_tokens=inference.max_tokens, temperature=options.temperature),
+        sampling=Sampling(
+            max_tokens=inference.max_tokens,
+            temperature=options.temperature,
+            stop_strings=tuple(inference.stop),
+        ),
         run_seed=options.seed,
     )
     if isinstance(policy.engine, TransformersEngine):

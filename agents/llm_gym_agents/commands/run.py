@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.commands.target import finished
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.config.trust import named_code
 from llm_gym_agents.distributed.build import is_embedded, load_lm
 from llm_gym_agents.distributed.context import is_main
 from llm_gym_agents.distributed.memory_plan import plan_distributed
@@ -57,6 +59,8 @@ def run(
 
 def resume_run(folder: Path, config: ConfigStore) -> int:
     """Go on with the run in ``folder``, whose config the user trusts."""
+    if named_code(config):
+        sys.path.insert(0, "")
     newest = Checkpoints(folder / "checkpoints").latest() or folder / WARM_START
     state = load_checkpoint(newest)
     if missing := state.parts["run"].values["unsaved_args"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -85,6 +86,7 @@ def _read_settings(
     from llm_gym_agents.config import ConfigStore, parse_args
     from llm_gym_agents.config.defaults import named
     from llm_gym_agents.config.files import read_config
+    from llm_gym_agents.config.trust import named_code
 
     if options.target is None:
         parse_args(["--help"])
@@ -100,6 +102,8 @@ def _read_settings(
     for flag, value in shortcuts.items():
         rest = rest if value is None else [flag, value, *rest]
     config = parse_args(["--help"] if options.help_settings else rest, config)
+    if named_code(config):
+        sys.path.insert(0, "")  # as for ``--import``: modules beside the user are found
     if config.environment.env_id is None:
         raise ConfigError(f"{options.target} must name what is played, as environment.env_id")
     try_env(config)
@@ -178,7 +182,7 @@ def check_needs(config: ConfigStore) -> None:
     served = config.inference.backend
     elsewhere = served == "sglang" and "url" in config.inference.engine
     wanted = {
-        f"inference.backend {served}": (served, served != "transformers" and not elsewhere),
+        f"inference.backend {served}": (served, served in ("vllm", "sglang") and not elsewhere),
         "ray.use_ray": ("ray", config.ray.use_ray),
         "model.lora_rank": ("peft", bool(config.model.lora_rank)),
     }

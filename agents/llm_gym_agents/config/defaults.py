@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from llm_gym.endpoint.client import THOUGHT_TOKENS
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
 from llm_gym_agents.config.schema import Settings
 
@@ -23,6 +24,8 @@ SECONDS = 180
 """CPU seconds of a run of the embedded model, about, after its warm start."""
 ITERATIONS, EVALUATED = 5, 100
 """Iterations of an epoch, and episodes of the evaluation after it."""
+MEASURED_WEIGHTS = 135_000_000
+"""Of the model that rates were measured on. Published rates of larger ones fall with their size."""
 CHOSEN = "chosen by you"
 DEFAULT = "by default"
 
@@ -104,6 +107,37 @@ def _roomy(profile: TaskProfile) -> int:
     return min(512, max(32, profile.move_chars))
 
 
+def _scaled(profile: TaskProfile, rate: float, power: float, most: float) -> float:
+    """Return ``rate``, which was measured at 135M weights, for a model of another size."""
+    size = (profile.weights or MEASURED_WEIGHTS) / MEASURED_WEIGHTS
+    return float(f"{min(most, rate * size**-power):.1e}")
+
+
+def _rate(profile: TaskProfile) -> float:
+    """2e-5 at 135M weights, 1e-6 at 7B, 1e-3 at most."""
+    return _scaled(profile, 2e-5, 0.75, 1e-3)
+
+
+def _lora_rate(profile: TaskProfile) -> float:
+    """Ten times that of a full model, 1e-3 at most."""
+    return _scaled(profile, 2e-4, 0.75, 1e-3)
+
+
+def _value_rate(profile: TaskProfile) -> float:
+    """Five times learning_rate, 5e-3 at most."""
+    return _scaled(profile, 1e-4, 0.75, 5e-3)
+
+
+def _taught_rate(profile: TaskProfile) -> float:
+    """5e-5 at 135M weights, 1e-5 at 7B, 1e-3 at most."""
+    return _scaled(profile, 5e-5, 0.4, 1e-3)
+
+
+def _lora_taught_rate(profile: TaskProfile) -> float:
+    """Ten times that of a full model, 3e-3 at most."""
+    return _scaled(profile, 5e-4, 0.4, 3e-3)
+
+
 def _penalty(profile: TaskProfile) -> float:
     """A tenth of the worst reward, at least 0.1; in our games at most half a win in all turns."""
     if profile.env == "suite" and profile.turns:
@@ -149,8 +183,10 @@ RULES: tuple[Rule, ...] = (
          "embedded model", "it knows this game only and cannot read rules"),
     Rule("inference.max_tokens", _short, lambda s: _embedded(s) and s.move_words > 0,
          "embedded model, a token a word", "the longest move that was seen, its end, and one more"),
+    Rule("inference.max_tokens", THOUGHT_TOKENS, lambda s: _given(s) and s.thinks,
+         "a given model that thinks", "room for a thought before the move"),
     Rule("inference.max_tokens", _roomy, lambda s: _given(s) and s.move_chars > 0,
-         "a given model", "room for the longest move that was seen; raise it for reasoning"),
+         "a given model", "room for the longest move that was seen"),
     Rule("inference.max_turns", MOST_TURNS, _endless,
          "an environment in words that goes on", "more short episodes teach more than a long one"),
     Rule("inference.bootstrap_at_turn_limit", True, _endless,
@@ -171,8 +207,8 @@ RULES: tuple[Rule, ...] = (
          "embedded model", "until most moves are legal, and a solver is imitated well"),
     Rule("warm_start.rate", 3e-3, _embedded, "embedded model", "random weights"),
     Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
-    Rule("warm_start.rate", 5e-5, _full, "a full model", "what it knows must stay"),
-    Rule("warm_start.rate", 5e-4, _lora, "adapters", "ten times that of a full model"),
+    Rule("warm_start.rate", _taught_rate, _full, "a full model", "what it knows must stay"),
+    Rule("warm_start.rate", _lora_taught_rate, _lora, "adapters", "they begin at 0"),
     # --- learning -------------------------------------------------------------------------
     Rule("training.batch_size", _batch, _embedded,
          "embedded model", "short episodes tell less, so there are more of them"),
@@ -192,9 +228,11 @@ RULES: tuple[Rule, ...] = (
     Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much"),
     Rule("training.ppo_epochs", 1, _given, "a given model", "a second pass drifts off policy"),
     Rule("training.learning_rate", 1e-3, _embedded, "embedded model", "0.1M weights"),
-    Rule("training.learning_rate", 2e-5, _full, "a full model", "measured on a 135M model"),
-    Rule("training.learning_rate", 2e-4, _lora, "adapters", "ten times that of a full model"),
-    Rule("training.value_learning_rate", 1e-4, _full, "a full model", "the critic begins at 0"),
+    Rule("training.learning_rate", _rate, _full,
+         "a full model", "measured at 135M; larger models are trained at lower rates"),
+    Rule("training.learning_rate", _lora_rate, _lora, "adapters", "they begin at 0"),
+    Rule("training.value_learning_rate", _value_rate, _full,
+         "a full model", "the critic begins at 0"),
     Rule("training.value_learning_rate", 1e-2, _foreign,
          "embedded model, environments in words", "of its head, which has to know early what pays"),
     Rule("training.critic_warmup_iters", 2, _foreign,

@@ -7,6 +7,7 @@ moves and episodes are.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -37,6 +38,10 @@ class TaskProfile:
 
     model: Literal["embedded", "full", "lora"]
     """The built-in one of random weights, a given one, or adapters on one."""
+    weights: int = 0
+    """How many a given model has; 0 where that is not known."""
+    thinks: bool = False
+    """Whether a given model may think before it replies, by its chat template and vocabulary."""
     env: Literal["suite", "as_text", "other"]
     """An environment of ours, one that is put into words, or one that speaks text by itself."""
     is_markov: bool = False
@@ -70,9 +75,29 @@ def profile_task(config: Settings) -> TaskProfile:
     estimator = get_advantage(config.training.adv_estimator)
     return replace(
         _of_task(config),
+        **_of_model(config),
         groups=estimator.needs_groups,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
     )
+
+
+def _of_model(config: Settings) -> dict[str, Any]:
+    """Return what a given model says of itself; nothing where it cannot be read."""
+    from llm_gym_agents.distributed.memory_plan import ModelShape
+    from llm_gym_agents.model.load import load_config, load_tokenizer
+    from llm_gym_agents.text.chat import ChatFormat
+
+    name, trust = config.model.model_name, config.model.trust_remote_code
+    found: dict[str, Any] = {}
+    if name == EMBEDDED:
+        return found
+    with suppress(ConfigError):  # loading it will say why
+        shape = load_config(name, trust_remote_code=trust)
+        found["weights"] = ModelShape.of(shape, trust_remote_code=trust).parameters
+        tokenizer = load_tokenizer(name, trust_remote_code=trust)
+        options = config.inference.template_options
+        found["thinks"] = ChatFormat.from_tokenizer(tokenizer, template_options=options).thinks
+    return found
 
 
 def _of_task(config: Settings) -> TaskProfile:

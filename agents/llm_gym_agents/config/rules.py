@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
+from llm_gym.errors import ConfigError
 from llm_gym_agents.algo import get_advantage, get_policy_loss
 from llm_gym_agents.config.schema import Settings
+from llm_gym_agents.config.unused_settings import ESTIMATOR_SETTINGS, LOSS_SETTINGS
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
@@ -66,6 +68,23 @@ def _rates(config: Settings) -> Iterator[str]:
     for name, rate in rates.items():
         if rate is not None and rate > 1.0:
             yield f"{name} must be at most 1, got {rate:g}; from 1e-6 to 3e-3 is usual"
+
+
+def _own_settings(config: Settings) -> Iterator[str]:
+    """Settings of estimator and loss must be theirs, and not those that the section has."""
+    training = config.training
+    parts = (
+        (get_advantage(training.adv_estimator), "estimator_settings", ESTIMATOR_SETTINGS),
+        (get_policy_loss(training.policy_loss), "loss_settings", LOSS_SETTINGS),
+    )
+    for spec, name, ours in parts:
+        given = getattr(training, name)
+        for twin in (mine for mine, its in ours.items() if its in given):
+            yield f"training.{twin} must be set in its own place, got it in training.{name}"
+        try:
+            spec.check_settings(given)
+        except ConfigError as error:
+            yield f"training.{name}: {error}"
 
 
 def _losses(config: Settings) -> Iterator[str]:
@@ -128,6 +147,7 @@ _RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _batches,
     _schedule,
     _rates,
+    _own_settings,
     _losses,
     _play,
     _warm_start,

@@ -32,6 +32,7 @@ from pydantic_core import PydanticCustomError
 from llm_gym.core.text import closest, did_you_mean
 from llm_gym.errors import ConfigError
 
+_CODE = re.compile(r"[\w.]+:\w+")
 MAX_SHOWN = 200
 """Characters of a wrong value that an error repeats."""
 
@@ -74,7 +75,7 @@ LOSSES = ("cispo", "gpg", "gspo", "ppo")
 
 
 def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
-    """Return a check that a name is in a registry of ``llm_gym_agents.algo``.
+    """Return a check that a name is in a registry of ``llm_gym_agents.algo``, or module:function.
 
     Whoever adds a name has imported ``algo``; until then only the built-in ones can be there.
     """
@@ -83,10 +84,19 @@ def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
         found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
         names = built_in if found is None else found.names()
         hint = did_you_mean(value, names)
-        _need(value in names, f"one of {', '.join(names)}{hint}")
+        known = value in names or _CODE.fullmatch(value) is not None
+        _need(known, f"one of {', '.join(names)}, or module:function{hint}")
         return value
 
     return check
+
+
+def _backend(value: str) -> str:
+    known = ("transformers", "vllm", "sglang")
+    hint = did_you_mean(value, known)
+    is_known = value in known or _CODE.fullmatch(value) is not None
+    _need(is_known, f"one of {', '.join(known)}, or module:Class{hint}")
+    return value
 
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -195,8 +205,8 @@ class InferenceConfig(Section):
 
     section = "inference"
 
-    backend: Literal["transformers", "vllm", "sglang"] = "transformers"
-    """Inference engine."""
+    backend: Annotated[str, AfterValidator(_backend)] = "transformers"
+    """Inference engine: transformers, vllm, sglang, or module:Class for one of your own."""
     engine: JSONDict = {}
     """Settings of that engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
     sync_replies: bool | None = None
@@ -211,8 +221,13 @@ class InferenceConfig(Section):
     """Most tokens of a reply."""
     temperature: Annotated[float, Field(ge=1e-5)] = 1.0
     """Divides the logits. Greedy play (0) has nothing to learn from."""
-    context: Literal["history", "observation"] = "history"
-    """What the model reads: the episode so far, or only the current observation."""
+    context: Literal["history", "verbatim", "observation"] = "history"
+    """What the model reads: the episode so far as the chat template writes it, which may drop
+    earlier reasoning; the same with every reply verbatim; or only the current observation."""
+    template_options: JSONDict = {}
+    """Variables of the chat template, such as enable_thinking=false."""
+    stop: list[Text] = []
+    """Strings that end a reply, besides the tokens that the model ends it with."""
     system_prompt: str | None = None
     """System prompt in place of the environment's; "" for none."""
     max_turns: PositiveInt | None = None
@@ -263,13 +278,17 @@ class TrainingConfig(Section):
     mini_batch_size: PositiveInt = 8
     """Episodes of an optimizer step."""
     micro_batch_tokens: PositiveInt = 16384
-    """Most tokens read in one forward pass. It bounds memory and changes no gradient."""
+    """Most tokens read in one forward pass, or one longer sequence (gspo: episode) alone. It bounds
+    memory and changes no gradient."""
     seed: NonNegativeInt = 0
     """Decides episodes, sampling and initial weights."""
 
     # --- advantages -----------------------------------------------------------------------
     adv_estimator: Annotated[str, AfterValidator(_registered("ADVANTAGES", ESTIMATORS))] = "gae"
-    """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ..."""
+    """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ...; or
+    module:function."""
+    estimator_settings: JSONDict = {}
+    """Further settings of the estimator, such as norm_by_std=false for grpo."""
     gamma: Fraction = 1.0
     """Discount of one step."""
     gae_lambda: Fraction = 0.95
@@ -285,7 +304,9 @@ class TrainingConfig(Section):
 
     # --- losses ---------------------------------------------------------------------------
     policy_loss: Annotated[str, AfterValidator(_registered("POLICY_LOSSES", LOSSES))] = "ppo"
-    """Policy loss: ppo, gspo, cispo or gpg."""
+    """Policy loss: ppo, gspo, cispo, gpg, or module:function."""
+    loss_settings: JSONDict = {}
+    """Further settings of the policy loss, such as dual_clip=2 for ppo."""
     clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
     """How far the ratio of new to old policy may fall below 1 and rise above it; None for the
     range of the loss's authors, which is 0.2 for ppo."""
@@ -416,7 +437,8 @@ class RayConfig(Section):
     staleness: NonNegativeInt = 0
     """Iterations that playing may run ahead of learning; 0 waits for fresh weights."""
     timeout: PositiveFloat | None = 1800.0
-    """Seconds that an actor may take for its episodes before it is replaced; None for any."""
+    """Seconds that an actor may take for its episodes before it is replaced, or twice the longest
+    time so far, and twice as much after each loss; None for any."""
 
 
 class ParallelConfig(Section):

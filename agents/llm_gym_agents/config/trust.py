@@ -32,6 +32,9 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "model.trust_remote_code": lambda value: not value,
     "model.tensor_parallel_size": _at_most(64),
     "model.lora_rank": _at_most(4096),
+    "inference.backend": lambda value: value in ("transformers", "vllm", "sglang"),
+    "inference.template_options": _any,  # its template is rendered within limits
+    "inference.stop": _any,
     "inference.engine": lambda value: not risky_setting(value),
     "inference.num_envs": _at_most(4096),
     "inference.system_prompt": _any,  # text for the model
@@ -39,6 +42,8 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "training.batch_size": _at_most(100_000),
     "training.adv_estimator": _is_word,
     "training.policy_loss": _is_word,
+    "training.estimator_settings": _any,  # judged by the function that takes them
+    "training.loss_settings": _any,
     "checkpoint.output_dir": _any,  # the folder that the user names is taken instead
     "environment.env_id": _any,  # judged with its settings
     "environment.env_kwargs": _any,
@@ -65,6 +70,16 @@ def untrusted(config: Settings, imported: Collection[str] = (), env: str | None 
             if value != field.get_default(call_default_factory=True) and not harmless:
                 return f"{section}.{name} is {value!r:.60}"
     return _environment(config, imported, env)
+
+
+def named_code(config: Settings) -> dict[str, str]:
+    """Return the settings that name a function or a class as ``module:name``."""
+    named = {
+        "training.adv_estimator": config.training.adv_estimator,
+        "training.policy_loss": config.training.policy_loss,
+        "inference.backend": config.inference.backend,
+    }
+    return {setting: name for setting, name in named.items() if ":" in name}
 
 
 def _environment(config: Settings, imported: Collection[str], env: str | None) -> str:

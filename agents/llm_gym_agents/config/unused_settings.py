@@ -20,14 +20,14 @@ class _Unused(NamedTuple):
     cause: str
 
 
-_ESTIMATOR_SETTINGS = {
+ESTIMATOR_SETTINGS = {
     "gamma": "gamma",
     "gae_lambda": "lam",
     "discount": "discount",
     "whiten_advantages": "whiten",
     "group_credit": "credit",
 }
-_LOSS_SETTINGS = {
+LOSS_SETTINGS = {
     "clip_ratio": "clip_ratio",
     "clip_ratio_high": "clip_ratio",
 }
@@ -71,14 +71,14 @@ def _algorithm(config: Settings) -> Iterator[_Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
-    missing = [ours for ours, its in _ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
+    missing = [ours for ours, its in ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
     yield _Unused(tuple(f"training.{name}" for name in missing), cause)
     if "credit" in estimator.settings and training.group_credit == "episode":
         yield _Unused(("training.gamma",), f"{cause} and training.group_credit='episode'")
     if not estimator.needs_critic:
         yield _Unused((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
     loss = get_policy_loss(training.policy_loss)
-    missing = [ours for ours, its in _LOSS_SETTINGS.items() if its not in loss.settings]
+    missing = [ours for ours, its in LOSS_SETTINGS.items() if its not in loss.settings]
     names = tuple(f"training.{name}" for name in missing)
     yield _Unused(names, f"training.policy_loss={training.policy_loss!r}")
 

@@ -25,7 +25,7 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.engines.base import Engine, Sampling
-from llm_gym_agents.engines.load import check_settings, load_engine
+from llm_gym_agents.engines.load import check_settings, load_engine, settings_of
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
@@ -280,6 +280,8 @@ def build_engine(
     }
     if backend == "transformers":
         common |= {"device": str(lm.device)}
+    if ":" in backend:  # one of the user's own takes what it names
+        common = {name: common[name] for name in settings_of(backend) if name in common}
     # What is served first does not matter, only its shape: the trainer's weights are pushed.
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         save_lm(Path(folder), lm, tokenizer)
@@ -317,8 +319,10 @@ def build_policy(
     settings = config.inference
     return LLMPolicy(
         engine,
-        ChatFormat.from_tokenizer(tokenizer),
-        sampling=Sampling(settings.max_tokens, settings.temperature),
+        ChatFormat.from_tokenizer(tokenizer, template_options=settings.template_options),
+        sampling=Sampling(
+            settings.max_tokens, settings.temperature, stop_strings=tuple(settings.stop)
+        ),
         context=settings.context,
         system_prompt=settings.system_prompt,
         run_seed=config.training.seed,

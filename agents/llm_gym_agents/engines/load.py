@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.text import closest
 from llm_gym.errors import ConfigError
+from llm_gym.registry.user_code import import_object
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.load import load_tokenizer
@@ -27,7 +28,8 @@ def load_engine(
 
     Args:
         path: A model folder or a hub name.
-        backend: transformers, vllm or sglang.
+        backend: transformers, vllm or sglang; or ``module:Class``, a subclass of ``Engine`` that is
+            made with the path, ``tokenizer=`` and ``config``.
         config: ``dtype``, ``max_model_len`` (most tokens of prompt and reply),
             ``tensor_parallel_size`` and ``trust_remote_code``; for transformers also ``device``,
             ``attn_implementation``, ``max_rows`` and ``prefix_cache``; for the others every
@@ -41,7 +43,8 @@ def load_engine(
         engine = TransformersEngine.from_pretrained(path, context_length=length, **settings)
         return engine, engine.tokenizer
     served = _served(backend)
-    served.need_package(settings)  # before a model is read
+    if backend in BACKENDS:
+        served.need_package(settings)  # before a model is read
     tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
     return served(path, tokenizer=tokenizer, **settings), tokenizer
 
@@ -58,8 +61,10 @@ def check_settings(
     backend: str, settings: Mapping[str, Any], known: Sequence[str] | None = None
 ) -> None:
     """Refuse an unknown backend, and settings that it does not have."""
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend not in BACKENDS and ":" not in backend:
+        raise ConfigError(
+            f"backend must be one of {', '.join(BACKENDS)}, or module:Class, got {backend!r}"
+        )
     known = settings_of(backend) if known is None else known
     for name in settings:
         if name not in known:
@@ -75,7 +80,12 @@ def check_settings(
 
 
 def _served(backend: str) -> Any:
-    """Return the class of an engine in a program of its own."""
+    """Return the class of an engine that is not ours, or in a program of its own."""
+    if ":" in backend:
+        found = import_object(backend)
+        if not (isinstance(found, type) and issubclass(found, Engine)):
+            raise ConfigError(f"{backend!r} must be a subclass of Engine, got {found!r:.60}")
+        return found
     if backend == "vllm":
         from llm_gym_agents.engines.vllm.engine import VLLMEngine
 

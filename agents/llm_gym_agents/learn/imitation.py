@@ -30,7 +30,7 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import PackedInputs, SequencePacker
 from llm_gym_agents.run.files import write_atomically
-from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 
 class Example(NamedTuple):
@@ -54,6 +54,7 @@ def imitate(
     learning_rate: float = 3e-3,
     ramp: int = 10,
     decay: tuple[float, float] = (1.0, 1.0),
+    weight_decay: float = 0.0,
     seed: int = 0,
     micro_batch_tokens: int | None = None,
     on_step: Callable[[int, float], None] | None = None,
@@ -68,6 +69,7 @@ def imitate(
         learning_rate: Reached after ``ramp`` steps.
         ramp: Steps over which the rate rises.
         decay: Factors on the rate at the start and at the end; linear in between.
+        weight_decay: Of AdamW.
         seed: Of the order of examples.
         micro_batch_tokens: Most ids read at once, to bound memory; None reads a batch at once.
         on_step: Called with the number of steps done and the loss.
@@ -76,7 +78,7 @@ def imitate(
     mean_turns = sum(map(len, talks)) / len(talks)
     drawn = max(1, round(batch_size / mean_turns))
     weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=learning_rate)
+    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=weight_decay)
     order = np.random.default_rng(seed)
     losses = []
     for step in range(steps):
@@ -160,7 +162,7 @@ class DialogueEncoder(NamedTuple):
 
     chat: ChatFormat
     context: str
-    """``history`` or ``observation``."""
+    """``history``, ``verbatim`` or ``observation``."""
     system_prompt: str | None = None
     """Replaces the system prompt of the environment; None keeps it."""
     context_length: int | None = None
@@ -169,19 +171,20 @@ class DialogueEncoder(NamedTuple):
     def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
         """Yield the dialogues of a conversation of (observation, reply) pairs."""
         rules = system if self.system_prompt is None else self.system_prompt
-        if self.context == "observation":
-            for observation, reply in said:
-                found = (Example(self.chat.opening(rules, observation), self.chat.reply(reply)),)
-                yield from self._fits(found)
-            return
-        talk: list[Example] = []
+        talk = TokenConversation(self.chat, verbatim=self.context == "verbatim")
+        found: list[Example] = []
         for observation, reply in said:
-            if talk:
-                read = self.chat.following(talk[-1].reply_ids, observation)
+            if self.context == "observation" or not talk.turns:
+                read = talk.start(rules, observation)
             else:
-                read = self.chat.opening(rules, observation)
-            talk.append(Example(read, self.chat.reply(reply)))
-        yield from self._fits(tuple(talk))
+                read = talk.add_observation(observation)
+            found.append(Example(read, self.chat.reply(reply)))
+            talk.add_reply(found[-1].reply_ids)
+        if self.context == "observation" or not talk.grows:
+            for turn in found:
+                yield from self._fits((turn,))
+        elif found:
+            yield from self._fits(tuple(found))
 
     def _fits(self, talk: Dialogue) -> Iterator[Dialogue]:
         """Yield the turns of ``talk`` that fit the context, if any."""

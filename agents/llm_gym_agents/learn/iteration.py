@@ -20,9 +20,11 @@ from torch import Tensor
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.algo import get_advantage
+from llm_gym_agents.algo import TokenStream, get_advantage
+from llm_gym_agents.algo.tensor_ops import segment_sum
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.ppo import estimator_settings
 from llm_gym_agents.learn.publish import WeightPublisher
 from llm_gym_agents.learn.schedule import Curriculum, Schedule
 from llm_gym_agents.learn.stabilizers import NonFiniteError
@@ -39,6 +41,8 @@ from llm_gym_agents.run.timing import GpuMonitor, timing
 
 Settle = Callable[[list[Trajectory]], dict[str, float]]
 """Writes final rewards into episodes; returns metrics."""
+FLAT = 1e-6
+"""Largest advantage that is rounding: sums of shaping terms differ in their last bits."""
 
 
 @dataclass(kw_only=True)
@@ -87,6 +91,9 @@ class IterationRunner:
             self.recorder.record(iteration + 1, batch.rollout, self.learner.ppo.trained)
         end = time.perf_counter()
         row = episode_metrics(batch.rollout) | learned | published | batch.metrics
+        if self.learner.ppo.config.group_size > 1:
+            flat = flat_groups(data, batch.rollout.episodes, self.learner.ppo.config)
+            row["group/zero_variance"] = len(flat) / len(data.group_E.unique())
         read = data.ids_S.numel()
         row |= monitor.metrics(self.learner.model, read, learned, updated - played)
         if self.curriculum.target is not None:
@@ -106,6 +113,36 @@ class IterationRunner:
         except NonFiniteError as error:
             place = self.folder / f"not-finite-{iteration:06d}.safetensors"
             raise error.saved(place) from error
+
+
+def flat_groups(
+    data: RolloutData, episodes: Sequence[Trajectory], training: TrainingConfig
+) -> set[int]:
+    """Return the groups that teach nothing: the estimator gives advantage 0 to all their tokens.
+
+    It is given the rewards of ``episodes`` in float64: in the float32 of ``data``, equal sums of
+    shaping terms differ by more than an estimator that divides by their spread takes for 0.
+
+    An estimator that does not compare episodes is asked as ``dr_grpo``: are the scores equal?
+    """
+    spec = get_advantage(training.adv_estimator)
+    settings = estimator_settings(spec, training)
+    if not spec.needs_groups or spec.needs_critic or spec.needs_greedy_rollout:
+        spec, settings = get_advantage("dr_grpo"), {}
+    if "whiten" in spec.settings:  # it would move zeros
+        settings["whiten"] = False
+    reward_T = data.reward_T.double()
+    paid = [reward for episode in episodes for reward in episode.rewards]
+    reward_T[data.turn_ends_T] = torch.tensor(paid, dtype=torch.float64)
+    stream = TokenStream(
+        reward_T=reward_T,
+        lengths_E=data.lengths_E,
+        turn_ends_T=data.turn_ends_T,
+        group_E=data.group_E,
+    )
+    taught_T = spec(stream, **settings).advantages_T.abs() > FLAT
+    taught_E = segment_sum(taught_T.long(), data.lengths_E) > 0
+    return set(data.group_E.tolist()) - set(data.group_E[taught_E].tolist())
 
 
 class CollectedBatch(NamedTuple):
@@ -163,8 +200,13 @@ class BatchCollector:
                 self._settle(fresh.episodes)
                 return fresh
 
+            def find_flat(batch: Rollout) -> set[int]:
+                if not batch.episodes:
+                    return set()
+                return flat_groups(assemble(batch), batch.episodes, self._training)
+
             rollout, replaced = resample_zero_variance_groups(
-                rollout, tasks, play_more, run=self._training.seed, tries=tries
+                rollout, tasks, play_more, find_flat, run=self._training.seed, tries=tries
             )
             found |= replaced
         rollout, greedy_E = self._greedy_scores(iteration, rollout, version)

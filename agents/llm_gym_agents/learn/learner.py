@@ -7,7 +7,6 @@ after it; ``state()`` is what a checkpoint keeps beside the language model.
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -79,7 +78,9 @@ class Learner:
         check_packed_reading(lm, self.model.compute_dtype)
         has_reference = training.kl != "none"
         self.reference: PolicyValueModel | None = None
-        """A frozen copy of the first policy; None with LoRA, where adapters are switched off."""
+        """A frozen copy of the first policy; None with LoRA, which needs only its adapters."""
+        self.reference_adapters: dict[str, Tensor] = {}
+        """The first policy's adapters with LoRA; none while they change nothing."""
         if has_reference and not model.lora_rank:
             self.reference = _frozen_copy(self.model)
         for each in (self.model, self.reference):
@@ -87,7 +88,7 @@ class Learner:
                 ranks.shard(each, self.model.compute_dtype)
         reference: Reference | None = self.reference
         if has_reference and reference is None:
-            reference = functools.partial(_without_adapters, self.model)
+            reference = self._score_reference
         self.ppo = PPO(self.model, training, reference, norm_length=max_tokens, ranks=ranks)
 
     @classmethod
@@ -122,6 +123,40 @@ class Learner:
         if wanted:
             self.model.use_cuda_graphs()
 
+    @torch.no_grad()
+    def start_from_here(self) -> None:
+        """Make the policy, as it is now, the one that RL begins with: after imitation."""
+        self.ranks.equalize(self.model)
+        if self.model.critic_lm is not None:
+            self.model.critic_lm.load_state_dict(self.lm.base_model.state_dict())
+        if self.reference is not None:
+            self.reference.lm.load_state_dict(self.lm.state_dict())
+        elif self.ppo.reference is not None:
+            self.reference_adapters = {name: each.clone() for name, each in self._adapters()}
+
+    def _adapters(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, p.detach()) for name, p in self.lm.named_parameters() if p.requires_grad)
+
+    def _score_reference(self, *packed: Tensor, entropy: Entropy) -> TokenScores:
+        """Score with the adapters of the first policy, or without any while it had none."""
+        layers = adapted_layers(self.lm).values()
+        kept = {name: each.clone() for name, each in self._adapters()}
+        self._set_adapters(self.reference_adapters)
+        for layer in layers:
+            layer.enable_adapters(bool(self.reference_adapters))
+        try:
+            scores: TokenScores = self.model(*packed, entropy=entropy)
+            return scores
+        finally:
+            self._set_adapters(kept)
+            for layer in layers:
+                layer.enable_adapters(True)
+
+    @torch.no_grad()
+    def _set_adapters(self, wanted: Mapping[str, Tensor]) -> None:
+        for name, each in self._adapters():
+            each.copy_(wanted.get(name, each))
+
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights under the names that a serving engine knows."""
         return served_weights(self.lm)
@@ -135,6 +170,8 @@ class Learner:
         }
         if self.reference is not None:
             parts["reference"] = module_state(self.reference)
+        elif self.reference_adapters:
+            parts["reference"] = Part(tensors=self.reference_adapters)
         return parts
 
     def like(self, name: str) -> Tensor | None:
@@ -143,7 +180,7 @@ class Learner:
         if part == "optimizer":
             return dict(self.model.named_parameters()).get(key.rpartition(".")[0])
         homes = {"critic": self.model, "adapters": plain_lm(self.lm), "reference": self.reference}
-        home = homes.get(part)
+        home = homes.get(part) or (self.lm if part == "reference" else None)
         return None if home is None else home.state_dict().get(key)
 
     def check_state(self, parts: Mapping[str, Part]) -> None:
@@ -165,6 +202,10 @@ class Learner:
             group.update(own)
         if self.reference is not None:
             set_module_state(self.reference, parts["reference"])
+        elif "reference" in parts and self.ppo.reference is not None:
+            near = {name: each.device for name, each in self._adapters()}
+            given = parts["reference"].tensors
+            self.reference_adapters = {name: given[name].to(near[name]) for name in near}
         self.ppo.stabilizers.load_state(parts["stabilizers"].values)
 
 
@@ -188,16 +229,3 @@ def _frozen_copy(model: PolicyValueModel) -> PolicyValueModel:
         compute_dtype=model.compute_dtype,
         kernel=model.kernel,
     ).eval()
-
-
-def _without_adapters(model: PolicyValueModel, *packed: Tensor, entropy: Entropy) -> TokenScores:
-    """Score with the adapters off, which is the policy that training began with."""
-    layers = adapted_layers(model.lm).values()
-    for layer in layers:
-        layer.enable_adapters(False)
-    try:
-        scores: TokenScores = model(*packed, entropy=entropy)
-        return scores
-    finally:
-        for layer in layers:
-            layer.enable_adapters(True)

@@ -194,11 +194,13 @@ class PPO:
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
         """Return the fields of every token of the batch that the loss reads."""
-        fields = {"advantage": advantages.advantages_T.unsqueeze(-1)}
         sampler_T, cap = data.sampler_log_prob_T, self.config.importance_cap
-        if scores.log_prob_T is None:
-            fields["sampler_log_prob"] = sampler_T
-        else:
+        fields = {
+            "advantage": advantages.advantages_T.unsqueeze(-1),
+            "sampler_log_prob": sampler_T,
+            "version": data.version_T,
+        }
+        if scores.log_prob_T is not None:
             fields["old_log_prob"] = scores.log_prob_T
             if cap is not None:
                 fields["importance_weight"] = algo.importance_weights(
@@ -374,7 +376,7 @@ class _Clock:
 def policy_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings of the policy loss; ends of the clip that are unset are its own."""
     takes = algo.get_policy_loss(config.policy_loss).settings
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = dict(config.loss_settings)
     if "clip_ratio" in takes:
         low, high = algo.ClipRange.of(takes["clip_ratio"])
         if config.clip_ratio is not None:
@@ -394,7 +396,8 @@ def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict
         "whiten": config.whiten_advantages,
         "credit": config.group_credit,
     }
-    return {name: value for name, value in known.items() if name in spec.settings}
+    own = {name: value for name, value in known.items() if name in spec.settings}
+    return own | config.estimator_settings
 
 
 def trunk(model: nn.Module, entropy: Entropy, *, has_critic: bool) -> TensorDictModule:

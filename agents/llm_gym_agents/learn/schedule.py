@@ -85,11 +85,13 @@ class Schedule:
         config: Read at every call: a later ``fit`` may have more epochs.
         has_splits: Whether the environments have training and held-out instances.
         from_solver: Whether the warm start imitated a solver.
+        last_rate: Factor on the rates in the iteration before.
     """
 
     config: ConfigStore
     has_splits: bool
     from_solver: Callable[[], bool] = lambda: False
+    last_rate: Callable[[], float] = lambda: 1.0
 
     @property
     def iterations(self) -> int:
@@ -149,8 +151,10 @@ class Schedule:
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         # To a critic that knows nothing, the early moves of a good player look bad.
         first = min(CRITIC_FIRST, self.iterations // 4) if self.from_solver() else 0
+        rate = learning_rate_factor(kind, iteration, self.iterations, warmup)
+        # A run that is made longer goes on at the rate that it had come down to.
         return {
-            "rate": learning_rate_factor(kind, iteration, self.iterations, warmup),
+            "rate": rate if iteration <= warmup else min(rate, self.last_rate()),
             "critic_only": iteration < max(settings.critic_warmup_iters, first),
         }
 

@@ -34,6 +34,9 @@ class SingleProcess:
         """Return the module that an update calls; its gradients are those of all processes."""
         return model
 
+    def equalize(self, model: nn.Module) -> None:
+        """Give every process the main one's weights of ``model``, after training apart."""
+
     def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
         """Synchronise gradients within this block if it holds the ``last`` backward of a step."""
         return nullcontext()

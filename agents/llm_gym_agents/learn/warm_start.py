@@ -22,6 +22,7 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import TrainingConfig, WarmStartConfig
 from llm_gym_agents.config.profile import WARM_START_BATCH
+from llm_gym_agents.engines.base import FinishReason
 from llm_gym_agents.learn.imitation import (
     Dialogue,
     DialogueEncoder,
@@ -34,7 +35,7 @@ from llm_gym_agents.learn.imitation import (
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
-from llm_gym_agents.rollouts.sampler import Player
+from llm_gym_agents.rollouts.sampler import Player, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
@@ -46,6 +47,8 @@ PROBED = 16
 """Episodes of the probe."""
 PROBED_TURNS = 4
 """Turns of each that count: a model that cannot write moves shows it at once."""
+FEW, ROOMY = 4, 256
+"""Episodes of a second probe, and the least of its ``max_tokens``, after replies that were cut."""
 UNUSABLE = 0.1
 """Share of unusable replies above which another round may follow."""
 HELPED = 0.75
@@ -81,6 +84,23 @@ def another_round(
     if now.invalid > UNUSABLE and (first or now.invalid <= HELPED * last.invalid):
         return f"{now.invalid:.0%} of the replies cannot be used"
     return None
+
+
+class Probe(NamedTuple):
+    """What became of the first replies of a model."""
+
+    usable: int
+    replies: int
+    cut: int
+    """Unusable ones that ``max_tokens`` cut."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether most can be used."""
+        return self.usable >= ENOUGH_USABLE * self.replies
+
+    def __str__(self) -> str:
+        return f"{self.usable / self.replies:.0%} of {self.replies} probed replies can be used"
 
 
 class Decision(NamedTuple):
@@ -196,13 +216,14 @@ class WarmStart:
             batch_size=WARM_START_BATCH,
             learning_rate=self.settings.rate,
             decay=self.rate_decay(player, at),
+            weight_decay=self.training.weight_decay,
             seed=self.training.seed + at,
             micro_batch_tokens=self.training.micro_batch_tokens,
             on_step=lambda step, loss: self.tick(
                 f"warm start: step {step} of {steps}, loss {loss:.2f}"
             ),
         )
-        self._sync_copies()
+        self.learner.start_from_here()
         self.publish()
         return sum(map(len, data))
 
@@ -244,29 +265,45 @@ class WarmStart:
     def _auto(self) -> Decision:
         if self.embedded:
             return Decision("random", "the embedded model has random weights and writes no moves")
-        usable, replies = self.probe()
-        limit = ENOUGH_USABLE
-        if not replies:
+        found = self.probe()
+        if not found.replies:
             return Decision("none", "the environment does not say which replies it can use")
-        share = f"{usable / replies:.0%} of {replies} probed replies can be used"
-        if usable / replies < limit:
-            return Decision("random", f"only {share}, fewer than {limit:.0%}")
-        return Decision("none", f"{share}, at least {limit:.0%}")
+        if found.is_enough:
+            return Decision("none", f"{found}, at least {ENOUGH_USABLE:.0%}")
+        if 2 * found.cut > found.replies - found.usable and self._cut_by_us():
+            most = self.sampler.policy.sampling.max_tokens
+            return Decision(
+                "none",
+                f"only {found}, and {found.cut} were cut at inference.max_tokens={most}: it can "
+                "reply, and has no room; raise that, or turn its thinking off with "
+                "inference.template_options",
+            )
+        return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
 
-    def probe(self) -> tuple[int, int]:
-        """Play a few episodes; return the numbers of usable and of all replies."""
+    def _cut_by_us(self) -> bool:
+        """Whether cut replies would have been usable: the model thinks, or a larger limit helps."""
+        policy = self.sampler.policy
+        if policy.chat.thinks or not isinstance(self.sampler, Sampler):
+            return True
+        with policy.sampling_with(max_tokens=max(ROOMY, 4 * policy.sampling.max_tokens)):
+            return self.probe(FEW).is_enough
+
+    def probe(self, episodes: int = PROBED) -> Probe:
+        """Play a few episodes; return what became of their first replies."""
         split = self.train_split
         options = {"split": split} if split and self.sampler.has_splits else None
         todo = [
-            EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(PROBED)
+            EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(episodes)
         ]
-        infos = [
-            info
-            for episode in self.sampler.play(todo).all_episodes
-            for info in episode.infos[: PROBED_TURNS + 1]
+        played = self.sampler.play(todo)
+        known = [
+            (usable, turn.finish == FinishReason.LENGTH)
+            for episode, turns in zip(played.episodes, played.turns, strict=True)
+            for info, turn in list(zip(episode.infos, turns, strict=False))[:PROBED_TURNS]
+            if (usable := flag(info, "valid_action")) is not None
         ]
-        known = [usable for info in infos if (usable := flag(info, "valid_action")) is not None]
-        return sum(known), len(known)
+        cut = sum(cut and not usable for usable, cut in known)
+        return Probe(sum(usable for usable, _ in known), len(known), cut)
 
     # --- the moves -----------------------------------------------------------------------
 
@@ -290,14 +327,6 @@ class WarmStart:
             )
         finally:
             close_user_env(env)
-
-    def _sync_copies(self) -> None:
-        """Load the new weights into the copies of the policy that were made before."""
-        learner = self.learner
-        if learner.reference is not None:
-            learner.reference.lm.load_state_dict(learner.lm.state_dict())
-        if learner.model.critic_lm is not None:
-            learner.model.critic_lm.load_state_dict(learner.lm.base_model.state_dict())
 
 
 # --- random play ----------------------------------------------------------------------

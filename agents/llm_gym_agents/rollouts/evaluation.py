@@ -115,6 +115,8 @@ def evaluate(
     start = perf_counter()
     played = sampler.play(todo, **how)
     seconds = perf_counter() - start
+    for episode, turns in zip(played.episodes, played.turns, strict=True):
+        episode.extra = {**(episode.extra or {}), "finish": [turn.finish for turn in turns]}
     if records:
         write_episodes(records, played.all_episodes)
     return Evaluation(played.env_id, played.all_episodes, played.tokens, seconds)
@@ -140,8 +142,6 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         "episode/truncated_replies": _truncated_replies(rollout),
         metrics.RETURN_SPREAD: statistics.pstdev(episode.total_reward for episode in episodes),
     }
-    if (flat := _groups_without_spread(rollout)) is not None:
-        row["group/zero_variance"] = flat
     if usable:
         row["episode/invalid"] = usable.count(False) / len(usable)
     return row | dict(terms)
@@ -151,15 +151,6 @@ def _truncated_replies(rollout: Rollout) -> float:
     """Return the share of replies that ``max_tokens`` truncated."""
     finishes = [turn.finish for turns in rollout.turns for turn in turns]
     return finishes.count(FinishReason.LENGTH) / len(finishes)
-
-
-def _groups_without_spread(rollout: Rollout) -> float | None:
-    """Return the share of groups with equal rewards; None without groups."""
-    groups: dict[int, list[float]] = defaultdict(list)
-    for episode in rollout.episodes:
-        groups[int(episode.group or 0)].append(episode.total_reward)
-    several = [scores for scores in groups.values() if len(scores) > 1]
-    return sum(len(set(scores)) == 1 for scores in several) / len(several) if several else None
 
 
 def evaluation_metrics(result: Evaluation) -> dict[str, float]:

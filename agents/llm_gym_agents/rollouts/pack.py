@@ -74,8 +74,8 @@ class Packer:
     def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
 
-        A longer episode is split between its sequences; with ``whole``, or if one sequence is too
-        long, it raises.
+        A longer episode is split between its sequences. A longer sequence, or with ``whole`` a
+        longer episode, is a pack of its own: what was played is never lost to a budget.
         """
         if budget < 1:
             raise ConfigError(f"a token budget must be at least 1, got {budget}")
@@ -102,18 +102,16 @@ class Packer:
 
     def _pieces(self, episode: int, budget: int, whole: bool) -> list[_Piece]:
         piece = self._whole(episode)
-        if self._cost(piece) <= budget:
+        if whole or self._cost(piece) <= budget:
             return [piece]
         alone = [_Piece(episode, piece.first + at, 1) for at in range(piece.sequences)]
         costs = [self._cost(each) for each in alone]
-        longest = sum(costs) if whole else max(costs)
-        if longest > budget:
-            what = "an episode" if whole else "a sequence"
-            raise ConfigError(
-                f"{what} must fit into training.micro_batch_tokens={budget}, got one of {longest} "
-                f"tokens; raise it to {longest}, or make episodes shorter"
-            )
-        return [_Piece(episode, piece.first + run[0], len(run)) for run in _dealt(costs, budget)]
+        dealt, before = _dealt(costs, budget), self._tokens_before
+        last = piece.first + dealt[-1][0]
+        if len(dealt) > 1 and before[last] == before[piece.first + piece.sequences]:
+            prompt = dealt.pop()  # to bootstrap from: it has no token to learn
+            dealt[-1] += prompt
+        return [_Piece(episode, piece.first + run[0], len(run)) for run in dealt]
 
     def _take(self, pieces: Sequence[_Piece]) -> Pack:
         data = self.data
@@ -208,7 +206,9 @@ class PPOBatch(TensorClass):
     old_log_prob: Tensor | None = None
     """Log-probs of the trainer before the update, ``[T]``; None if this is its first pass."""
     sampler_log_prob: Tensor | None = None
-    """Log-probs of the engine, if this is the first pass."""
+    """Log-probs of the engine, ``[T]``."""
+    version: Tensor | None = None
+    """Version of the weights that sampled each token, ``[T]``."""
     value: Tensor | None = None
     """Before the update, ``[T, 1]``."""
     value_target: Tensor | None = None

@@ -4,8 +4,10 @@ It keeps the token ids of each episode's conversation. A turn tokenises only the
 appends it, asks the engine for a reply and appends the reply's ids verbatim: what was sampled is
 what is trained on. What a turn added lies in ``turns`` behind a handle.
 
-``context`` decides what the model reads: the whole ``history``, or only the current
-``observation``, which is cheaper and right for Markov observations.
+``context`` decides what the model reads. ``history`` is the episode so far as the chat template
+writes it: where it drops earlier reasoning, each turn is a prompt of its own. ``verbatim`` is the
+same with every reply as it was sampled, which always grows by appending. ``observation`` is only
+the current one, which is cheapest and right for Markov observations.
 
 Shapes: N rows.
 """
@@ -18,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from tensordict import TensorDict, TensorDictBase
@@ -94,7 +96,7 @@ class WeightSwapLock:
             self._changed.notify_all()
 
 
-Context = Literal["history", "observation"]
+Context = Literal["history", "verbatim", "observation"]
 READY_SHARE = 8
 READY_WAIT_S = 0.005
 """Without ``sync_replies`` environments step when 1/``READY_SHARE`` of the replies are there, or
@@ -111,7 +113,7 @@ class LLMPolicy(TensorDictModuleBase):
         engine: Samples the replies.
         chat: How a conversation becomes token ids.
         sampling: How to sample; the chat format's own end-of-turn ids are added.
-        context: What the model reads: ``history`` or ``observation``.
+        context: What the model reads: ``history``, ``verbatim`` or ``observation``.
         system_prompt: Replaces the environment's own; "" gives none, which suits a small model
             trained from scratch on one game.
         run_seed: What is sampled depends on it, the episode's id and the turn.
@@ -134,8 +136,8 @@ class LLMPolicy(TensorDictModuleBase):
         texts: ObjectTable[str] | None = None,
     ) -> None:
         super().__init__()
-        if context not in ("history", "observation"):
-            raise ConfigError(f"context must be 'history' or 'observation', got {context!r}")
+        if context not in get_args(Context):
+            raise ConfigError(f"context must be one of {get_args(Context)}, got {context!r}")
         self.in_keys = ["observation", "episode", "system"]
         self.out_keys = ["action", "status", "turn"]
         self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
@@ -157,19 +159,21 @@ class LLMPolicy(TensorDictModuleBase):
         *,
         engine: str = "transformers",
         config: dict[str, Any] | None = None,
+        template_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> LLMPolicy:
         """Return a policy that plays with the model at ``path``.
 
-        ``config`` holds the settings of the engine. ``sync_replies`` defaults to False for a served
-        engine.
+        ``config`` holds the settings of the engine, ``template_options`` those of the chat
+        template. ``sync_replies`` defaults to False for a served engine.
         """
         from llm_gym_agents.engines.load import load_engine
 
         made, tokenizer = load_engine(path, engine, config or {})
         kwargs.setdefault("sync_replies", engine == "transformers")
         try:
-            return cls(made, ChatFormat.from_tokenizer(tokenizer), **kwargs)
+            chat = ChatFormat.from_tokenizer(tokenizer, template_options=template_options)
+            return cls(made, chat, **kwargs)
         except BaseException:
             made.close()
             raise
@@ -193,9 +197,7 @@ class LLMPolicy(TensorDictModuleBase):
     def _reply(self, tensordict: TensorDictBase, sync_replies: bool) -> TensorDictBase:
         episodes = tensordict["episode"].tolist()
         rows = {episode: row for row, episode in enumerate(episodes) if episode != IDLE}
-        self._open = {
-            episode: self._open.get(episode) or TokenConversation(self.chat) for episode in rows
-        }
+        self._open = {episode: self._open.get(episode) or self._conversation() for episode in rows}
         handle, status, turn = ([0] * len(episodes) for _ in range(3))
         self._asked = {episode: ids for episode, ids in self._asked.items() if episode in rows}
         try:
@@ -283,6 +285,9 @@ class LLMPolicy(TensorDictModuleBase):
             return talk.start(system, observation)
         return talk.add_observation(observation)
 
+    def _conversation(self) -> TokenConversation:
+        return TokenConversation(self.chat, verbatim=self.context == "verbatim")
+
     def _request(
         self, episode: int, pattern: str | None, sampling: Callable[[int, str | None], Sampling]
     ) -> Request | None:
@@ -312,37 +317,44 @@ class LLMPolicy(TensorDictModuleBase):
             log_probs=done.log_probs,
             finish=str(done.finish),
             version=done.version,
-            new_sequence=self.context == "observation" or number == 0,
+            new_sequence=self.context == "observation" or number == 0 or not talk.grows,
         )
 
     def bootstrap_prompt(
-        self, turns: Sequence[Turn], observation: str, system: str
-    ) -> BootstrapPrompt:
+        self, turns: Sequence[Turn], observations: Sequence[str], system: str
+    ) -> BootstrapPrompt | None:
         """Return what the model would read next if the episode had not been truncated.
+
+        None if the context has no room for it and a reply. The context has then ended the episode,
+        and the critic knows no value of half a prompt.
 
         Args:
             turns: All turns of the episode.
-            observation: Its last observation.
+            observations: One before each turn, and the last one.
             system: The environment's system prompt.
         """
-        limit = self.engine.context_length
+        system, read, alone = self.rules_for(system), 0, True
+        *_, last = observations
         if self.context == "observation":
-            return BootstrapPrompt(
-                self.chat.opening(self.rules_for(system), observation)[:limit], True
-            )
-        read = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
-        room = max(limit - read, 0)
-        return BootstrapPrompt(self.chat.following(turns[-1].reply_ids, observation)[:room], False)
+            ids = self.chat.opening(system, last)
+        elif self._conversation().grows:
+            read = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
+            ids, alone = self.chat.following(turns[-1].reply_ids, last), False
+        else:
+            answers = (self.chat.answer_of(turn.reply_ids) for turn in turns)
+            ids = self.chat.prompt(system, list(zip(observations, answers, strict=False)), last)
+        fits = read + len(ids) < self.engine.context_length
+        return BootstrapPrompt(ids, alone) if fits else None
 
     def rules_for(self, system: str) -> str:
         """Return the system prompt to use where the environment's own is ``system``."""
         return system if self.system_prompt is None else self.system_prompt
 
     @contextmanager
-    def greedily(self) -> Iterator[None]:
-        """Take the most likely token within this block."""
+    def sampling_with(self, **changes: Any) -> Iterator[None]:
+        """Sample in another way within this block, such as ``temperature=0.0``."""
         usual = self.sampling
-        self.sampling = replace(usual, temperature=0.0)
+        self.sampling = replace(usual, **changes)
         try:
             yield
         finally:

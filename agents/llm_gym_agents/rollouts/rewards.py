@@ -1,8 +1,8 @@
 """Rewards of your own: a function of the whole episode, and ``RewardManager`` as one to start with.
 
-``apply_reward_fn`` scores complete episodes after play and before training. A score is one number
-per episode, so it goes to the last turn: instead of the environment's rewards, or on top of them.
-The environment's own rewards stay in ``extra``.
+``apply_reward_fn`` scores complete episodes after play and before training, instead of the
+environment's rewards or on top of them. A score is one number, which goes to the last turn, or one
+for each turn. The environment's own rewards stay in ``extra``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from llm_gym_agents.rollouts.turns import MAX_REWARD
 from llm_gym_agents.run import metrics
 
 RewardFn = Callable[..., Any]
-"""``(trajectory)`` or ``(trajectory, environment)``, plain or async. It returns a number, or a
-dictionary of named terms that add up to it."""
+"""``(trajectory)`` or ``(trajectory, environment)``, plain or async. It returns a number, a list
+with one for each turn, or a dictionary of named terms of either kind, which add up."""
 
 MAX_ASYNC_CALLS = 32
 """Calls of an async reward function that run at a time. A plain function is called one by one."""
@@ -60,8 +60,7 @@ def apply_reward_fn(
         reward_fn: See ``RewardFn``.
         episodes: Complete episodes with at least one turn; updated in place.
         environment: Passed to a function that takes one.
-        mode: ``replace`` leaves only the score, on the last turn; ``add`` adds it to the last
-            turn's reward.
+        mode: ``replace`` leaves only the score; ``add`` adds it to the rewards of its turns.
 
     >>> episode = Trajectory(states=["?", "!"], actions=["hm"], rewards=[0.25])
     >>> apply_reward_fn(lambda trajectory: len(trajectory.actions[0]), [episode])
@@ -80,7 +79,7 @@ def apply_reward_fn(
         _check_turns(episode, at)  # again: the function may have changed them
     for episode, parts in zip(episodes, terms, strict=True):
         _add_score(episode, parts, mode)
-    return [sum(parts.values()) for parts in terms]
+    return [sum(map(sum, parts.values())) for parts in terms]
 
 
 def settle_rewards(
@@ -207,8 +206,12 @@ def _failed(error: Exception, episode: Trajectory, at: int) -> RewardError:
 # --- reading and placing a score -----------------------------------------------------------
 
 
+def _turns(episode: Trajectory) -> int:
+    return len(episode.actions) or len(episode.rewards)
+
+
 def _check_turns(episode: Trajectory, at: int) -> None:
-    turns = len(episode.actions) or len(episode.rewards)
+    turns = _turns(episode)
     if not turns:
         raise RewardError(f"{_name(episode, at)} has no turn that a reward could go to")
     if len(episode.rewards) not in (0, turns):
@@ -218,11 +221,25 @@ def _check_turns(episode: Trajectory, at: int) -> None:
         )
 
 
-def _read_terms(value: Any, episode: Trajectory, at: int) -> dict[str, float]:
+def _read_terms(value: Any, episode: Trajectory, at: int) -> dict[str, list[float]]:
+    """Return what each term gives to each turn."""
     terms = value if isinstance(value, Mapping) else {_TOTAL: value}
     if not terms:
         raise RewardError(f"the reward function returned no terms, on {_name(episode, at)}")
-    return {str(name): _read_number(part, name, episode, at) for name, part in terms.items()}
+    return {str(name): _read_turns(part, name, episode, at) for name, part in terms.items()}
+
+
+def _read_turns(value: Any, name: str, episode: Trajectory, at: int) -> list[float]:
+    """Return a number for each turn: as many as there are, or one for the last."""
+    turns = _turns(episode)
+    if not isinstance(value, list | tuple) and getattr(value, "ndim", 0) != 1:
+        return [*[0.0] * (turns - 1), _read_number(value, name, episode, at)]
+    if len(value) != turns:
+        raise RewardError(
+            f"the reward function must return a number, or one for each of {turns} turns, got "
+            f"{len(value)} as {name!r}, on {_name(episode, at)}"
+        )
+    return [_read_number(each, name, episode, at) for each in value]
 
 
 def _read_number(value: Any, name: str, episode: Trajectory, at: int) -> float:
@@ -240,14 +257,15 @@ def _read_number(value: Any, name: str, episode: Trajectory, at: int) -> float:
     return number
 
 
-def _add_score(episode: Trajectory, terms: dict[str, float], mode: str) -> None:
-    turns = len(episode.actions) or len(episode.rewards)
+def _add_score(episode: Trajectory, terms: dict[str, list[float]], mode: str) -> None:
+    turns = _turns(episode)
     rewards = [float(reward) for reward in episode.rewards] or [0.0] * turns
     extra = dict(episode.extra or {})
     extra.setdefault(ENV_REWARDS, rewards)
-    extra[REWARD_TERMS] = terms
+    extra[REWARD_TERMS] = {name: sum(parts) for name, parts in terms.items()}
     kept = rewards if mode == "add" else [0.0] * turns
-    episode.rewards = [*kept[:-1], kept[-1] + sum(terms.values())]
+    scores = map(sum, zip(*terms.values(), strict=True))
+    episode.rewards = [own + score for own, score in zip(kept, scores, strict=True)]
     episode.extra = extra
 
 

@@ -84,7 +84,8 @@ class EpisodeCollector:
         if episode.stop_reason in TERMINAL:
             return None
         system = system_prompt_of(episode)
-        return self.policy.bootstrap_prompt(turns, episode.final_state or "", system)
+        seen = [*episode.states[: len(turns)], episode.final_state or ""]
+        return self.policy.bootstrap_prompt(turns, seen, system)
 
     def _play(self, tasks: Sequence[EpisodeTask]) -> tuple[dict[int, list[Turn]], list[Trajectory]]:
         ids = [task.id for task in tasks]
@@ -222,7 +223,7 @@ class Sampler:
         """
         require_version(version, self.engine.version)
         collector = self.held_out if held_out else self.collector
-        with self.policy.greedily() if greedy else nullcontext():
+        with self.policy.sampling_with(temperature=0.0) if greedy else nullcontext():
             return join_rollouts(
                 [self._play(collector, one) for one in split_tasks(tasks, self.isolated_batch_size)]
             )

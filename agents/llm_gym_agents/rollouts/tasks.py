@@ -6,7 +6,6 @@ resumed run plays the same episodes. An id decides what is sampled in an episode
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -134,23 +133,29 @@ Play = Callable[[Sequence[EpisodeTask]], Rollout]
 
 
 def resample_zero_variance_groups(
-    rollout: Rollout, tasks: Sequence[EpisodeTask], play: Play, *, run: int, tries: int
+    rollout: Rollout,
+    tasks: Sequence[EpisodeTask],
+    play: Play,
+    find_flat: Callable[[Rollout], set[int]],
+    *,
+    run: int,
+    tries: int,
 ) -> tuple[Rollout, dict[str, float]]:
-    """Replace groups with equal rewards by new ones (DAPO's dynamic sampling).
+    """Replace groups that teach nothing by new ones (DAPO's dynamic sampling).
 
-    An estimator that compares episodes of one start learns nothing from equal rewards. The batch
-    keeps its size: a group stays if no attempt gives one with unequal rewards. Returns the batch
+    The batch keeps its size: a group stays if no attempt gives one that teaches. Returns the batch
     and metrics.
 
     Args:
         rollout: The episodes of ``tasks``, with final rewards.
         tasks: The episodes of this iteration.
         play: Plays the new episodes.
+        find_flat: Returns the groups that teach nothing.
         run: The run's seed.
         tries: Most attempts per group.
     """
     first = rollout.episodes
-    flat = zero_variance_groups(first)
+    flat = find_flat(rollout)
     found = {"group/flat_at_first": len(flat) / max(len({task.group for task in tasks}), 1)}
     replaced = played = 0
     for attempt in range(1, tries + 1):
@@ -161,7 +166,7 @@ def resample_zero_variance_groups(
         stands_for = {new.group: old.group for new, old in zip(further, named, strict=True)}
         fresh = play(further)
         played += len(further)
-        kept = set(stands_for) & _groups(fresh.episodes) - zero_variance_groups(fresh.episodes)
+        kept = set(stands_for) & _groups(fresh.episodes) - find_flat(fresh)
         gone = {stands_for[group] for group in kept}
         rollout = _exchange(rollout, fresh, gone, kept)
         flat -= gone
@@ -171,14 +176,6 @@ def resample_zero_variance_groups(
     if first:
         found[metrics.TRAIN_SUCCESS] = sum(each.success for each in first) / len(first)
     return rollout, found
-
-
-def zero_variance_groups(episodes: Sequence[Trajectory]) -> set[int]:
-    """Return the groups whose episodes have equal rewards, groups of one included."""
-    rewards: dict[int, set[float]] = defaultdict(set)
-    for episode in episodes:
-        rewards[int(episode.group or 0)].add(episode.total_reward)
-    return {group for group, seen in rewards.items() if len(seen) == 1}
 
 
 def _groups(episodes: Sequence[Trajectory]) -> set[int]:

@@ -24,7 +24,7 @@ class Turn(NamedTuple):
     number: int
     """Counted from 0."""
     prompt_ids: list[int]
-    """New ids that the model read before replying; the whole prompt in observation context."""
+    """New ids that the model read before replying; the whole prompt with ``new_sequence``."""
     reply_ids: list[int]
     log_probs: list[float]
     finish: str
@@ -48,7 +48,7 @@ class Rollout(NamedTuple):
     turns: list[list[Turn]]
     """At least one for each of ``episodes``."""
     bootstrap_prompts: list[BootstrapPrompt | None]
-    """One for each of ``episodes``; None where the rules ended it."""
+    """One for each of ``episodes``; None where the rules or the context's length ended it."""
     unplayed: list[Trajectory]
     """Episodes without a sampled turn: the environment failed, or the first prompt did not fit."""
     failures: list[str]

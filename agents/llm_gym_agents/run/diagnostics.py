@@ -23,8 +23,8 @@ from llm_gym_agents.run.metrics import (
     TRAIN_SUCCESS,
 )
 
-PATIENCE = 3
-"""Iterations that a symptom has to hold; anything shorter is noise."""
+PATIENCE, LONG = 3, 10
+"""Iterations that a symptom has to hold, and one that comes and goes; shorter is noise."""
 ADVICE = "advice/"
 """Prefix of the metric of a symptom that holds."""
 
@@ -40,6 +40,7 @@ class Symptom(NamedTuple):
     """Returns the number that shows the symptom in the last rows, or None."""
     sentence: str
     """``{}`` is the number."""
+    patience: int = PATIENCE
 
 
 def _all_rows(
@@ -148,6 +149,18 @@ def _of_updates(max_entropy: float) -> tuple[Symptom, ...]:
             "the values have diverged to {:.3g}: lower training.value_learning_rate or "
             "training.gamma",
         ),
+        Symptom(
+            "idle_critic",
+            _all_rows(
+                "value/explained_variance",
+                lambda explained: explained < 0.0,
+                unless=lambda row: row.get(CRITIC_ONLY, 0.0) > 0 or row.get(TRAIN_SUCCESS) == 1.0,
+            ),
+            "the critic explains nothing of the returns ({:.2g} of their variance): raise "
+            "training.value_learning_rate, or do without one (--training.adv-estimator "
+            "reinforce_plus_plus, or grpo)",
+            LONG,
+        ),
     )
 
 
@@ -183,10 +196,12 @@ class RunDiagnostics:
 
     def update(self, row: Row) -> dict[str, str]:
         """Return the symptoms that are new after ``row``: name and sentence."""
-        self._rows = [*self._rows, dict(row)][-PATIENCE:]
-        if len(self._rows) < PATIENCE:
-            return {}
-        found = {each: each.find(self._rows) for each in self._symptoms}
+        self._rows = [*self._rows, dict(row)][-LONG:]
+        found = {
+            each: each.find(self._rows[-each.patience :])
+            for each in self._symptoms
+            if len(self._rows) >= each.patience
+        }
         sentences = {
             each.name: each.sentence.format(value)
             for each, value in found.items()

@@ -2,8 +2,11 @@
 
 ``ChatFormat`` knows how one tokenizer writes a conversation. ``opening`` gives the ids of the
 first prompt; ``following`` gives the ids to append to a sampled reply, so that the next prompt is
-``[*prompt, *reply_ids, *following(reply_ids, observation)]``. Sampled ids are kept verbatim and
-never tokenised again, even where the template would drop the reasoning of earlier turns.
+``[*prompt, *reply_ids, *following(reply_ids, observation)]``.
+
+A template that ``rewrites`` history, as by dropping the reasoning of earlier turns, cannot grow in
+this way: ``prompt`` gives each turn a prompt of its own. What was sampled is trained on as it was
+sampled, after the prompt that it was sampled from; earlier replies are only read there.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from typing import Any, Literal, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.errors import ConfigError
+from llm_gym.reading.markup import own_turn
 from llm_gym_agents.text.codec import Codec, Writer
-from llm_gym_agents.text.template import Piece, cut_template, find_token
+from llm_gym_agents.text.template import Piece, Renderer, cut_template, find_token
 
 _PROMPT = "\n>"  # no space behind it: a word token of most vocabularies begins with its own
 _PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
@@ -49,6 +53,10 @@ class ChatFormat:
     kind: Literal["chat", "plain"]
     stop_ids: tuple[int, ...]
     """Ids that end a reply, for ``Sampling.stop_ids``. The reply includes its last id."""
+    rewrites: bool = False
+    """Whether the template writes earlier turns otherwise than they were read and sampled."""
+    thinks: bool = False
+    """Whether the model may think before it replies."""
 
     def __init__(
         self,
@@ -71,6 +79,10 @@ class ChatFormat:
         self._opening, self._prompted, self._next = opening, prompted, next_turn
         self._close, self._closed_by = list(close), frozenset(closed_by)
         self._cut_at = frozenset(cut_at)
+        self._render: Renderer | None = None
+        self._writers: dict[tuple[int, bool], tuple[Writer, list[int]]] = {}
+        self._final: list[int] = []
+        self._opened = ""
 
     @classmethod
     def from_tokenizer(
@@ -129,19 +141,61 @@ class ChatFormat:
         """
         return [*self._missing_close(reply_ids), *self._next.ids(observation)]
 
+    def prompt(self, system_prompt: str, said: Sequence[tuple[str, str]], text: str) -> list[int]:
+        """Return the ids of a whole prompt, as the template writes it.
+
+        Args:
+            system_prompt: May be empty.
+            said: Earlier observations, and the answer to each (``answer_of``).
+            text: The last observation.
+        """
+        if self._render is None:
+            raise ConfigError("a plain transcript has no chat template; use opening and following")
+        contents = [*(each for turn in said for each in turn), text]
+        has_role = bool(system_prompt) and self._prompted is not None
+        if has_role:
+            contents.insert(0, system_prompt)
+        elif system_prompt:
+            contents[0] = f"{system_prompt}\n\n{contents[0]}"
+        key = (len(said), has_role)
+        if key not in self._writers:
+            piece, order = self._render.conversation(len(said), system=has_role)
+            self._writers[key] = Writer(self._codec, piece), order
+        writer, order = self._writers[key]
+        return [*self._first, *writer.write(*(contents[at] for at in order))]
+
     def reply(self, text: str) -> list[int]:
-        """Return the ids that a model would sample to say ``text``, for imitation."""
+        """Return the ids that a model would sample to say ``text``, for imitation.
+
+        A thought that the prompt opens is closed at once.
+        """
+        if self._opened:
+            text = f"\n</{self._opened}>\n\n{text}"
         written = f" {text}" if self.kind == "plain" and self._close != list(self._cut_at) else text
-        return [*self._codec.encode(written), *(self._close or self.stop_ids[:1])]
+        return [*self._final, *self._codec.encode(written), *(self._close or self.stop_ids[:1])]
 
     def text_of(self, reply_ids: Sequence[int]) -> str:
         """Return the text of a reply: up to its end token, without special tokens, stripped.
 
-        Ids that are not valid text give U+FFFD.
+        What comes before the final channel, and a thought that the prompt opened, are in
+        ``<think>`` tags. Ids that are not valid text give U+FFFD.
         """
         cut_at = self._cut_at
         end = next((at for at, token in enumerate(reply_ids) if token in cut_at), len(reply_ids))
-        return self._codec.decode(reply_ids[:end]).strip()
+        ids, size = list(reply_ids[:end]), len(self._final)
+        if size:
+            places = range(len(ids) - size, -1, -1)
+            at = next((at for at in places if ids[at : at + size] == self._final), None)
+            thought = self._codec.decode(ids[:at]).strip()
+            text = "" if at is None else self._codec.decode(ids[at + size :])
+            closed = "" if at is None else "</think>\n"
+            return f"<think>{thought}{closed}{text}".strip() if thought else text.strip()
+        text = self._codec.decode(ids)
+        return (f"<{self._opened}>{text}" if self._opened else text).strip()
+
+    def answer_of(self, reply_ids: Sequence[int]) -> str:
+        """Return the text of a reply without its reasoning, finished or not."""
+        return own_turn(self.text_of(reply_ids)).strip()
 
     def _missing_close(self, reply_ids: Sequence[int]) -> Sequence[int]:
         if reply_ids and reply_ids[-1] in self._closed_by:
@@ -184,8 +238,11 @@ class ChatFormat:
 
     @classmethod
     def _chat(cls, tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> ChatFormat:
-        template = cut_template(tokenizer, options)
-        pieces = (template.opening, template.prompted or Piece(), template.after_reply)
+        render = Renderer(tokenizer, options)
+        template = cut_template(render)
+        pieces = [template.opening, template.prompted or Piece(), template.after_reply]
+        if template.rewrites:
+            pieces.append(render.conversation(1, system=template.prompted is not None)[0])
         fixed = [text for piece in pieces for text in piece.fixed]
         codec = Codec(tokenizer, [*fixed, template.after_last])
         writers: dict[Piece, Writer] = {}
@@ -209,7 +266,7 @@ class ChatFormat:
         stops = [codec.tokens[found[0]] for found in (end, last_end) if found]
         opening = stretch(template.opening)
         first = _first_ids(tokenizer)
-        return cls(
+        made = cls(
             "chat",
             codec,
             first=[] if opening.ids("x")[: len(first)] == first else first,
@@ -221,6 +278,9 @@ class ChatFormat:
             stop_ids=[*stops[-1:], *eos],
             cut_at=[*stops[-1:], *eos],
         )
+        made._render, made.rewrites, made.thinks = render, template.rewrites, template.thinks
+        made._final, made._opened = codec.encode(template.final), template.opened
+        return made
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -255,25 +315,44 @@ class TokenConversation:
     """One conversation as token ids. ``ids`` is never mutated: an engine may still hold it."""
 
     chat: ChatFormat
+    verbatim: bool = False
+    """Append every reply as it was sampled, whatever the template does with earlier ones."""
     ids: list[int] = field(default_factory=list)
     turns: int = 0
     """Replies so far."""
     reply_ids: list[int] = field(default_factory=list)
     """The last reply."""
+    _system: str = ""
+    _heard: str = ""
+    _said: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the next prompt begins with the last one and the reply to it."""
+        return self.verbatim or not self.chat.rewrites
 
     def start(self, system_prompt: str, text: str) -> list[int]:
         """Begin with a system prompt, which may be empty, and the first message; return the ids."""
-        self.ids = self.chat.opening(system_prompt, text)
+        self.ids, self._said = self.chat.opening(system_prompt, text), []
+        self._system, self._heard = system_prompt, text
         return self.ids
 
+    def next_prompt(self, text: str) -> list[int]:
+        """Return what the model reads next: ids to append, or the whole prompt."""
+        if self.grows:
+            return self.chat.following(self.reply_ids, text)
+        return self.chat.prompt(self._system, self._said, text)
+
     def add_observation(self, text: str) -> list[int]:
-        """Append what the model reads next; return the added ids."""
-        heard = self.chat.following(self.reply_ids, text)
-        self.ids = self.ids + heard
-        return heard
+        """Go on with what the model reads next; return ``next_prompt``."""
+        read = self.next_prompt(text)
+        self.ids, self._heard = self.ids + read if self.grows else read, text
+        return read
 
     def add_reply(self, reply_ids: list[int]) -> None:
         """Append a sampled reply."""
+        if not self.grows:
+            self._said.append((self._heard, self.chat.answer_of(reply_ids)))
         self.ids = self.ids + reply_ids
         self.reply_ids = reply_ids
         self.turns += 1

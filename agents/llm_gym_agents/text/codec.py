@@ -104,7 +104,7 @@ class Writer:
         self._codec, self._piece = codec, piece
         self._skip = bool(piece.anchor)
         self._expected = self._controls(codec.encode(self._join(["x"] * len(piece))))
-        self.ids = lru_cache(CACHED_CONTENTS)(self._write)
+        self.ids = lru_cache(CACHED_CONTENTS)(self.write)
         """Returns the ids for contents; cached, do not mutate them."""
 
     def __reduce__(self) -> tuple[type[Writer], tuple[Codec, Piece]]:
@@ -114,7 +114,8 @@ class Writer:
         """How many contents the piece takes."""
         return len(self._piece)
 
-    def _write(self, *contents: str) -> list[int]:
+    def write(self, *contents: str) -> list[int]:
+        """Return the ids for contents."""
         trimmed = [trim(text) for trim, text in zip(self._piece.trims, contents, strict=True)]
         ids = self._codec.encode(self._join(trimmed))
         unknown = self._codec.unknown

@@ -1,14 +1,16 @@
 """Splits a chat template into its fixed texts.
 
-The template is rendered once with marks for contents and split at the marks; it is never parsed.
+The template is rendered with marks for contents and split at the marks; it is never parsed.
 White space around the marks shows whether the template trims contents.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -19,8 +21,10 @@ from llm_gym.errors import ConfigError
 from llm_gym.sandbox.bounded import EndlessError, run_bounded
 
 _PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
-# The marks; a template that escapes its contents changes them and is refused.
-_SYSTEM, _USER, _REPLY, _USER_2, _REPLY_2, _USER_3 = (f'Zq{n}"<&\\\n é{n}qZ' for n in range(6))
+_THOUGHT = "<think>\nZqT\n</think>\n\n"
+_THINKS = re.compile(r"think|thought|reasoning|<\|channel", re.IGNORECASE)
+_OPENED = re.compile(r"<(\w*think\w*|reasoning)>\s*$")
+_CLOSED = re.compile(r"</(\w*think\w*|reasoning)>\s*$")
 _REFUSALS = (TemplateError, TypeError, ValueError)  # of ``run_bounded``: a ValueError
 _TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
     (False, False): str,
@@ -28,6 +32,14 @@ _TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
     (False, True): str.rstrip,
     (True, True): str.strip,
 }
+
+
+def _mark(number: int) -> str:
+    """Return the mark of a content; a template that escapes contents changes it and is refused."""
+    return f'Zq{number}"<&\\\n é{number}qZ'
+
+
+_SYSTEM, _USER, _REPLY, _USER_2, _REPLY_2, _USER_3 = map(_mark, range(6))
 
 
 class Render(Protocol):
@@ -81,29 +93,105 @@ class Template:
     """One slot: from the end of a reply to the next one, with the user turn in between."""
     after_last: str
     """What follows the reply that ends a conversation; empty where nothing does."""
+    rewrites: bool
+    """Whether a later prompt writes earlier turns otherwise than they were read and sampled."""
+    final: str
+    """What the history writes before a reply and the prompt does not, as the name of a channel."""
+    opened: str
+    """The name of the tag by which the prompt opens a thought, or nothing."""
+    thinks: bool
+    """Whether the model may think before it replies."""
 
 
-def cut_template(tokenizer: PreTrainedTokenizerBase, options: Mapping[str, Any]) -> Template:
-    """Return the pieces of the tokenizer's chat template; raise if it cannot be split."""
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """Writes messages by a tokenizer's template, at one time for all of them."""
 
-    def render(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
+    tokenizer: PreTrainedTokenizerBase
+    options: Mapping[str, Any]
+    time: datetime = field(default_factory=datetime.now)
+
+    def __call__(self, messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
         def write() -> str:
-            text = tokenizer.apply_chat_template(
+            text = self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 tokenize=False,
                 add_generation_prompt=open_reply,
-                **options,
+                **{"strftime_now": self.time.strftime, **self.options},
             )
             assert isinstance(text, str)
             return text
 
         return run_bounded(write)  # a template is a program, and comes with the model
 
+    def conversation(self, replies: int, *, system: bool) -> tuple[Piece, list[int]]:
+        """Return a whole prompt after so many replies, and which message goes into each slot."""
+        marks = [_mark(at) for at in range(2 * replies + 1 + system)]
+        roles = ["system"] * system + ["user", "assistant"] * replies + ["user"]
+        said = [_say(role, mark, pad=True) for role, mark in zip(roles, marks, strict=True)]
+        with _coming_to_an_end():
+            text = self(said)
+        order = sorted(range(len(marks)), key=lambda at: text.find(marks[at]))
+        found = _cut(text, *(marks[at] for at in order))
+        if found is None:
+            raise ConfigError(
+                "the chat template must write every message as it is, and once; set "
+                "inference.context to 'verbatim' or take a tokenizer with another chat_template"
+            )
+        return found, order
+
+
+def cut_template(render: Renderer) -> Template:
+    """Return the pieces of a chat template; raise if it cannot be split."""
+    with _coming_to_an_end():
+        return _cut_template(render)
+
+
+@contextmanager
+def _coming_to_an_end() -> Iterator[None]:
     try:
-        opening, after_reply = _user_turns(render)
-        return Template(opening, _with_system(render), after_reply, _after_last(render))
+        yield
     except EndlessError as error:
         raise ConfigError(f"the chat template does not come to an end: {error}") from error
+
+
+def _cut_template(render: Renderer) -> Template:
+    opening, after_reply = _user_turns(render)
+    prompted = _with_system(render)
+    prompt, end = render([_say("user", _USER)]), opening.fixed[-1]
+    later = render([_say("user", _USER), _say("assistant", _REPLY), _say("user", _USER_2)])
+    final = later.partition(prompt)[2].partition(_REPLY)[0] if later.startswith(prompt) else ""
+    opened = _OPENED.search(end)
+    names = (str(render.tokenizer.chat_template), *render.tokenizer.get_added_vocab())
+    return Template(
+        opening,
+        prompted,
+        after_reply,
+        _after_last(render),
+        rewrites=_rewrites(render, has_system=prompted is not None),
+        final=final if final.strip() else "",
+        opened=opened[1] if opened else "",
+        thinks=not _CLOSED.search(end) and any(map(_THINKS.search, names)),
+    )
+
+
+def _rewrites(render: Render, *, has_system: bool) -> bool:
+    """Whether a prompt does not begin with the last one and the reply to it."""
+    for thought in ("", _THOUGHT):
+        talk = [_say("system", _SYSTEM)] if has_system else []
+        last = said = ""
+        for user, reply in ((_USER, _REPLY), (_USER_2, _REPLY_2), (_USER_3, "")):
+            talk.append(_say("user", user))
+            try:
+                prompt = render(talk)
+            except _REFUSALS:  # it refuses a thought in the history
+                break
+            # The model writes the white space before a reply, where there is any.
+            if not prompt.startswith(last) or not prompt[len(last) :].lstrip().startswith(said):
+                return True
+            last, said = prompt, thought + reply
+            talk.append(_say("assistant", said))
+    return False
 
 
 def _user_turns(render: Render) -> tuple[Piece, Piece]:

@@ -8,7 +8,7 @@ CANDIDATES = (
     True, False, 3, 5, 0.5, 0.25, 7.5, 0.0078125, "grpo", "cispo", "cuda:1", "some/where", "dev",
     "separate", "bfloat16", "vllm", "chunked", "adamw_8bit", "observation", "token",
     "add", "token-sum", "loss", "cosine", "solver", "fsdp", "turn",
-    {"rooms": 4, "style": "terse", "shaping": True, "deep": {"a": [1, None]}},
+    ["###"], {"rooms": 4, "style": "terse", "shaping": True, "deep": {"a": [1, None]}},
 )  # fmt: skip
 SETTINGS = [(name, setting) for name, cls in SECTIONS.items() for setting in cls.model_fields]
 

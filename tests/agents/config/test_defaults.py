@@ -8,6 +8,9 @@ import pytest
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, DEFAULT, RULES, apply_defaults
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds, profile_task
+from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.run.checkpoint_weights import save_lm
+from tests.agents.text.chat_templates import FAMILIES, build_tokenizer
 
 ECHO = TaskProfile(model="embedded", env="suite", is_markov=True, move_words=1, move_chars=6)
 
@@ -17,6 +20,40 @@ def profile_of(env_id, model="tiny", lora_rank=0, **settings):
     config.environment.env_id, config.environment.env_kwargs = env_id, settings
     config.model.model_name, config.model.lora_rank = model, lora_rank
     return profile_task(config)
+
+
+@pytest.mark.parametrize(
+    ("weights", "full", "lora"),
+    [
+        (150_000, 1e-3, 1e-3),  # as the embedded model
+        (135_000_000, 2e-5, 2e-4),  # measured
+        (500_000_000, 7.5e-6, 7.5e-5),
+        (7_000_000_000, 1e-6, 1e-5),  # as verl and TRL
+        (0, 2e-5, 2e-4),  # not known
+    ],
+)
+def test_larger_models_learn_at_lower_rates(weights, full, lora):
+    for model, rate in (("full", full), ("lora", lora)):
+        config = ConfigStore()
+        apply_defaults(config, dataclasses.replace(ECHO, model=model, weights=weights))
+        assert config.training.learning_rate == rate
+        assert 1e-5 <= config.warm_start.rate <= 3e-3
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama-3"])
+def test_a_given_model_says_its_size_and_whether_it_thinks(name, tmp_path):
+    tokenizer = build_tokenizer(FAMILIES[name])
+    made = tiny_llama(tokenizer)
+    save_lm(tmp_path, made, tokenizer)
+    found = profile_of("llm_gym/Echo-v0", model=str(tmp_path))
+    assert found.weights == made.num_parameters()
+    assert found.thinks == (name == "chatml")
+    config = ConfigStore()
+    apply_defaults(config, found)
+    assert config.inference.max_tokens == (1024 if found.thinks else 32)
+    config.model.model_name, config.environment.env_id = str(tmp_path), "llm_gym/Echo-v0"
+    config.inference.template_options = {"enable_thinking": False}
+    assert not profile_task(config).thinks
 
 
 @pytest.mark.parametrize(

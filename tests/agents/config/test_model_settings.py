@@ -17,6 +17,7 @@ from tests.agents.config.effect_run import ECHO, configured, play, settings
 from tests.agents.engines.sglang.stand_in import FixedSampler, StandIn
 from tests.agents.players import player_at_chance
 from tests.agents.scripted import ScriptedEngine
+from tests.agents.text.chat_templates import FAMILIES, build_tokenizer
 from tests.agents.tiny import save_tiny
 
 
@@ -135,6 +136,37 @@ def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
     built_engine(given, tmp_path)
     wanted = {"tensor_parallel_size": 2, "dtype": "bfloat16", "trust_remote_code": True}
     assert told == [wanted]
+
+
+def test_variables_of_the_chat_template_reach_it(tmp_path):
+    tokenizer = build_tokenizer(FAMILIES["chatml"])
+    given = settings(inference__template_options={"enable_thinking": False})
+    policy = build.build_policy(configured(given, tmp_path), ScriptedEngine(), tokenizer)
+    assert tokenizer.decode(policy.chat.opening("", "Hello")).endswith("<think>\n\n</think>\n\n")
+
+
+class Parrot(ScriptedEngine):
+    """An engine of one's own: a class with a path, a tokenizer and settings."""
+
+    def __init__(self, path, *, tokenizer, word="red", dtype="auto"):
+        super().__init__(say=lambda request: [*tokenizer.encode(word, add_special_tokens=False)])
+        self.told = (word, dtype)
+
+
+def test_an_engine_of_ones_own_is_a_class_and_a_name(tmp_path):
+    given = settings(
+        inference__backend=f"{__name__}:Parrot",
+        inference__engine={"word": "blue"},
+        model__dtype="float32",
+    )
+    engine = built_engine(given, tmp_path)
+    assert isinstance(engine, Parrot)
+    assert engine.told == ("blue", "float32")
+    with pytest.raises(ConfigError, match="no setting 'wrod'; did you mean word"):
+        built_engine(given | settings(inference__engine={"wrod": "blue"}), tmp_path)
+    for name in ("settings", "not_there"):
+        with pytest.raises(ConfigError, match=name):
+            built_engine({"inference.backend": f"{__name__}:{name}"}, tmp_path)
 
 
 def test_settings_of_the_engine_reach_it(tmp_path):

@@ -1,10 +1,11 @@
 """A learner over processes does what one process does, however the episodes are dealt."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym_agents.distributed.ranks.process_group import balance
+from llm_gym_agents.distributed.ranks.process_group import ProcessGroup, balance
 from tests.agents.distributed.learning import (
     CASES,
     alone,
@@ -38,6 +39,19 @@ def test_any_deal_over_one_or_three_processes_learns_the_same(group, mode, case,
 
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def _drift_and_equalize(rank, mode):
+    ranks, made = ProcessGroup(mode, torch.device("cpu")), torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        made.weight.fill_(rank)
+    ranks.equalize(made)
+    return made.weight.tolist()
+
+
+def test_processes_that_trained_apart_go_on_with_the_same_weights(group):
+    assert group(2).run(_drift_and_equalize, "ddp") == [[[0.0, 0.0]], [[0.0, 0.0]]]
+    assert group(2).run(_drift_and_equalize, "fsdp")[1] == [[1.0, 1.0]], "a shard is no copy"
+
+
 def test_what_breaks_in_one_process_stops_all_before_anything_moves(group, mode):
     (said, moved, after), (told, _, _) = group(2).run(stop_where_one_breaks, mode)
     assert not said[1]

@@ -6,7 +6,8 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.iteration import BatchCollector
+from llm_gym_agents.learn.iteration import BatchCollector, flat_groups
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, training_tasks
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 from llm_gym_agents.run.process import SigtermListener
@@ -47,6 +48,38 @@ def played(player, reward_fn=None, **settings):
     tasks = training_tasks(0, 0, batch_size=8, group_size=2, options=None)
     collector = BatchCollector(config.training, player, reward_fn, "llm_gym/Echo-v0")
     return collector.collect_batch(0, tasks, 0, SigtermListener())
+
+
+def batch_of(rewards, groups):
+    """Return the tensors of episodes with these rewards of their turns, two tokens each."""
+    episodes, turns = [], []
+    for at, (paid, group) in enumerate(zip(rewards, groups, strict=True)):
+        episode = Trajectory(episode_id=at, group=group, actions=[""] * len(paid), rewards=paid)
+        episodes.append(episode)
+        turns.append([Turn(at, n, [1], [2, 3], [-1.0] * 2, "stop", 0) for n in range(len(paid))])
+    return assemble(Rollout(episodes, turns, [None] * len(episodes), [], [])), episodes
+
+
+@pytest.mark.parametrize(
+    ("estimator", "credit", "flat"),
+    [
+        ("grpo", "turn", {1, 2}),  # equal totals, but turn by turn group 0 teaches
+        ("grpo", "episode", {0, 1, 2}),
+        ("rloo", "turn", {1, 2}),
+        ("reinforce_plus_plus_baseline", "episode", {0, 1, 2}),  # which whitens over the batch
+        ("gae", "episode", {0, 1, 2}),  # which compares nothing: equal scores are flat
+    ],
+)
+def test_the_estimator_says_which_groups_teach_nothing(estimator, credit, flat):
+    shaped = [[0.1, 0.2, -0.3], [0.3, -0.2, -0.1]]
+    rounding = [[0.1, 0.2, -0.3], [0.1, -0.3, 0.2]]  # 5.6e-17 and 2.8e-17
+    assert sum(rounding[0]) != sum(rounding[1])
+    if credit == "turn":
+        rounding[1] = [0.1, 0.2, -0.3 + 1e-17]
+    data = batch_of([*shaped, *rounding, [1.0], [0.0], [1.0]], [0, 0, 1, 1, 3, 3, 2])
+    training = ConfigStore().training
+    training.adv_estimator, training.group_credit, training.group_size = estimator, credit, 2
+    assert flat_groups(*data, training) == flat
 
 
 @pytest.mark.parametrize("at_once", [True, False])

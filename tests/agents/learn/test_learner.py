@@ -110,6 +110,26 @@ def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():
     assert all(weight.requires_grad for weight in trained)
 
 
+def test_after_imitation_the_reference_is_the_model_that_was_taught():
+    _, made = with_reference(lora_rank=2)
+    with torch.no_grad():  # as imitation does
+        for name, weight in made.lm.named_parameters():
+            if "lora_" in name:
+                weight.add_(0.1 * torch.randn_like(weight))
+    taught = made.model(*batch()).log_prob_T.detach()
+    made.start_from_here()
+    assert made.ppo.update(data())["kl/reference"] == pytest.approx(0.0, abs=1e-6)
+    made.ppo.update(data())
+    told = made.ppo.reference(*batch(), entropy="none").log_prob_T
+    torch.testing.assert_close(told, taught)
+    assert (made.model(*batch()).log_prob_T - told).abs().max() > 1e-4, "its own are back"
+    _, other = with_reference(lora_rank=2)  # a resumed run has the same reference
+    other.load_state(made.state())
+    for name, weight in made.reference_adapters.items():
+        torch.testing.assert_close(other.reference_adapters[name], weight)
+    assert other.like("reference/" + name).shape == weight.shape
+
+
 def test_without_adapters_it_is_a_copy_that_is_saved():
     _, made = with_reference()
     assert "reference" in made.state()

@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer
@@ -118,14 +117,16 @@ def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
     torch.testing.assert_close(one.value_T, other.value_T)
 
 
-def test_a_sequence_that_fits_no_pack_is_refused_in_a_sentence():
-    ppo = make(tiny_model(), micro_batch_tokens=5)
-    with pytest.raises(ConfigError, match="micro_batch_tokens"):
-        ppo.update(data())
-
-
-def test_a_loss_that_needs_whole_episodes_refuses_to_cut_one():
-    longest = int(data(history=False).sequence_lengths_Q.max())
-    ppo = make(tiny_model(), policy_loss="gspo", micro_batch_tokens=longest)
-    with pytest.raises(ConfigError, match="episode"):
-        ppo.update(data(history=False))
+@pytest.mark.parametrize(
+    ("settings", "history"), [({}, True), ({}, False), ({"policy_loss": "gspo"}, False)]
+)
+def test_what_is_longer_than_the_budget_is_read_alone_with_the_same_gradient(settings, history):
+    """A budget never ends a run after its episodes were played."""
+    lm = tiny_model()
+    whole = gradients(make(copy.deepcopy(lm), **settings), data(history=history))
+    tight = make(copy.deepcopy(lm), micro_batch_tokens=5, **settings)
+    read = passes(tight)
+    found = gradients(tight, data(history=history))
+    assert len(read) >= 4, "nothing shares a pack with an episode that is too long"
+    for name, gradient in whole.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-5, msg=name)

@@ -96,6 +96,20 @@ def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
     assert waited == [True] * waits + [False] * (iterations - waits)
 
 
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_a_run_that_is_made_longer_does_not_jump_back_to_a_high_rate(kind):
+    config, rates = ConfigStore(), []
+    config.training.num_epochs, config.training.num_iters_per_epoch = 5, 5
+    config.training.lr_schedule, config.training.warmup_iters = kind, 2
+    schedule = Schedule(config, False, last_rate=lambda: rates[-1])
+    for iteration in range(50):
+        config.training.num_epochs = 5 if iteration < 25 else 10
+        rates.append(schedule.update_settings(iteration)["rate"])
+    assert rates[:2] == [1 / 3, 2 / 3]
+    assert rates[25] == rates[24] < 0.05
+    assert rates[2:] == sorted(rates[2:], reverse=True)
+
+
 def test_held_out_episodes_are_at_full_difficulty_wherever_the_curriculum_is():
     config = ConfigStore()
     config.environment.curriculum = 0.7

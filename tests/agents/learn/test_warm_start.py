@@ -7,6 +7,8 @@ import pytest
 
 from llm_gym.as_text import make_text
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed import build
+from llm_gym_agents.engines.base import Completion, FinishReason
 from llm_gym_agents.learn.warm_start import (
     BATCHES,
     WarmStart,
@@ -14,6 +16,9 @@ from llm_gym_agents.learn.warm_start import (
     has_solver,
     play_at_random,
 )
+from llm_gym_agents.rollouts.sampler import Sampler
+from tests.agents.scripted import ScriptedEngine
+from tests.agents.text.chat_templates import FAMILIES, base_tokenizer, build_tokenizer
 
 
 def seen(success, invalid=0.0):
@@ -103,3 +108,45 @@ def test_no_more_turns_are_played_than_a_slow_environment_bears():
     few = play_at_random(make_text("llm_gym/TowerOfHanoiEasy-v0"), 8, turns=25)
     assert few.played == 3  # of ten turns each
     assert few.is_enough  # less than a batch shows nothing
+
+
+class Cut(ScriptedEngine):
+    """Says one text, as far as ``max_tokens`` lets it."""
+
+    def _finish(self, request):
+        ids, most = self.say(request), request.sampling.max_tokens
+        end = FinishReason.LENGTH if len(ids) > most else FinishReason.STOP
+        return Completion(ids[:most], [-1.0] * len(ids[:most]), end, 0, request.key)
+
+
+@pytest.mark.parametrize(
+    ("thinks", "says", "room", "player", "blames"),
+    [
+        (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 32, "none", True),
+        (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 1024, "none", False),
+        (True, "No idea at all of it.", 32, "random", False),
+        (False, "I look around, and " * 8 + "so I say:\nred", 32, "none", True),  # more room helps
+        (False, "and so on " * 400, 32, "random", False),  # it never ends: it cannot
+        (False, "red", 32, "none", False),
+    ],
+)
+def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, room, player, blames):
+    tokenizer = build_tokenizer(FAMILIES["chatml"]) if thinks else base_tokenizer()
+    config = ConfigStore()
+    config.environment.env_id = "llm_gym/Echo-v0"
+    config.environment.env_kwargs = {"words": 2}
+    config.inference.max_tokens, config.warm_start.player = room, "auto"
+    engine = Cut(say=lambda request: tokenizer.encode(says))
+    policy = build.build_policy(config, engine, tokenizer)
+    pool = build.build_pool(config, config.environment.env_id, 16)
+    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
+    others |= {
+        "sampler": Sampler(policy, pool),
+        "training": config.training,
+        "make_env": lambda: build.build_one_env(config, config.environment.env_id),
+    }
+    decision = WarmStart(settings=config.warm_start, **others).decide()
+    others["sampler"].close()
+    assert decision.player == player
+    assert ("inference.max_tokens" in decision.why) == blames
+    assert policy.sampling.max_tokens == room

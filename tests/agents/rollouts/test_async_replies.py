@@ -108,16 +108,18 @@ def test_no_more_is_asked_for_than_the_context_has_room_for():
     assert asked[0][1] > asked[-1][1]
 
 
-@pytest.mark.parametrize(("context", "room"), [("history", 5), ("observation", 20)])
-def test_what_would_have_been_read_after_a_cut_ends_with_the_context(context, room):
+@pytest.mark.parametrize("context", ["history", "verbatim", "observation"])
+def test_a_context_without_room_for_the_next_prompt_has_ended_the_episode(context):
     engine, chat = ScriptedEngine(), ChatFormat.from_tokenizer(tiny_tokenizer())
-    engine.context_length = 20
     turns = [Turn(0, 0, [1] * 10, [2] * 5, [0.0] * 5, "stop", 0)]
-    closing = LLMPolicy(engine, chat, context=context).bootstrap_prompt(
-        turns, "a long tale " * 9, "Rules."
-    )
-    assert len(closing.ids) == room
-    assert closing.new_sequence == (context == "observation")
+    policy = LLMPolicy(engine, chat, context=context)
+    alone = context == "observation"
+    whole = chat.opening("Rules.", "a tale") if alone else chat.following([2] * 5, "a tale")
+    engine.context_length = (0 if alone else 15) + len(whole) + 1
+    closing = policy.bootstrap_prompt(turns, ["first", "a tale"], "Rules.")
+    assert closing == (whole, alone)
+    engine.context_length -= 1  # the value of half a prompt was never learned
+    assert policy.bootstrap_prompt(turns, ["first", "a tale"], "Rules.") is None
 
 
 def test_batches_follow_each_other_without_a_trace():

@@ -103,7 +103,7 @@ def test_an_episode_that_outgrows_the_context_is_cut_not_shortened():
     assert 1 <= episode.num_turns < 3
     packed = assemble(rollout_)
     assert int(packed.sequence_lengths_Q.max()) <= 150
-    assert packed.bootstrap_E[0] == packed.ids_S.numel() - 1
+    assert packed.terminated_E.tolist() == [True], "the model filled it: nothing is to come"
 
 
 def test_a_first_prompt_that_does_not_fit_is_reported_as_unplayed():

@@ -188,7 +188,7 @@ def test_one_failure_cancels_the_other_calls():
 
 @pytest.mark.parametrize(
     "value",
-    [None, float("nan"), float("inf"), "1.0", [1.0], np.ones(1), torch.ones(2), {}, {"a": None}],
+    [None, float("nan"), float("inf"), "1.0", [1.0], np.ones(1), torch.ones(3), {}, {"a": None}],
     ids=str,
 )
 def test_what_is_no_number_is_named_with_its_episode_and_nothing_changes(value):
@@ -315,3 +315,18 @@ def test_turns_without_recorded_rewards_get_zeros():
     one = Trajectory(actions=["a", "b"])
     apply_reward_fn(lambda trajectory: 1, [one], mode="add")
     assert one.rewards == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_one_number_for_each_turn_goes_to_its_turn(kind):
+    one = episode([0.25, 0.5])
+    assert apply_reward_fn(lambda episode: kind([0.5, -1.0]), [one], mode="add") == [-0.5]
+    assert one.rewards == [0.75, -0.5]
+    terms = {"steps": kind([1.0, 2.0]), "end": 4.0}
+    assert apply_reward_fn(lambda episode: terms, [one]) == [7.0]
+    assert one.rewards == [1.0, 6.0]
+    assert one.extra["reward_terms"] == {"steps": 3.0, "end": 4.0}
+    with pytest.raises(RewardError, match="one for each of 2 turns, got 3"):
+        apply_reward_fn(lambda episode: kind([1.0, 2.0, 3.0]), [one])
+    with pytest.raises(RewardError, match="finite"):
+        apply_reward_fn(lambda episode: kind([1.0, float("nan")]), [one])

@@ -1,7 +1,5 @@
 """Episodes are named before they are played, and what is evaluated is never trained on."""
 
-import pytest
-
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.rollouts.tasks import (
     greedy_tasks,
@@ -9,7 +7,6 @@ from llm_gym_agents.rollouts.tasks import (
     resample_tasks,
     resample_zero_variance_groups,
     training_tasks,
-    zero_variance_groups,
 )
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
@@ -71,6 +68,14 @@ def played(named, reward):
     return Rollout(episodes, [[number] for number in numbers], numbers, [], [])
 
 
+def equal(rollout):
+    """Return the groups with equal rewards."""
+    scores = {}
+    for each in rollout.episodes:
+        scores.setdefault(each.group, set()).add(each.total_reward)
+    return {group for group, seen in scores.items() if len(seen) == 1}
+
+
 def first_of_group(task):
     return float(task.id % 2)
 
@@ -83,7 +88,7 @@ def replaced(reward, again, tries=3):
         return played(named, again)
 
     rollout, row = resample_zero_variance_groups(
-        played(tasks(), reward), tasks(), play, run=0, tries=tries
+        played(tasks(), reward), tasks(), play, equal, run=0, tries=tries
     )
     return rollout, row, calls
 
@@ -99,7 +104,7 @@ def test_groups_without_spread_give_way_to_new_ones():
     rollout, row, calls = replaced(
         lambda task: 0.0 if task.group in flat else first_of_group(task), first_of_group
     )
-    assert not zero_variance_groups(rollout.episodes)
+    assert not equal(rollout)
     assert len(rollout.episodes) == 8
     assert [each.episode_id for each in rollout.episodes[:4]] == [2, 3, 6, 7]
     new = resample_tasks([task for task in tasks() if task.group in flat], 0, 1)
@@ -133,13 +138,7 @@ def test_only_what_is_still_flat_is_tried_again():
         return played(named, later)
 
     rollout, _ = resample_zero_variance_groups(
-        played(tasks(), lambda task: 0.0), tasks(), play, run=0, tries=5
+        played(tasks(), lambda task: 0.0), tasks(), play, equal, run=0, tries=5
     )
     assert seen == [[0, 1, 2, 3], [0, 2]]
-    assert not zero_variance_groups(rollout.episodes)
-
-
-@pytest.mark.parametrize("gone", [0, 1])
-def test_a_group_with_one_episode_left_has_no_spread(gone):
-    alone = [each for at, each in enumerate(played(tasks(), first_of_group).episodes) if at != gone]
-    assert zero_variance_groups(alone) == {0}
+    assert not equal(rollout)

@@ -103,18 +103,9 @@ def test_every_figure_is_a_mean_over_episodes_replies_or_groups():
         "episode/context_full": 0.25,
         "episode/truncated_replies": 1 / 6,
         "reward/std": 1.5,
-        "group/zero_variance": 1.0,
         "episode/invalid": 0.2,
         "reward/bonus": 0.25,
     }
-
-
-def test_a_group_of_one_says_nothing_about_spread():
-    assert "group/zero_variance" not in episode_metrics(
-        batch_of(played([1.0], 1), played([0.0], 2))
-    )
-    spread = batch_of(played([1.0], 1), played([0.0], 1), played([1.0], 2), played([1.0], 2))
-    assert episode_metrics(spread)["group/zero_variance"] == 0.5
 
 
 def test_what_an_environment_does_not_say_is_left_out():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents.run.diagnostics import PATIENCE, RunDiagnostics, final_diagnosis, symptoms
+from llm_gym_agents.run.diagnostics import LONG, PATIENCE, RunDiagnostics, final_diagnosis, symptoms
 
 WELL = {
     "episode/success": 0.4,
@@ -21,6 +21,7 @@ WELL = {
     "policy/entropy": 0.4,
     "value/mean": 0.35,
     "value/target_mean": 0.4,
+    "value/explained_variance": 0.3,
 }
 PLANTED = {
     "zero_variance": ({"reward/std": 0.0, "reward/mean": -1.6}, "-1.6"),
@@ -30,6 +31,7 @@ PLANTED = {
     "max_entropy": ({"policy/entropy": math.log(100) - 0.01}, "4.6"),
     "no_update": ({"policy/kl": 0.0}, "KL 0"),
     "value_divergence": ({"value/mean": 8.95, "reward/mean": 0.1, "reward/std": 0.0001}, "8.95"),
+    "idle_critic": ({"value/explained_variance": -0.07}, "-0.07"),
     "zero_variance_groups": ({"group/zero_variance": 1.0}, "100%"),
     "env_failures": ({"episode/failed": 0.75}, "75%"),
 }
@@ -43,7 +45,7 @@ def diagnosed(rows):
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_symptom_is_reported_once_with_its_number_and_a_setting(name):
     planted, says = PLANTED[name]
-    ((found, sentence),), diagnostics = diagnosed([WELL | planted] * (PATIENCE + 3))
+    ((found, sentence),), diagnostics = diagnosed([WELL | planted] * (LONG + 3))
     assert found == name
     assert says in sentence
     assert "." in sentence or "--" in sentence

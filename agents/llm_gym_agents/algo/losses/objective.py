@@ -56,6 +56,7 @@ class TokenObjective(nn.Module):
     - with a critic ``value_target`` [T, 1] and ``value`` [T, 1] from before the update;
     - ``importance_weight`` [T] if the sampler's log-probs differ (see ``importance_weights``);
     - ``ref_log_prob`` [T] if ``kl_coef`` is above 0;
+    - ``sampler_log_prob`` [T] and ``version`` [T] for losses that read them;
     - ``lengths`` [E] if the policy loss needs whole episodes.
 
     Args:
@@ -186,6 +187,11 @@ class TokenObjective(nn.Module):
             old_log_prob_T=data["old_log_prob"],
             advantages_T=data["advantage"].squeeze(-1),
             lengths_E=self._lengths(data),
+            sampler_log_prob_T=data.get("sampler_log_prob", None),
+            ref_log_prob_T=data.get("ref_log_prob", None),
+            value_T=None if "value" not in data else data["value"].squeeze(-1),
+            entropy_T=data["token_entropy"].detach(),
+            version_T=data.get("version", None),
         )
         policy = self.spec(inputs, **self.policy_settings)
         entropy_T = data["token_entropy"]

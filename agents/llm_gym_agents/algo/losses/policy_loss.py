@@ -38,11 +38,21 @@ class PolicyInputs:
     advantages_T: Tensor
     lengths_E: Tensor
     """Sampled tokens of each episode."""
+    sampler_log_prob_T: Tensor | None = None
+    """Log-probs of the engine that sampled."""
+    ref_log_prob_T: Tensor | None = None
+    """Log-probs of the model that RL began with; None unless ``training.kl`` is set."""
+    value_T: Tensor | None = None
+    """The critic's values before the update; None without a critic."""
+    entropy_T: Tensor | None = None
+    """Entropies of the policy in training, without a gradient."""
+    version_T: Tensor | None = None
+    """Version of the weights that sampled each token."""
 
     def __post_init__(self) -> None:
         tokens = int(self.lengths_E.sum())
-        for name in ("log_prob_T", "old_log_prob_T", "advantages_T"):
-            shape = tuple(getattr(self, name).shape)
+        for name, value in vars(self).items():
+            shape = (tokens,) if value is None or name == "lengths_E" else tuple(value.shape)
             if shape != (tokens,):
                 raise StreamError(
                     f"{name} must have shape ({tokens},), got {shape}; "
@@ -90,7 +100,7 @@ class PolicyLossSpec(Spec):
         return result
 
 
-POLICY_LOSSES: Registry[PolicyLossSpec] = Registry("a policy loss")
+POLICY_LOSSES: Registry[PolicyLossSpec] = Registry("a policy loss", PolicyLossSpec)
 
 LossT = TypeVar("LossT", bound=Callable[..., TokenLoss])
 

@@ -60,6 +60,12 @@ class ProcessGroup(SingleProcess):
         self._replicas.append(replica)
         return replica
 
+    def equalize(self, model: nn.Module) -> None:
+        """Give every process the main one's weights; shards are no copies and stay."""
+        if self.mode == "ddp":
+            for weight in model.state_dict().values():
+                dist.broadcast(weight, src=0)
+
     def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
         """Within this block DDP sums gradients only if ``last``; FSDP always does."""
         if last or not self._replicas:

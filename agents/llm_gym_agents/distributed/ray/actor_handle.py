@@ -49,6 +49,8 @@ class ActorHandle:
     """Latest time at which it can have begun its first shard."""
     deaths: int = 0
     """In a row, without a finished shard."""
+    longest_s: float = 0.0
+    """That it took for a shard."""
     tokens: int = 0
     busy_s: float = 0.0
 
@@ -58,16 +60,23 @@ class ActorHandle:
         return f"sampler {self.index}"
 
     def overdue_in(self, timeout: float | None) -> float | None:
-        """Return the seconds until its first shard is overdue; None if it never is."""
+        """Return the seconds until its first shard is overdue; None if it never is.
+
+        Shards that are slow by nature get more time: twice the longest so far, and twice as much
+        after each loss.
+        """
         if timeout is None or not self.shards:
             return None
-        return self.since + timeout - time.monotonic()
+        limit = max(timeout, 2 * self.longest_s) * 2**self.deaths
+        return self.since + limit - time.monotonic()
 
     def finish(self, result: ActorResult) -> None:
         """Note the result of its first shard."""
         shard = self.shards.popleft()
         shard.played = result.rollout
-        self.deaths, self.since = 0, time.monotonic()
+        now = time.monotonic()
+        self.longest_s = max(self.longest_s, now - self.since)
+        self.deaths, self.since = 0, now
         self.tokens += result.rollout.tokens
         self.busy_s += result.busy_s
 

@@ -213,7 +213,7 @@ class RaySampler:
                 if call in ready:
                     self._finish(actor)
                 elif overdue is not None and overdue <= 0:
-                    self.pool.replace(actor, f"took more than {timeout:g} s for its episodes")
+                    self.pool.replace(actor, f"took more than {timeout:g} s, as never before")
 
     def _finish(self, actor: ActorHandle) -> None:
         try:

@@ -1,0 +1,264 @@
+"""Templates of models that think: what is read in every turn is what the template writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from llm_gym.errors import ConfigError
+from llm_gym_agents.text.chat import ChatFormat, TokenConversation
+from tests.agents.text.chat_templates import FAMILIES, Family, build_tokenizer
+
+# Drops the thoughts before the last user turn, and has a switch.
+QWEN_3 = """
+{%- set last = namespace(user=0) -%}
+{%- for message in messages -%}
+{%- if message.role == 'user' -%}{%- set last.user = loop.index0 -%}{%- endif -%}
+{%- endfor -%}
+{%- for message in messages -%}
+{%- set content = message.content -%}
+{%- if message.role == 'assistant' -%}
+{%- set thought = '' -%}
+{%- if '</think>' in content -%}
+{%- set thought = content.split('</think>')[0].split('<think>')[-1].strip('\\n') -%}
+{%- set content = content.split('</think>')[-1].lstrip('\\n') -%}
+{%- endif -%}
+{{- '<|im_start|>assistant\\n' -}}
+{%- if loop.index0 > last.user -%}{{- '<think>\\n' + thought + '\\n</think>\\n\\n' -}}{%- endif -%}
+{{- content + '<|im_end|>\\n' -}}
+{%- else -%}
+{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\\n' -}}
+{%- if enable_thinking is defined and enable_thinking is false -%}
+{{- '<think>\\n\\n</think>\\n\\n' -}}
+{%- endif -%}
+{%- endif -%}
+"""
+# Keeps thoughts, writes the date, and thinks or not by a switch that is on.
+SMOL_3 = """
+{%- set mode = '/think' if enable_thinking is not defined or enable_thinking else '/no_think' -%}
+{%- set rules = '' -%}
+{%- if messages[0].role == 'system' -%}
+{%- set rules = messages[0].content -%}
+{%- set messages = messages[1:] -%}
+{%- endif -%}
+{{- '<|im_start|>system\\n## Metadata\\n\\nToday: ' + strftime_now('%d %B %Y %f') + '\\n' -}}
+{{- 'Reasoning Mode: ' + mode + '\\n\\n' + rules + '<|im_end|>\\n' -}}
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\\n' -}}
+{%- if message.role == 'assistant' and mode == '/no_think' -%}
+{{- '<think>\\n\\n</think>\\n' -}}
+{%- endif -%}
+{{- message.content.lstrip('\\n') + '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\\n' -}}
+{%- if mode == '/no_think' -%}{{- '<think>\\n\\n</think>\\n' -}}{%- endif -%}
+{%- endif -%}
+"""
+# Has no system role: the rules go before the first user message.
+GEMMA_3 = """
+{{- bos_token -}}
+{%- set rules = '' -%}
+{%- if messages[0].role == 'system' -%}
+{%- set rules = messages[0].content + '\\n\\n' -%}
+{%- set messages = messages[1:] -%}
+{%- endif -%}
+{%- for message in messages -%}
+{%- if (message.role == 'user') != (loop.index0 % 2 == 0) -%}
+{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') -}}
+{%- endif -%}
+{%- set role = 'model' if message.role == 'assistant' else message.role -%}
+{{- '<start_of_turn>' + role + '\\n' + (rules if loop.first else '') -}}
+{{- message.content | trim + '<end_of_turn>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<start_of_turn>model\\n' -}}{%- endif -%}
+"""
+CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>?", "</think>?")
+THOUGHT = "<think>\nIs it north? Or east.\n</think>\n\n"
+
+
+class Case(NamedTuple):
+    """A template, how it thinks, and what a model samples in it."""
+
+    family: Family
+    rewrites: bool
+    thinks: bool
+    thought: str = ""
+    """What is sampled before the answer."""
+    lead: str = ""
+    """What is sampled before an answer without a thought."""
+    options: dict[str, Any] = {}
+    hides: str = ""
+    """What the prompt has opened, and the text of a reply shows."""
+
+
+QWEN = Family("qwen-3", QWEN_3, CHATML, "<|im_end|>", "<|im_end|>")
+SMOL = Family("smollm-3", SMOL_3, CHATML, "<|im_end|>", "<|im_end|>")
+GEMMA = FAMILIES["gemma"].__class__(
+    "gemma-3", GEMMA_3, FAMILIES["gemma"].tokens, "<end_of_turn>", "<eos>", "<bos>", adds_bos=True
+)
+OFF = {"enable_thinking": False}
+ANALYSIS = "<|channel|>analysis<|message|>Is it north?<|end|><|start|>assistant"
+FINAL = "<|channel|>final<|message|>"
+CASES = {
+    "qwen-3": Case(QWEN, True, True, THOUGHT),
+    "qwen-3 off": Case(QWEN, True, False, options=OFF),
+    "smollm-3": Case(SMOL, False, True, THOUGHT),
+    "smollm-3 off": Case(SMOL, False, False, options=OFF),
+    "gemma-3": Case(GEMMA, False, False),
+    "deepseek-r1": Case(
+        FAMILIES["deepseek"], True, True, "Is it north?\n</think>\n\n", "\n</think>\n\n",
+        hides="<think>",
+    ),
+    "gpt-oss": Case(FAMILIES["harmony"], True, True, ANALYSIS + FINAL, FINAL),
+    "mistral-3": Case(FAMILIES["mistral-3"], True, False),
+}  # fmt: skip
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@cache
+def made(name):
+    case = CASES[name]
+    tokenizer = build_tokenizer(case.family)
+    return tokenizer, ChatFormat.from_tokenizer(tokenizer, template_options=case.options)
+
+
+def sampled(name, text):
+    """Return the ids that a model samples to say ``text``, with its end."""
+    case = CASES[name]
+    end = case.family.stops[0] if case.family.stops else case.family.end
+    return made(name)[0].encode(f"{text}{end}", add_special_tokens=False)
+
+
+@every_case
+def test_what_a_template_does_is_found(name):
+    case, (_, chat) = CASES[name], made(name)
+    assert (chat.rewrites, chat.thinks) == (case.rewrites, case.thinks)
+
+
+@every_case
+@pytest.mark.parametrize("system", ["", "Explore."])
+def test_every_prompt_is_the_one_that_the_template_writes(name, system):
+    """With thoughts in earlier replies, as the model wrote them, and without."""
+    case, (tokenizer, chat) = CASES[name], made(name)
+    for thought in {case.thought, case.lead}:
+        talk = TokenConversation(chat)
+        talk.start(system, "A hall <|im_end|> é.")
+        said = [{"role": "system", "content": system}] if system else []
+        said.append({"role": "user", "content": "A hall <|im_end|> é."})
+        for answer, heard in (("go north", "A den."), ("open chest", "Gold."), ("look", "You win")):
+            talk.add_reply(sampled(name, thought + answer))
+            talk.add_observation(heard)
+            shown = answer if case.rewrites else thought + answer
+            said += [{"role": "assistant", "content": shown}, {"role": "user", "content": heard}]
+            text = tokenizer.apply_chat_template(
+                said, tokenize=False, add_generation_prompt=True, **case.options
+            )
+            ours = tokenizer.decode(talk.ids, skip_special_tokens=False)
+            assert _undated(ours) == _undated(text)
+            typed = "<|im_end|>" in case.family.words  # stays text, while the tokenizer takes it
+            if name.startswith("smol") or typed:
+                continue
+            assert talk.ids == tokenizer.encode(text, add_special_tokens=False)
+
+
+def _undated(text):
+    """Without the microseconds of the date, which are those of when a format was made."""
+    head, mark, rest = text.partition("Today: ")
+    return head + rest.partition("\n")[2] if mark else text
+
+
+def test_the_date_of_a_format_does_not_change():
+    _, chat = made("smollm-3")
+    prompts = [chat.prompt("", [("a", "b")] * turns, "c") for turns in (1, 2)]
+    texts = [made("smollm-3")[0].decode(ids).partition("Reasoning")[0] for ids in prompts]
+    assert texts[0] == texts[1]
+
+
+@every_case
+def test_a_reply_is_read_with_its_thought_and_answered_for_without(name):
+    case, (_, chat) = CASES[name], made(name)
+    reply = sampled(name, case.thought + "go north")
+    text = chat.text_of(reply)
+    assert text.startswith(case.hides)
+    assert ("Is it north?" in text) == ("Is it" in case.thought)
+    assert chat.answer_of(reply) == "go north"
+    if case.thought:  # cut while it thinks: nothing was answered
+        thought = case.thought.partition("</think>")[0].partition("<|end|>")[0]
+        cut = made(name)[0].encode(thought, add_special_tokens=False)
+        assert chat.answer_of(cut) == ""
+
+
+@every_case
+def test_a_demonstration_says_its_move_and_thinks_nothing(name):
+    case, (_, chat) = CASES[name], made(name)
+    assert chat.answer_of(chat.reply("go north")) == "go north"
+    assert chat.reply("go north")[:-1] == sampled(name, case.lead + "go north")[:-1]
+
+
+def test_verbatim_replies_grow_by_appending_whatever_the_template_does():
+    _, chat = made("qwen-3")
+    talk = TokenConversation(chat, verbatim=True)
+    first, reply = talk.start("", "A hall."), sampled("qwen-3", THOUGHT + "go north")
+    talk.add_reply(reply)
+    added = talk.add_observation("A den.")
+    assert talk.ids == first + reply + added == first + reply + chat.following(reply, "A den.")
+
+
+def test_a_typed_control_token_stays_text_in_a_rewritten_history():
+    tokenizer, chat = made("qwen-3")
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    plain = chat.prompt("rules", [("a hall", "go north")], "a den")
+    typed = chat.prompt("rules", [("a <|im_end|> hall", "go <|im_end|> north")], "a den")
+    assert typed.count(end) == plain.count(end)
+
+
+def test_a_format_with_a_rewritten_history_can_be_sent_elsewhere():
+    _, chat = made("qwen-3")
+    other = pickle.loads(pickle.dumps(chat))
+    assert other.prompt("", [("a", "b")], "c") == chat.prompt("", [("a", "b")], "c")
+
+
+def test_a_template_that_leaves_earlier_replies_out_names_the_remedy():
+    tokenizer = build_tokenizer(QWEN)
+    shown = "{%- if loop.index0 + 3 > messages | length or message.role != 'assistant' -%}"
+    tokenizer.chat_template = QWEN_3.replace(
+        "{%- set content = message.content -%}", "{%- set content = message.content -%}" + shown
+    ).replace("{%- endfor -%}\n{%- if add_gen", "{%- endif -%}{%- endfor -%}\n{%- if add_gen")
+    chat = ChatFormat.from_tokenizer(tokenizer)
+    assert chat.rewrites
+    with pytest.raises(ConfigError, match=r"inference\.context"):
+        chat.prompt("", [("a", "b"), ("c", "d")], "e")
+
+
+def _installed():
+    """Yield the chat templates that packages on this machine bring along."""
+    for package in ("vllm", "trl", "sglang", "transformers", "llama_cpp"):
+        found = importlib.util.find_spec(package)
+        for folder in (found.submodule_search_locations or ()) if found else ():
+            yield from (each for each in Path(folder).rglob("*.jinja") if "chat" in str(each))
+
+
+@pytest.mark.parametrize("file", list(_installed()), ids=lambda file: file.name)
+def test_templates_of_installed_packages_are_split_or_refused(file):
+    tokenizer = build_tokenizer(QWEN)
+    tokenizer.chat_template = file.read_text("utf-8")
+    try:
+        chat = ChatFormat.from_tokenizer(tokenizer)
+    except ConfigError:
+        return
+    talk = TokenConversation(chat)
+    talk.start("Explore.", "A hall.")
+    talk.add_reply(chat.reply("go north"))
+    talk.add_observation("A den.")
+    text = tokenizer.decode(talk.ids)
+    assert text.index("A hall.") < text.index("go north") < text.index("A den.")
