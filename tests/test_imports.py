@@ -56,18 +56,13 @@ ROOMS = {
         "bridges", "server", "view", "cli",
     )),
     "llm_gym_agents": (
-        ("algo", "text", "model", "run"),  # tensors, text, models and files: each knows itself only
-        ("engines", "checkpoint", "export"),
-        ("config",),  # above both: its rules ask algo and engines what they need
-        ("rollouts",),
-        ("batch",),
-        ("learn",),
-        ("build",),
+        ("algo", "text", "model"),  # tensors, text and models: each knows itself only
+        ("engines", "export", "run"),
+        ("config", "rollouts"),  # config's rules ask algo and engines what they need
+        ("learn", "compat", "recipes"),
         ("distributed",),  # builds in each actor what one process builds once
-        ("run_folder",),
         ("trainer",),
-        ("compat", "recipes"),
-        ("commands",),  # above recipes, which ``train`` runs by name
+        ("commands",),
     ),
 }
 # fmt: on

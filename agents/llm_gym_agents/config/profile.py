@@ -83,8 +83,7 @@ def profile_task(config: Settings) -> TaskProfile:
 
 def _of_model(config: Settings) -> dict[str, Any]:
     """Return what a given model says of itself; nothing where it cannot be read."""
-    from llm_gym_agents.distributed.memory_plan import ModelShape
-    from llm_gym_agents.model.load import load_config, load_tokenizer
+    from llm_gym_agents.model.load import ModelShape, load_config, load_tokenizer
     from llm_gym_agents.text.chat import ChatFormat
 
     name, trust = config.model.model_name, config.model.trust_remote_code

@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.optimizer import bytes_of_state
-from llm_gym_agents.model.lean_layers import is_lean
-from llm_gym_agents.model.load import load_config
+from llm_gym_agents.model.load import ModelShape, load_config
 from llm_gym_agents.model.precision import compute_dtype
 
 MOST_CACHED = 1 << 19
@@ -41,45 +40,6 @@ _KEPT = {"lean": (16.0, 6.0), "plain": (34.0, 8.0), "float32": (44.0, 16.0)}
 """Bytes of activations that a layer keeps for each token: per channel of the hidden state (norms,
 q, k, v, attention, residuals) and of the MLP. In bfloat16 with lean layers or without, or wide.
 Counted with ``saved_tensors_hooks``, and rounded up."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelShape:
-    """The sizes of a model that its memory depends on."""
-
-    parameters: int
-    hidden: int
-    layers: int
-    mlp: int
-    vocabulary: int
-    kv_width: int
-    """Width of a key, or value, of one token in one layer."""
-    lean: bool = False
-    """Whether its layers keep less in bfloat16 (``model.lean_layers``)."""
-
-    @classmethod
-    def of(cls, config: Any, *, trust_remote_code: bool = False) -> ModelShape:
-        """Return the shape of a transformers config; nothing is allocated."""
-        text = config.get_text_config()  # of a model that reads pictures too
-        try:
-            with torch.device("meta"):
-                made = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-            heads = text.num_attention_heads
-        except (AttributeError, ValueError) as error:
-            why = str(error).partition("\n")[0]
-            raise ConfigError(f"{type(config).__name__} is of no model to train: {why}") from error
-        head = getattr(text, "head_dim", None) or text.hidden_size // heads
-        groups = getattr(text, "num_key_value_heads", None) or heads
-        mlp = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
-        return cls(
-            parameters=sum(weight.numel() for weight in made.parameters()),
-            hidden=text.hidden_size,
-            layers=text.num_hidden_layers,
-            mlp=mlp,
-            vocabulary=text.vocab_size,
-            kv_width=groups * head,
-            lean=is_lean(made),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from transformers.utils import cached_file, logging
 from llm_gym.cli.common import check_model_path
 from llm_gym.errors import ConfigError
 from llm_gym.sandbox.bounded import EndlessError, run_bounded
+from llm_gym_agents.model.lean_layers import is_lean
 
 _SMALL = 1_000_000
 """Parameters; the embedded model has a tenth of them."""
@@ -202,3 +204,42 @@ def limit_threads(lm: nn.Module) -> None:
     on_cpu = all(each.device.type == "cpu" for each in weights)
     if on_cpu and sum(each.numel() for each in weights) < _SMALL:
         torch.set_num_threads(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """The sizes of a model that its memory depends on."""
+
+    parameters: int
+    hidden: int
+    layers: int
+    mlp: int
+    vocabulary: int
+    kv_width: int
+    """Width of a key, or value, of one token in one layer."""
+    lean: bool = False
+    """Whether its layers keep less in bfloat16 (``model.lean_layers``)."""
+
+    @classmethod
+    def of(cls, config: Any, *, trust_remote_code: bool = False) -> ModelShape:
+        """Return the shape of a transformers config; nothing is allocated."""
+        text = config.get_text_config()  # of a model that reads pictures too
+        try:
+            with torch.device("meta"):
+                made = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+            heads = text.num_attention_heads
+        except (AttributeError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            raise ConfigError(f"{type(config).__name__} is of no model to train: {why}") from error
+        head = getattr(text, "head_dim", None) or text.hidden_size // heads
+        groups = getattr(text, "num_key_value_heads", None) or heads
+        mlp = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
+        return cls(
+            parameters=sum(weight.numel() for weight in made.parameters()),
+            hidden=text.hidden_size,
+            layers=text.num_hidden_layers,
+            mlp=mlp,
+            vocabulary=text.vocab_size,
+            kv_width=groups * head,
+            lean=is_lean(made),
+        )

@@ -19,14 +19,13 @@ from llm_gym_agents.distributed.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
-    ModelShape,
     engine_share,
     plan_distributed,
     plan_memory,
     plan_roles,
     plan_run,
 )
-from llm_gym_agents.model.load import load_config
+from llm_gym_agents.model.load import ModelShape, load_config
 from tests.agents.tiny import save_tiny, tiny_model
 
 SEVEN = ModelShape(
