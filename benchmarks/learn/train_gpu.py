@@ -40,9 +40,9 @@ from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.distributed.memory_plan import GIB, MemoryPlan, plan_memory
-from llm_gym_agents.model.load import ModelShape
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model import kernels
+from llm_gym_agents.model.load import ModelShape
 
 RESULT = RESULTS / "train_gpu.json"
 TURNS, PROMPT, REPLY = 8, 96, 32

@@ -10,8 +10,7 @@ from transformers import (
 )
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.model.load import ModelShape
-from llm_gym_agents.model.load import load_model
+from llm_gym_agents.model.load import ModelShape, load_model
 from tests.agents.small_run import Odd, small
 from tests.agents.tiny import VOCABULARY, tiny_tokenizer
 
