@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.text import shown
 from llm_gym.errors import ConfigError, LLMGymError, RecordError
 from llm_gym.registry.user_code import close_user_env
 
@@ -41,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
     for number, episode in enumerate(episodes, 1):
         if options.limit is not None and number > options.limit:
             break
-        name = f"episode {number} ({episode.env_id!s:.100}, seed {episode.seed!r:.40})"
+        named = shown(f"{episode.env_id!s:.100}")
+        name = f"episode {number} ({named}, seed {episode.seed!r:.40})"
         try:
             env = rebuild(episode, trust=options.trust)
             try:

@@ -117,7 +117,7 @@ def test_list_all_says_whose_they_are_and_which_are_broken(capsys):
 def test_list_without_all_shows_the_suite_only(capsys):
     assert main(["list", "fake/One"]) == 2
     assert main(["list", "CartPole"]) == 2
-    assert "no environment id contains" in capsys.readouterr().err
+    assert "'CartPole'" in capsys.readouterr().err
 
 
 def test_play_takes_the_id_of_a_plugin(capsys):

@@ -70,10 +70,11 @@ class HighwayWords(Phrasebook):
 
     def _features(self) -> Sequence[str]:
         features = getattr(getattr(self.game, "observation_type", None), "features", None)
+        if not isinstance(features, list) or not all(isinstance(name, str) for name in features):
+            return ()
         space = self.env.observation_space
-        rows = isinstance(space, spaces.Box) and len(space.shape) == 2
-        named = isinstance(features, list) and all(isinstance(name, str) for name in features)
-        fits = named and (self._is_goal() or (rows and space.shape[1] == len(features)))
+        shape = space.shape if isinstance(space, spaces.Box) else ()
+        fits = self._is_goal() or (len(shape) == 2 and shape[1] == len(features))
         return features if fits else ()
 
     def _is_goal(self) -> bool:
@@ -86,7 +87,7 @@ class HighwayWords(Phrasebook):
         if not getattr(self.game.observation_type, "normalize", False) or name not in ranges:
             return value
         low, high = ranges[name]
-        return low + (value + 1.0) / 2.0 * (high - low)
+        return float(low + (value + 1.0) / 2.0 * (high - low))
 
     def _row(self, names: Sequence[str], values: Sequence[float]) -> str:
         return ", ".join(

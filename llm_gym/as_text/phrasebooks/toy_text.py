@@ -237,7 +237,8 @@ class BlackjackWords(Phrasebook):
         hand = list(self.game.dealer)
         cards = " and ".join("an ace" if card == 1 else str(card) for card in hand)
         told = "It is a draw." if reward == 0.0 else "You win." if reward > 0.0 else "You lose."
-        return f"The dealer had {cards}: {sum_hand(hand)} points. {told}"
+        points = sum_hand(hand)  # type: ignore[no-untyped-call]
+        return f"The dealer had {cards}: {points} points. {told}"
 
     def success(
         self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]

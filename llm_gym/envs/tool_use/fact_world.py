@@ -121,7 +121,7 @@ def draw_chain(
     subjects = list(world)
     for _ in range(_WALKS):
         start = here = subjects[int(rng.random() * len(subjects))]
-        seen, chain = {start}, []
+        seen, chain = {start}, list[str]()
         for hop in range(hops):
             ways = [
                 relation

@@ -198,7 +198,7 @@ def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, co
     [(False, "before the first checkpoint"), (True, "llm-gym resume runs/Echo-v0-smoke")],
 )
 def test_an_interrupt_says_what_there_is_to_go_on_from(here, capsys, monkeypatch, is_taught, says):
-    def interrupt(trainer, say):
+    def interrupt(trainer, *_):
         if is_taught:
             (trainer.folder / "warm-start").mkdir(parents=True)
         raise KeyboardInterrupt

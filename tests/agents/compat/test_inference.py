@@ -51,7 +51,8 @@ def test_log_probs_are_those_of_a_plain_forward(engine):
 
 
 def test_the_end_of_text_is_a_token_also_where_it_pads(engine):
-    assert engine.tokenizer.pad_token_id == engine.tokenizer.eos_token_id == 258
+    assert engine.tokenizer.pad_token_id is None
+    assert engine.tokenizer.eos_token_id == 258
     model = tiny_model()
     with torch.no_grad():  # every hidden state now points at the end of text, more or less
         model.get_output_embeddings().weight[258] *= 4

@@ -18,6 +18,8 @@ def words(section, name, value):
     if isinstance(value, dict):
         pairs = ((key, v if isinstance(v, str) else json.dumps(v)) for key, v in value.items())
         return [f"--{section}.{flag}", *(f"{key}={text}" for key, text in pairs)]
+    if isinstance(value, list):
+        return [f"--{section}.{flag}", *map(str, value)]
     return [f"--{section}.{flag}", str(value)]
 
 

@@ -48,7 +48,7 @@ EFFECTS = {
     "inference.temperature": Effect(0.5, "samples"),
     "inference.context": Effect("observation", "samples"),
     "inference.stop": Effect(["a", "e", "o"], "metrics"),
-    "inference.system_prompt": Effect("Say gold.", "samples"),
+    "inference.system_prompt": Effect("Say gold, then silver, then nothing.", "samples"),
     "inference.max_turns": Effect(1, "starts"),
     "inference.bootstrap_at_turn_limit": Effect(True, given=settings(inference__max_turns=1)),
     "training.num_epochs": Effect(2, "metrics"),
@@ -57,7 +57,7 @@ EFFECTS = {
     "training.group_size": Effect(
         4, "starts", settings(training__adv_estimator="rloo", training__group_size=2)
     ),
-    "training.ppo_epochs": Effect(3),
+    "training.ppo_epochs": Effect(3, given=settings(training__max_kl=1e9)),
     "training.mini_batch_size": Effect(2),
     "training.micro_batch_tokens": Effect(60, "passes"),
     "training.seed": Effect(5, "starts"),
@@ -71,7 +71,7 @@ EFFECTS = {
         {"norm_by_std": False},
         given=settings(training__adv_estimator="grpo", training__group_size=4),
     ),
-    "training.policy_loss": Effect("cispo"),
+    "training.policy_loss": Effect("cispo", given=LONG_STEPS),
     "training.loss_settings": Effect({"dual_clip": 1.001}, given=LONG_STEPS),
     "training.clip_ratio": Effect(0.01, given=LONG_STEPS),
     "training.clip_ratio_high": Effect(0.001, given=LONG_STEPS),

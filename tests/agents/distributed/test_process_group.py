@@ -38,7 +38,6 @@ def test_any_deal_over_one_or_three_processes_learns_the_same(group, mode, case,
         check_equal(group(world).run(update_in_group, mode, case, split), case)
 
 
-@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def _drift_and_equalize(rank, mode):
     ranks, made = ProcessGroup(mode, torch.device("cpu")), torch.nn.Linear(2, 1)
     with torch.no_grad():
@@ -52,6 +51,7 @@ def test_processes_that_trained_apart_go_on_with_the_same_weights(group):
     assert group(2).run(_drift_and_equalize, "fsdp")[1] == [[1.0, 1.0]], "a shard is no copy"
 
 
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def test_what_breaks_in_one_process_stops_all_before_anything_moves(group, mode):
     (said, moved, after), (told, _, _) = group(2).run(stop_where_one_breaks, mode)
     assert not said[1]

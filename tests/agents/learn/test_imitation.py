@@ -105,7 +105,7 @@ def test_the_rate_falls_by_a_line(monkeypatch):
     rates = []
 
     class Optimizer(torch.optim.SGD):
-        def __init__(self, weights, lr):
+        def __init__(self, weights, lr, **_):
             super().__init__(weights, lr=lr)
 
         def step(self, closure=None):

@@ -67,7 +67,7 @@ class ActorHandle:
         """
         if timeout is None or not self.shards:
             return None
-        limit = max(timeout, 2 * self.longest_s) * 2**self.deaths
+        limit: float = max(timeout, 2 * self.longest_s) * 2**self.deaths
         return self.since + limit - time.monotonic()
 
     def finish(self, result: ActorResult) -> None:

@@ -126,7 +126,7 @@ class Schema(NamedTuple):
         """Return a table of things with its column of text and its column of numbers."""
         domain = DOMAINS[self.domain]
         at = 2 * second
-        return domain[second], self.columns[at], self.columns[at + 1]
+        return domain.second if second else domain.first, self.columns[at], self.columns[at + 1]
 
     def sql(self) -> str:
         """Return the statements that create the tables."""
