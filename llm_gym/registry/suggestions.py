@@ -65,8 +65,8 @@ _HOMES = {
 def home_of(name: str) -> str:
     """Return the module that registers ids like ``name``, if it is known and not imported yet.
 
-    >>> home_of("MiniGrid-DoorKey-5x5-v0"), home_of("ALE/Pong-v5"), home_of("Maze-v0")
-    ('minigrid', 'ale_py', '')
+    >>> home_of("ALE/Pong-v5"), home_of("Maze-v0")
+    ('ale_py', '')
     """
     found = (home for home, begins in _HOMES.items() if name.startswith(begins))
     return next((home for home in found if home not in sys.modules), "")

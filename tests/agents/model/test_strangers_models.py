@@ -11,7 +11,7 @@ from llm_gym.errors import ConfigError
 from llm_gym.sandbox.bounded import EndlessError, run_bounded
 from llm_gym_agents.model import load
 from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
-from llm_gym_agents.text.template import cut_template
+from llm_gym_agents.text.template import Renderer, cut_template
 from tests.agents.tiny import save_tiny
 
 
@@ -107,7 +107,7 @@ def test_a_chat_template_that_does_not_end_is_a_sentence(folder, template, monke
     tokenizer = load_tokenizer(str(folder))
     tokenizer.chat_template = template
     with pytest.raises(ConfigError, match="chat template"):
-        cut_template(tokenizer, {})
+        cut_template(Renderer(tokenizer, {}))
 
 
 def test_bounded_work_returns_raises_or_is_given_up():

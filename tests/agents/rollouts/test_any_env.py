@@ -64,7 +64,7 @@ def test_settings_go_to_the_environment_and_to_its_words():
         "CartPole-v1", 1, sutton_barto_reward=True, rules="system", penalty=0.5, max_invalid=2
     )
     [episode] = play(pool, "sing", 1).values()
-    assert episode.rewards == [-0.5, -0.5]
+    assert episode.rewards == [-0.5, -1.5]  # giving up costs the pole that a random player drops
     assert episode.reset_info["system_prompt"].startswith("A pole stands")
     assert [info["valid_action"] for info in episode.infos] == [False, False]
     [episode] = play(pool, "push left", 1).values()
