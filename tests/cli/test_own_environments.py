@@ -156,7 +156,6 @@ def test_what_is_wrong_with_it_is_one_sentence_with_the_line(name, said, mine, c
         ("bad_syntax", "SyntaxError: invalid syntax (bad_syntax.py, line 2)"),
         ("bad_import", "RuntimeError: set MY_HOME first (bad_import.py, line 1, in <module>)"),
         ("bad_exit", "cannot import bad_exit: SystemExit: not on this machine"),
-        ("./mine_to_play.py", "got './mine_to_play.py'; if it lies here, write mine_to_play"),
         ("envs/mine.py", "got 'envs/mine.py'; if it lies here, write envs.mine"),
     ],
 )
