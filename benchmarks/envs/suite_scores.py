@@ -310,6 +310,8 @@ def play_together(
     finally:
         sampler.collector.close()  # the engine stays
     seconds = (perf_counter() - start) / len(ids)
+    for episode, turns in zip(played.episodes, played.turns, strict=True):
+        episode.extra = {**(episode.extra or {}), "finish": [turn.finish for turn in turns]}
     tokens = {int(own[0].episode): sum(len(turn.reply_ids) for turn in own) for own in played.turns}
     found = []
     for which, env_id in enumerate(ids):

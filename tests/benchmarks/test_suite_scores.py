@@ -28,22 +28,22 @@ def scores(suite):
 
 
 def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
-    suite.save_scores(suite.SCORES, {ECHO: "old", GUESS: "old"})
+    suite.save_scores(suite.SCORES, {ECHO: {"random": ["old"]}, GUESS: {"random": ["old"]}})
     suite.main(["--only", "Echo", "--episodes", "5"])
-    assert scores(suite)[GUESS] == "old"
+    assert scores(suite)[GUESS] == {"random": ["old"]}
     row = {player: Score(*score) for player, score in scores(suite)[ECHO].items()}
-    assert row.keys() == {"random", "solver", "oracle"}
+    assert row.keys() == {"random", "reflex", "solver", "oracle"}
     assert row["oracle"] == (1.0, round(wilson(5, 5)[0], 4), 1.0, row["oracle"].turns, 5)
     assert capsys.readouterr().out.startswith(ECHO)
 
 
 def test_rows_that_other_runs_wrote_meanwhile_are_kept(suite):
     def write(env_id):
-        suite.save_scores(suite.SCORES, {env_id: f"row of {env_id}"})
+        suite.save_scores(suite.SCORES, {env_id: {"random": [env_id]}})
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(write, IDS))
-    assert scores(suite) == {env_id: f"row of {env_id}" for env_id in IDS}
+    assert scores(suite) == {env_id: {"random": [env_id]} for env_id in IDS}
 
 
 def row(env_id, success, half, normalised):
