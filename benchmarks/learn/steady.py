@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.learn.train_all import FAMILIES
+from benchmarks.learn.train_all import FAMILIES, SUMMED_UP
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
@@ -31,17 +31,29 @@ GOOD = 0.8
 HOUR = 3600.0
 
 
-def jobs(families: Iterable[str], seeds: int, model: str | None, more: str) -> Iterator[Job]:
+def jobs(
+    families: Iterable[str], seeds: Iterable[int], model: str | None, more: str, seconds: float
+) -> Iterator[Job]:
     """Yield a run of each family and seed; a key says what differs from the defaults."""
-    for seed in range(seeds):
+    until = time.time() + seconds - SUMMED_UP
+    for seed in seeds:
         for family in families:
             words = [f"llm-gym train llm_gym/{family}-v0 --warm-start.player solver"]
             words += [f"--training.seed {seed} --environment.stop-at-success 1.0"]
             words += [f"--model {model}"] * bool(model) + [more] * bool(more)
             name = Path(model).name if model else "embedded"
-            program = [sys.executable, "-m", "benchmarks.learn.train_one", " ".join(words)]
+            program = [
+                sys.executable,
+                "-m",
+                "benchmarks.learn.train_one",
+                " ".join(words),
+                str(until),
+            ]
             key = " ".join(filter(None, (family, name, str(seed), more)))
-            yield Job(key, [*program, "--free"] if model else program, timeout=HOUR)
+            if model:
+                yield Job(key, [*program, "--free"], HOUR, {"CUDA_VISIBLE_DEVICES": "0"})
+            else:
+                yield Job(key, program, HOUR)
 
 
 def compared(rows: Mapping[str, Any]) -> str:
@@ -72,14 +84,16 @@ def main() -> None:
     parser.add_argument("families", nargs="*", help="such as CookingWorldEasy; all by default")
     parser.add_argument("--model", help="a model folder; the embedded one by default")
     parser.add_argument("--with", dest="more", default="", help="further flags of llm-gym train")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--lanes", type=int, default=1, help="runs side by side")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
+    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
     options = parser.parse_args()
     about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
-    results = Results(RESULT, {"provenance": about})
-    todo = jobs(options.families or FAMILIES, options.seeds, options.model, options.more)
-    deadline = time.monotonic() + 60 * options.minutes
+    results = Results(options.results, {"provenance": about})
+    seconds, families = 60 * options.minutes, options.families or FAMILIES
+    todo = jobs(families, options.seeds, options.model, options.more, seconds)
+    deadline = time.monotonic() + seconds
     work(list(todo), results, lanes=options.lanes, deadline=deadline)
     print(compared(results.rows))
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +20,58 @@ RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 
 
+STAMP = ROOT / ".stamp.json"
+"""Commit of a tree without its history; ``python -m benchmarks.lib.machine`` writes it."""
+
+
 def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
     """Return what a result file says about how its numbers were made."""
     path = Path(script).resolve().relative_to(ROOT).with_suffix("")
     return {
         "command": " ".join(["python -m", ".".join(path.parts), *sys.argv[1:]]),
-        "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain")),
+        **source(),
+        "date": datetime.now(UTC).date().isoformat(),
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
+            "cpu": cpu_model(),
             "cpus": os.cpu_count(),
+            "gpu": gpu_model(),
             "python": platform.python_version(),
             # Above the number of CPUs, seconds are too long; ratios still hold.
             "load_average": round(os.getloadavg()[0], 2),
             "packages": {name: _version(name) for name in packages},
         },
     }
+
+
+def source() -> dict[str, Any]:
+    """Return the commit, and whether files differ from it; from the stamp where git has no word."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is not None:
+        return {"commit": commit, "uncommitted_changes": bool(_git("status", "--porcelain"))}
+    if STAMP.exists():
+        stamp: dict[str, Any] = json.loads(STAMP.read_text("utf-8"))
+        return stamp
+    return {"commit": None, "uncommitted_changes": True}
+
+
+def cpu_model() -> str:
+    """Return the name of the processor, as the system has it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith(("model name", "CPU part")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def gpu_model() -> str | None:
+    """Return the name of the first GPU; None without one."""
+    try:
+        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        done = subprocess.run(asked, capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout else None
 
 
 def _version(package: str) -> str:
@@ -48,3 +87,7 @@ def _git(*arguments: str) -> str | None:
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    STAMP.write_text(json.dumps(source()) + "\n", "utf-8")
