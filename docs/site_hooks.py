@@ -19,7 +19,7 @@ DOCS = Path(__file__).parent
 REFERENCE: dict[str, tuple[str, ...]] = {
     "wrappers": ("llm_gym.wrappers",),
     "episodes": ("llm_gym.episodes",),
-    "tools": ("llm_gym.tools", "llm_gym.parsing"),
+    "tools": ("llm_gym.tools", "llm_gym.reading.parsers"),
     "sandbox": ("llm_gym.sandbox",),
     "datasets": ("llm_gym.datasets",),
     "endpoint": ("llm_gym.endpoint",),

@@ -81,7 +81,7 @@ _MODULES = {
         "ToolRegistry",
         "tool",
     ),
-    "parsing": (
+    "reading.parsers": (
         "ActionParser",
         "FunctionCallingParser",
         "JSONActionParser",
@@ -120,7 +120,7 @@ if TYPE_CHECKING:
     from llm_gym.core.spaces import AnyText
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
     from llm_gym.evaluate.checker import check_text_env
-    from llm_gym.parsing import (
+    from llm_gym.reading.parsers import (
         ActionParser,
         FunctionCallingParser,
         JSONActionParser,

@@ -52,7 +52,7 @@ def test_heavy_packages_have_one_door_and_it_opens_late(package):
 ROOMS = {
     "llm_gym": tuple((room,) for room in (
         "errors", "reading", "core", "sandbox", "registry", "as_text", "datasets",
-        "episodes", "parsing", "tools", "envs", "vector", "wrappers", "evaluate", "endpoint",
+        "episodes", "tools", "envs", "vector", "wrappers", "evaluate", "endpoint",
         "bridges", "server", "view", "cli",
     )),
     "llm_gym_agents": (

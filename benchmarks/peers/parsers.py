@@ -38,7 +38,7 @@ def reader(suite: str, name: str) -> Callable[[str], Any]:
                 return error
 
         return forgiving
-    from llm_gym.parsing import get_parser
+    from llm_gym.reading.parsers import get_parser
 
     return get_parser(name).parse
 

@@ -40,7 +40,8 @@ class Ours:
     packages = ("llm-gym",)
 
     def __init__(self, timeout: float, stateful: bool = False) -> None:
-        from llm_gym.parsing import ToolCall, get_parser
+        from llm_gym.reading.calls import ToolCall
+        from llm_gym.reading.parsers import get_parser
         from llm_gym.tools import ToolRegistry
         from llm_gym.tools.builtin import PythonTool
 

@@ -17,7 +17,7 @@ from llm_gym.core.text import did_you_mean
 from llm_gym.errors import ConfigError, RecordError
 
 if TYPE_CHECKING:
-    from llm_gym.parsing import Parsed
+    from llm_gym.reading.parsers import Parsed
     from llm_gym.tools.registry import ToolRegistry
 
 HELP = "check an environment, a parser of tool calls, or the sandbox"
@@ -105,7 +105,7 @@ def _check_env(options: argparse.Namespace) -> int:
 
 def _check_parser(options: argparse.Namespace) -> int:
     """Print the counts and the first problems; return 1 if there was one."""
-    from llm_gym.parsing import PARSERS, get_parser
+    from llm_gym.reading.parsers import PARSERS, get_parser
     from llm_gym.tools.registry import as_registry
 
     _choice("--parser", options.parser, PARSERS)

@@ -1,1 +1,1 @@
-"""From a reply to one legal move, or to a refusal: ``markup``, then ``answer``, then ``moves``."""
+"""What a model wrote: a move of a game (markup, answer, moves) or calls of tools (parsers)."""

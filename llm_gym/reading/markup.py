@@ -14,67 +14,37 @@ from typing import NamedTuple
 
 from llm_gym.reading.formats import drop_thinking, parse_boxed
 
-# --- reasoning and chat templates ------------------------------------------------------------
+# --- reasoning and turns -------------------------------------------------------------------------
 
 _OURS = "action|answer|move|guess"
-_THOUGHTS = r"(?:seed:)?(thinking|think|thoughts?|reasoning|scratchpad|reflection)"
+_THOUGHTS = "thinking|think|thoughts?|reasoning|scratchpad|reflection"
 # An opening that is never closed hides the rest, so a text of openings is gone over once.
 # In square brackets only as it is a token: ``scores[thought]`` is code.
 _THOUGHT = re.compile(
-    rf"(?:[<◁]{_THOUGHTS}[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|(?=<(?:{_OURS})>)|\Z))"
-    rf"|(?-i:\[THINK\].*?(?:\[/THINK\]|(?=<(?:{_OURS})>)|\Z))"
+    rf"[<◁](?:seed:)?({_THOUGHTS})[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|(?=<(?:{_OURS})>)|\Z)"
+    rf"|(?-i:\[THINK\]).*?(?:\[/THINK\]|(?=<(?:{_OURS})>)|\Z)"
     r"|<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-_CLOSED = re.compile(r"</thinking>|◁/think▷|\[/think\]", re.IGNORECASE)
-_CONTROL = re.compile(
-    r"<\|[\w-]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|start_of_turn|end_of_text)>|\[/?INST\]",
-    re.IGNORECASE,
-)
+_CLOSED = re.compile(r"</thinking>|◁/think▷|\[/THINK\]", re.IGNORECASE)
 # After these the turn is over: a model that writes on plays the other side as well.
-_END = r"(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text|END_OF_TURN_TOKEN)"
-_OVER = re.compile(rf"(?<=\S)\s*(?:<\|{_END}\|>|</s>|<(?:eos|end_of_turn)>)", re.IGNORECASE)
-_ENDED = re.compile(
-    r"(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|endoftext|end_of_text)\||tool_response)>"
+_OVER = re.compile(
+    r"(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text|END_OF_TURN_TOKEN)\|"
+    r"|eos|end_of_turn|tool_response)>",
+    re.IGNORECASE,
 )
 _OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*]{0,4}:")
 _ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
 _OBSERVED = re.compile(r"\n[ \t*]{0,4}observation[ \t\d*]{0,4}:", re.IGNORECASE)
-_STRANGE = re.compile(rf"[<\[◁](?!/?(?:{_OURS})>)")
-_WORDS = ("think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal")
-_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end", "<tool_response>")
+_CONTROL = re.compile(r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]", re.IGNORECASE)
+_SIGNS = (
+    "think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal",
+    "<|", "<eos", "<end_of_turn", "<tool_response",
+)  # fmt: skip
 # A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
 _STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
 _HIDE = str.maketrans("<[◁", "\ue000\ue001\ue002")
 _SHOW = str.maketrans("\ue000\ue001\ue002", "<[◁")
-_ROUNDS = 8  # control tokens, or layers of markup, taken off: bounds what a tower of them costs
-
-
-def visible(text: str) -> str:
-    r"""Return ``text`` without reasoning, control tokens and what it says for the other side.
-
-    >>> visible("<thinking>south?</thinking>go north<|im_end|>"), visible("[THINK]up?[/THINK]down")
-    ('go north', 'down')
-    >>> visible("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
-    'down'
-    >>> visible("Action: up\nObservation: You win."), visible("up\n\nUser: And now?")
-    ('Action: up', 'up')
-    """
-    if ("<" in text or "[" in text or "◁" in text) and _STRANGE.search(text):
-        text = _without_thoughts(text)
-        is_struck = "<s>" in text  # what is struck through ends like a turn
-        text = _without_control(text)
-        if not is_struck and (over := _OVER.search(text)):
-            text = text[: over.start()]
-    elif "assistantfinal" in text:
-        text = _without_thoughts(text)
-    if "\n" not in text or ":" not in text:
-        return text
-    if other := _OTHER_SIDE.search(text):
-        text = text[: other.start()]
-    acted = _ACTED.search(text)
-    seen = _OBSERVED.search(text, acted.end()) if acted else None
-    return text[: seen.start()] if seen else text
 
 
 def own_turn(text: str) -> str:
@@ -84,47 +54,48 @@ def own_turn(text: str) -> str:
     'call b'
     >>> own_turn('{"query": "the <thought> tag"}')
     '{"query": "the <thought> tag"}'
+    >>> own_turn("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
+    'down'
     """
-    if "<" not in text and "[" not in text and "◁" not in text:
-        return text
     small = text.lower()
-    if not any(sign in small for sign in (*_WORDS, *_ENDS)):  # as most calls are written
+    if not any(sign in small for sign in _SIGNS):  # as most replies are written
         return text
-    hides = not any(sign in text for sign in "\ue000\ue001\ue002")
+    hides = '"' in text and not any(sign in text for sign in "\ue000\ue001\ue002")
     if hides:
         text = _STRING.sub(lambda found: found[0][0] + found[0][1:].translate(_HIDE), text)
-    text = _without_thoughts(text)
-    over = _ENDED.search(text)
-    text = text[: over.start()] if over else text
-    return text.translate(_SHOW) if hides else text
-
-
-def _without_thoughts(text: str) -> str:
-    small = text.lower()
-    if not any(word in small for word in _WORDS):  # a pattern would look at every bracket
-        return text
     if "<|channel|>" in text:  # of channels, the last ``final`` one is said
         _, channel, said = text.rpartition("<|channel|>final")
         text = said.partition("<|message|>")[2] if channel else text.partition("<|channel|>")[0]
     elif text.lstrip().startswith("analysis") and "assistantfinal" in text:
         text = text.rpartition("assistantfinal")[2]
     text = _THOUGHT.sub("", drop_thinking(text))
-    closed = list(_CLOSED.finditer(text))  # opened in the prompt
-    return text[closed[-1].end() :] if closed else text
+    if closed := [*_CLOSED.finditer(text)]:  # opened in the prompt
+        text = text[closed[-1].end() :]
+    if over := _OVER.search(text):
+        text = text[: over.start()]
+    return text.translate(_SHOW) if hides else text
 
 
-def _without_control(text: str) -> str:
-    for _ in range(_ROUNDS):
-        said = text.strip()
-        first = _CONTROL.match(said)
-        if first and first.end() < len(said):
-            text = said[first.end() :]
-            continue
-        at = max(said.rfind("<", -44), said.rfind("[", -44))  # as long as a control token is
-        if at < 0 or _CONTROL.fullmatch(said, at) is None:
-            break
-        text = said[:at]
-    return text
+def visible(text: str) -> str:
+    r"""Return ``own_turn`` without control tokens and without what it says for the other side.
+
+    >>> visible("[THINK]up?[/THINK]go north<|im_end|>"), visible("<s>up</s>")
+    ('go north', 'up')
+    >>> visible("Action: up\nObservation: You win."), visible("up\n\nUser: And now?")
+    ('Action: up', 'up')
+    """
+    text = own_turn(text)
+    if "<" in text or "[" in text:
+        text = _CONTROL.sub("", text)
+        if "s>" in text:
+            text = text.strip().removeprefix("<s>").removesuffix("</s>")
+    if "\n" not in text or ":" not in text:
+        return text
+    if other := _OTHER_SIDE.search(text):
+        text = text[: other.start()]
+    acted = _ACTED.search(text)
+    seen = _OBSERVED.search(text, acted.end()) if acted else None
+    return text[: seen.start()] if seen else text
 
 
 # --- what a move is wrapped in -----------------------------------------------------------------
@@ -146,6 +117,7 @@ _LATEX_SIGNS = (
 _MATH = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]")
 _HTML = re.compile(r"<([a-z_]{1,20})>([^<>]*)</\1>", re.IGNORECASE)
 _ENDS_OF_MOVES = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
+_ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
 _FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
 _SMILES = (":)", ":-)", ";)", ":D")
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llm_gym.errors import ConfigError
-from llm_gym.parsing.base import ActionParser, Parsed, ToolCall
+from llm_gym.reading.calls import ToolCall
+from llm_gym.reading.parsers import ActionParser, Parsed
 from llm_gym.tools.definition import Tool, ToolDefinition
 from llm_gym.tools.registry import ToolRegistry
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
 
 from llm_gym.errors import ConfigError
-from llm_gym.parsing.base import ToolDefinition as ToolDefinition
+from llm_gym.reading.calls import ToolDefinition as ToolDefinition
 
 TIMEOUT = 10.0
 """Seconds a call may take unless its tool says otherwise."""

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401 - registers the environments
-from llm_gym.parsing.base import Parsed, ToolCall
+from llm_gym.reading.calls import ToolCall
+from llm_gym.reading.parsers import Parsed
 from llm_gym.tools import ToolRegistry
 from llm_gym.tools.calling import run_calls
 from llm_gym.tools.schema import fit

@@ -6,7 +6,8 @@ import pytest
 import llm_gym
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.errors import ConfigError
-from llm_gym.parsing import JSONActionParser, ToolCall, get_parser
+from llm_gym.reading.calls import ToolCall
+from llm_gym.reading.parsers import JSONActionParser, get_parser
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
 
 GAME = "llm_gym/GuessTheNumber-v0"

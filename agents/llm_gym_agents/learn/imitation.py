@@ -23,8 +23,8 @@ from torch import nn
 from llm_gym.episodes import play_episode
 from llm_gym.episodes.play import system_prompt_of
 from llm_gym.errors import ConfigError
-from llm_gym.parsing import ActionParser
-from llm_gym.parsing.base import ToolCall
+from llm_gym.reading.calls import ToolCall
+from llm_gym.reading.parsers import ActionParser
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel

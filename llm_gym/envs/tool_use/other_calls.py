@@ -11,8 +11,9 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
-from llm_gym.parsing import ActionParser, ToolCall, get_parser
+from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.markup import without_pictures
+from llm_gym.reading.parsers import ActionParser, get_parser
 
 _LONGEST = 20_000  # characters of a reply that are looked at
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"

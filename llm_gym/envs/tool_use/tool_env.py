@@ -15,9 +15,9 @@ from typing import Unpack
 from llm_gym.core.env import CommonArgs, TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject
 from llm_gym.envs.tool_use.other_calls import bare_call, closed_at, find_call
-from llm_gym.parsing import ActionParser, get_parser
 from llm_gym.reading.markup import undress
 from llm_gym.reading.moves import Named
+from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
 
@@ -106,8 +106,8 @@ class ToolEnv(TextEnv):
     parameter, a text.
 
     Args:
-        tool_format: Name of a parser in ``llm_gym.parsing`` whose calls are read besides moves:
-            json, react, hermes and so on. Of several calls in a reply the first one counts.
+        tool_format: Name of a parser in ``llm_gym.reading.parsers``, whose calls are read as
+            well: json, react, hermes and so on. Of several calls in a reply the first one counts.
         **common: See ``TextEnv``.
     """
 

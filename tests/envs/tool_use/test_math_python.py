@@ -12,7 +12,8 @@ from llm_gym.envs.tool_use.math_python.env import MathPythonEnv, read_problem
 from llm_gym.envs.tool_use.math_python.problems import KINDS
 from llm_gym.envs.tool_use.tool_env import parse_call, parse_fence
 from llm_gym.evaluate.scores import measure
-from llm_gym.parsing import PARSERS, ToolCall, get_parser
+from llm_gym.reading.calls import ToolCall
+from llm_gym.reading.parsers import PARSERS, get_parser
 from llm_gym.registry.suite import ENVS
 from llm_gym.sandbox import Sandbox, SandboxError
 from tests.sandbox.sandboxes import refusal

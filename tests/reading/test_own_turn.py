@@ -2,8 +2,9 @@
 
 import pytest
 
-from llm_gym.parsing import PARSERS, ToolCall, get_parser
+from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.markup import visible
+from llm_gym.reading.parsers import PARSERS, get_parser
 
 A = '{"name": "add", "arguments": {"a": 1}}'
 B = A.replace("1", "2")

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym.errors import ConfigError
-from llm_gym.parsing import PARSERS, Parsed, ToolCall, get_parser
+from llm_gym.reading.calls import ToolCall
+from llm_gym.reading.parsers import PARSERS, Parsed, get_parser
 
 TEXTS = st.one_of(
     st.text(max_size=40),

@@ -1,0 +1,321 @@
+"""Calls of tools: what one is, and calls in JSON or in tags within other text, in linear time.
+
+Python's decoder reads the JSON; ``NaN`` and numbers that overflow are refused, and the number of
+attempts is bounded, because a failed one may cost the whole text. ``read_call`` knows the names
+that models and APIs give the parts of a call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_gym.errors import ConfigError
+
+MAX_CALLS = 32
+"""Most calls in one reply."""
+_ATTEMPTS = 64  # more than the calls that a reply may have
+_TOOL_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
+
+
+class BrokenCall(ValueError):
+    """A model meant to call a tool, and why the call cannot be read."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that a model wrote; whether there is such a tool is for the registry to say."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    text: str | None = None
+    """Input that came without names, as ReAct allows; it is meant for the only parameter."""
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """What a model is told about a tool.
+
+    Args:
+        name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``, beginning with a letter or ``_``.
+        description: What it does, for the model.
+        parameters: JSON schema of the arguments: an object with properties.
+
+    >>> ToolDefinition("now", "Tell the time.").schema()["function"]["name"]
+    'now'
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(
+        default_factory=lambda: {"type": "object", "properties": {}}
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(_TOOL_NAME, self.name):
+            raise ConfigError(
+                "a tool's name must be 1 to 64 letters, digits, '_', '-' or '.', beginning with a "
+                f"letter or '_', got {self.name!r}"
+            )
+        if not isinstance(self.parameters, Mapping) or self.parameters.get("type") != "object":
+            raise ConfigError(
+                f"the parameters of the tool {self.name} must be a JSON schema such as "
+                f'{{"type": "object", "properties": {{}}}}, got {self.parameters!r}'
+            )
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The schema of each parameter, by name."""
+        found: Mapping[str, Any] = self.parameters.get("properties", {})
+        return found
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the parameters that every call must give."""
+        return tuple(self.parameters.get("required", ()))
+
+    def schema(self) -> dict[str, Any]:
+        """Return what the ``tools=`` of a chat template takes."""
+        return {"type": "function", "function": self._told()}
+
+    def _told(self) -> dict[str, Any]:
+        parameters = dict(self.parameters)
+        return {"name": self.name, "description": self.description, "parameters": parameters}
+
+    def example(self) -> ToolCall:
+        """Return a call of it, for the instructions."""
+        return ToolCall(self.name, {key: _example(one) for key, one in self.properties.items()})
+
+
+def _example(schema: Any) -> Any:
+    if "default" in schema:
+        return schema["default"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kinds = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+    return kinds.get(schema.get("type", "string"), "...")
+
+
+def list_tools(tools: Sequence[ToolDefinition]) -> str:
+    """Return a line of JSON for each tool."""
+    return "\n".join(dump(tool._told()) for tool in tools)
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+_OPENINGS = re.compile(r"\{\s*[\"']|\[\s*\{")
+_SPACE = re.compile(r"\s*")
+
+
+def dump(value: object) -> str:
+    r"""Return ``value`` as one line of JSON that no parser takes for reasoning.
+
+    >>> print(dump({"tag": "<think>"}))
+    {"tag": "<think\u003e"}
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"a call must be made of JSON values: {error}") from error
+    return text.replace("think>", "think\\u003e")
+
+
+def skip(text: str, at: int, pattern: re.Pattern[str] = _SPACE) -> int:
+    """Return where ``text`` goes on after spaces, or what else ``pattern`` matches."""
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def read_json(text: str, start: int = 0) -> tuple[Any, int]:
+    """Return the JSON value that begins at ``start``, after spaces, and where it ends.
+
+    >>> read_json(' {"a": 1} and so on')
+    ({'a': 1}, 9)
+    >>> read_json("{'a': 1}")
+    Traceback (most recent call last):
+    llm_gym.reading.calls.BrokenCall: JSON needs double quotes, at line 1, column 2
+    """
+    start = skip(text, start)
+    try:
+        return _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise BrokenCall(_explain(text, start, error)) from None
+    except RecursionError:
+        raise BrokenCall("the JSON is nested too deeply") from None
+    except ValueError as error:  # NaN, or a number of thousands of digits
+        raise BrokenCall(str(error).split(";")[0]) from None
+
+
+def find_json(text: str) -> list[tuple[int, Any]]:
+    """Return the objects and lists of objects in ``text``, each with its place.
+
+    Raises ``BrokenCall`` for what is nearly a call.
+
+    >>> find_json('first {"a": 1}, then [{"b": 2}], in a {set}')
+    [(6, {'a': 1}), (21, [{'b': 2}])]
+    """
+    found: list[tuple[int, Any]] = []
+    at = 0
+    for _ in range(_ATTEMPTS):
+        if (opening := _OPENINGS.search(text, at)) is None:
+            break
+        try:
+            value, at = read_json(text, opening.start())
+        except BrokenCall:
+            if looks_like_call(text, opening.start()):
+                raise
+            at = opening.start() + 1
+        else:
+            found.append((opening.start(), value))
+    return found
+
+
+def _explain(text: str, begin: int, error: json.JSONDecodeError) -> str:
+    before = text[begin : error.pos]
+    line = before.count("\n") + 1
+    column = len(before) - (before.rfind("\n") + 1) + 1
+    what = error.msg
+    if text[error.pos : error.pos + 1] == "'" or text[error.pos - 1 : error.pos] == "'":
+        what = "JSON needs double quotes"
+    elif error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        what = f"the JSON is cut off ({error.msg[0].lower()}{error.msg[1:]})"
+    return f"{what}, at line {line}, column {column}"
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {digits[:20]} is too large")
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+
+# --- tags ----------------------------------------------------------------------------------------
+
+_FUNCTION = re.compile(r"<function=([A-Za-z0-9_.-]{1,64})>\s*")
+_PARAMETER = re.compile(r"<parameter=([^>\n]{1,200})>")
+_CLOSE, _CLOSE_PARAMETER = "</function>", "</parameter>"
+
+
+def read_function_tag(text: str, start: int) -> tuple[dict[str, Any], int]:
+    r"""Return the call in the tag at ``start``, and where it ends.
+
+    Values in ``<parameter=...>`` tags are text; the registry reads a number where a number
+    belongs.
+
+    >>> read_function_tag("<function=add>\n<parameter=a>\n1\n</parameter>\n</function>", 0)
+    ({'name': 'add', 'arguments': {'a': '1'}}, 55)
+    >>> read_function_tag('<function=add>{"a": 1}</function>', 0)
+    ({'name': 'add', 'arguments': {'a': 1}}, 33)
+    """
+    name = _FUNCTION.match(text, start)
+    if name is None:
+        raise BrokenCall("the name of the function is broken")
+    at = name.end()
+    arguments: dict[str, Any] = {}
+    if text.startswith("{", at):
+        arguments, at = read_json(text, at)
+    while opening := _PARAMETER.match(text, at):
+        end = text.find(_CLOSE_PARAMETER, opening.end())
+        if end < 0:
+            raise BrokenCall(f"the parameter {opening[1]} is not closed")
+        # Exactly one line break on each side belongs to the format; the others to the value.
+        value = text[opening.end() : end].removeprefix("\n").removesuffix("\n")
+        arguments[opening[1]] = value
+        at = skip(text, end + len(_CLOSE_PARAMETER))
+    at = skip(text, at)
+    if not text.startswith(_CLOSE, at):
+        raise BrokenCall(f"the function {name[1]} is not closed")
+    return {"name": name[1], "arguments": arguments}, at + len(_CLOSE)
+
+
+# --- from values to calls ------------------------------------------------------------------------
+
+_NAMES = ("name", "tool", "tool_name", "function", "action")
+_ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input")
+_TEXT_INPUTS = ("input", "action_input", "tool_input")
+_BESIDE = {"id", "type", "index", "thought"}
+_LOOKS_LIKE_ONE = re.compile(
+    rf"<function=|[\"'](?:{'|'.join((*_NAMES, *_ARGUMENTS))}|tool_calls)[\"']\s*:"
+)
+
+
+def read_call(value: Any) -> ToolCall | None:
+    """Return the call in a JSON value, or None if it is none.
+
+    >>> read_call({"name": "add", "arguments": {"a": 1}})
+    ToolCall(name='add', arguments={'a': 1}, text=None)
+    >>> read_call({"type": "function", "function": {"name": "add", "arguments": "{}"}})
+    ToolCall(name='add', arguments={}, text=None)
+    >>> read_call({"name": "Ada", "age": 36}) is None
+    True
+    """
+    if not isinstance(value, dict):
+        return None
+    if isinstance(inner := value.get("function"), dict):
+        return read_call(inner)
+    key = next((key for key in _NAMES if isinstance(value.get(key), str)), None)
+    given = next((key for key in _ARGUMENTS if key in value), None)
+    if key is None:
+        if given == "arguments":
+            raise BrokenCall("the name is missing")
+        return None
+    name = value[key].strip()
+    if given is None:
+        # {"action": "go north"} is how an environment's own JSON format writes a move.
+        alone = key != "action" and value.keys() <= {key, *_BESIDE}
+        return ToolCall(name) if alone and name else None
+    if not name:
+        raise BrokenCall("the name is empty")
+    return _with_arguments(name, given, value[given])
+
+
+def _with_arguments(name: str, key: str, given: Any) -> ToolCall:
+    if isinstance(given, str):
+        if key in _TEXT_INPUTS:
+            return ToolCall(name, text=given)
+        try:
+            given, _ = read_json(given)
+        except BrokenCall as error:
+            raise BrokenCall(f"{key} holds broken JSON: {error}") from None
+    elif given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise BrokenCall(f"{key} must be a JSON object")
+    return ToolCall(name, given)
+
+
+def read_calls(values: Iterable[Any]) -> tuple[ToolCall, ...]:
+    """Return the calls in ``values``, lists included."""
+    flat = (one for value in values for one in (value if isinstance(value, list) else [value]))
+    calls = tuple(call for value in flat if (call := read_call(value)) is not None)
+    if len(calls) > MAX_CALLS:
+        raise BrokenCall(f"there are more than {MAX_CALLS} calls")
+    return calls
+
+
+def looks_like_call(text: str, start: int) -> bool:
+    """Return whether what begins at ``start`` was meant to be a call.
+
+    >>> looks_like_call("{'tool': 'add'", 0), looks_like_call("{'city': 'Rome'", 0)
+    (True, False)
+    """
+    return _LOOKS_LIKE_ONE.search(text, start, start + 300) is not None
+
+
+def write_call(call: ToolCall, name: str = "name", arguments: str = "arguments") -> str:
+    """Return ``call`` as a JSON object.
+
+    >>> write_call(ToolCall("add", {"a": 1}))
+    '{"name": "add", "arguments": {"a": 1}}'
+    """
+    return dump({name: call.name, arguments: call.arguments})
