@@ -150,12 +150,9 @@ size: $(DEV)  ## Print how large the code base is, and how much runs before the 
 
 bench: $(DEV)  ## Measure speed, beside GEM and TextArena (installed apart) and bare engines.
 	$(BIN)/python -m benchmarks.envs.throughput
-	$(BIN)/python -m benchmarks.learn.algo
 	$(BIN)/python -m benchmarks.play.throughput
 	$(BIN)/python -m benchmarks.learn.train_throughput
 	$(BIN)/python -m benchmarks.envs.as_text
-	$(BIN)/python -m benchmarks.envs.parsing
-	$(BIN)/python -m benchmarks.envs.tools
 	$(BIN)/python -m benchmarks.pages
 
 bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. MODEL is a folder.

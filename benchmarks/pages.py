@@ -20,8 +20,7 @@ import benchmarks.learn.tables
 import benchmarks.peers.tables
 import benchmarks.scale.tables
 from benchmarks.envs import leaderboard
-from benchmarks.learn.tables import minutes, pairs_won
-from benchmarks.learn.train_all_page import GAIN, gain
+from benchmarks.learn.tables import GAIN, gain, minutes, pairs_won
 from benchmarks.lib import numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a page
 """Write ``docs/settings.md``: every setting with its type, default, meaning and users."""
 
 import re
@@ -16,18 +17,27 @@ SKIPPED = ("config", "recipes")
 """Rooms that only set or check settings."""
 HEAD = """# Settings
 
-Every setting of a run. On the command line it is `--section.setting VALUE`
-(`--training.learning-rate 1e-5`, `--ray.use-ray`, `--environment.env-kwargs rooms=8`); in Python
-`config.section.setting = value`; in a file `section: {setting: value}`. `llm-gym train ENV
---help-settings` prints the same list with the values of that run.
+On the command line a setting is `--section.setting VALUE` (`--training.learning-rate 1e-5`, `--ray.use-ray`,
+`--environment.env-kwargs rooms=8`); in Python `config.section.setting = value`; in a file `section: {setting: value}`.
+`llm-gym train ENV --help-settings` prints this list with the values of that run.
 
-"By task" means that `llm-gym train ENV` chooses another default for the task
-([which and why](defaults.md)). "Used by" names the parts of `llm_gym_agents` that read it.
+A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
+"Used by" names the parts of `llm_gym_agents` that read the setting.
 
 Written by `docs/draw_settings.py`; a test compares.
 """
-_KINDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-_BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+DEFAULTS = """
+## Defaults by task
+
+`llm-gym train ID` fills unset options from this table, by model (embedded, full, LoRA) and environment (ours, in words
+by `AsText`, text by itself). It prints each choice with its reason, marks yours, and writes both to the run's folder
+(`config.json`, `choices.json`). Recipes and a `ConfigStore` made in Python do not use this table.
+
+| setting | value | for which tasks | why |
+|---|---|---|---|
+"""
+_KINDS = {int: "int", float: "float", bool: "bool", str: "str"}
+_BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
 
 def page() -> str:
@@ -41,6 +51,9 @@ def page() -> str:
             cells = (f"`{setting}`", _kind(field), _default(name, setting, field), about)
             users = ", ".join(sorted(users_of(name, setting)))
             parts.append(f"| {' | '.join(cells)} | {users} |\n")
+    parts.append(DEFAULTS)
+    for rule in RULES:
+        parts.append(f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |\n")
     return "".join(parts)
 
 
@@ -59,11 +72,11 @@ def users_of(section: str, setting: str) -> set[str]:
 
 def _default(section: str, setting: str, field: FieldInfo) -> str:
     by_task = any(rule.setting.startswith(f"{section}.{setting}") for rule in RULES)
-    return f"`{field.get_default(call_default_factory=True)!r}`" + ", by task" * by_task
+    return f"`{field.get_default(call_default_factory=True)!r}`" + " \\*" * by_task
 
 
 def _kind(field: FieldInfo) -> str:
-    """Return what a setting takes, in words."""
+    """Return what a setting takes."""
     bounds = list(_bounds(field.metadata))
     words = []
     for option in get_args(field.annotation) if _is_union(field.annotation) else [field.annotation]:
@@ -73,12 +86,12 @@ def _kind(field: FieldInfo) -> str:
         if get_origin(option) is Literal:
             words.append(", ".join(f"`{each}`" for each in get_args(option)))
         elif get_origin(option) is dict:
-            words.append("NAME=VALUE ...")
+            words.append("dict")
         elif get_origin(option) is list:
-            words.append("TEXT ...")
+            words.append("list of str")
         elif option is not NoneType:
-            words.append(f"{_KINDS[option]} {' and '.join(bounds)}".strip())
-    return " or ".join([*words, "none"] if _is_union(field.annotation) else words)
+            words.append(f"{_KINDS[option]} {', '.join(bounds)}".strip())
+    return " or ".join([*words, "None"] if _is_union(field.annotation) else words)
 
 
 def _is_union(kind: Any) -> bool:

@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ CODE = re.compile(r"^```bash\n(.*?)^```|`([^`\n]+)`", re.M | re.S)
 SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 """A block, and what it prints where the page shows that right below."""
 ELSEWHERE = ("bridges.md",)  # needs other packages: ``make test-bridges`` runs it
+TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
 RUNNABLE = [p for p in PAGES if BLOCK.search(p.read_text()) and p.name not in ELSEWHERE]
 
 
@@ -44,14 +46,11 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
             assert not shown or printed == shown.strip(), f"block {at} prints something else"
 
 
-def test_a_page_shows_what_its_blocks_print():
+def test_the_pages_that_explain_most_have_blocks_and_their_output():
+    assert ROOT / "README.md" in RUNNABLE
     shown = [text for _, text in SHOWN.findall((ROOT / "docs/architecture.md").read_text())]
     assert len(shown) > 5
     assert all(shown)
-
-
-def test_the_readme_shows_code_that_runs():
-    assert ROOT / "README.md" in RUNNABLE
 
 
 def test_the_changelog_tops_out_at_this_version():
@@ -61,9 +60,30 @@ def test_the_changelog_tops_out_at_this_version():
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_to_files_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+def test_files_commands_targets_and_settings_that_a_page_names_exist(page):
+    text = page.read_text()
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    code = "\n".join("".join(found) for found in CODE.findall(text))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    commands = set(re.findall(r"(?<![\w/.-])llm-gym ([a-z][a-z-]*)", code))
+    assert commands <= {*project["entry-points"]["llm_gym.commands"], *cli._BUILT_IN}
+    made = " ".join(re.findall(r"(?<![\w-])make ((?:[a-z-]+ ?)+)", code)).split()
+    assert set(made) <= set(TARGETS)
+    modules = re.findall(r"python -m (benchmarks[\w.]*|llm_gym[\w.]*)", code)
+    assert [each for each in modules if find_spec(each) is None] == []
+    known = ConfigStore().model_dump()
+    named = re.findall(rf"(?<![\w./-])(?:--)?({'|'.join(known)})\.([a-z][\w-]*)(?![\w/(-])", code)
+    assert [n for section, n in named if n.replace("-", "_") not in known[section]] == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_sections_lead_to_a_heading(page):
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text()):
+        text = ((page.parent / target) if target else page).read_text()
+        headings = re.findall(r"^#+ (.*)", text, re.M)
+        slugs = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
+        assert anchor in slugs, f"{target}#{anchor}"
 
 
 def test_the_picture_of_the_architecture_shows_the_imports_of_the_code():
@@ -87,37 +107,15 @@ def test_every_arrow_of_the_picture_points_up(package):
     assert back == [], "rooms import each other in a circle"
 
 
-def test_the_first_screen_has_a_short_loop_and_the_two_commands():
-    screen = (ROOT / "README.md").read_text().split("\n## ")[0]
-    assert "pip install" in screen
-    assert "make test" in screen
-    assert "make demo" in screen
-    assert "docs/images/demo.png" in screen
+def test_the_readme_is_short_and_begins_with_a_loop_and_the_two_commands():
+    text = (ROOT / "README.md").read_text()
+    screen = text.split("\n## ")[0]
+    assert len(text.splitlines()) <= 150
+    assert len(screen.splitlines()) <= 60
+    for wanted in ("pip install", "make test", "make demo", "docs/images/demo.png"):
+        assert wanted in screen
     loop = BLOCK.search(screen)[1]
     assert len([line for line in loop.splitlines() if line and "import" not in line]) <= 8
-    assert len(screen.splitlines()) <= 60
-
-
-def test_the_commands_of_the_first_screen_are_targets():
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
-    named = re.findall(r"`?make ([a-z-]+)", (ROOT / "README.md").read_text())
-    assert {"test", "demo"} <= set(named) <= set(targets)
-
-
-@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_and_targets_that_a_page_names_exist(page):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    added = project["entry-points"]["llm_gym.commands"]
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
-    code = "\n".join("".join(found) for found in CODE.findall(page.read_text()))
-    named = set(re.findall(r"(?<![\w/.-])llm-gym ([a-z][a-z-]*)", code))
-    assert named <= {*added, *cli._BUILT_IN}
-    made = {
-        word
-        for line in re.findall(r"(?<![\w-])make ((?:[a-z-]+ ?)+)", code)
-        for word in line.split()
-    }
-    assert made <= set(targets)
 
 
 def test_what_a_public_project_has_is_there_and_says_what_the_code_says():
@@ -159,15 +157,3 @@ def test_the_reference_has_every_public_name(package):
     text = "\n".join(pages.values())
     for name in import_module(package).__all__:
         assert f"::: {site_hooks.home_of(package, name)}\n" in text
-
-
-@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_settings_that_a_page_names_exist(page):
-    known = ConfigStore().model_dump()
-    code = "\n".join("".join(found) for found in CODE.findall(page.read_text()))
-    named = re.findall(rf"(?<![\w./-])(?:--)?({'|'.join(known)})\.([a-z][\w-]*)(?![\w/(-])", code)
-    assert [
-        f"{section}.{name}"
-        for section, name in named
-        if name.replace("-", "_") not in known[section]
-    ] == []

@@ -27,19 +27,14 @@ LONGEST = 1800  # characters of a text that the page shows
 Row = tuple[str, str, str, dict[str, Any], dict[str, Any]]
 # Distribution, module, id, settings of the environment, settings of AsText.
 SHOWN: tuple[Row, ...] = (
-    ("highway-env", "highway_env", "highway-fast-v0", {}, {}),
-    ("gym-anytrading", "gym_anytrading", "stocks-v0", {}, {}),
-    ("flappy-bird-gymnasium", "flappy_bird_gymnasium", "FlappyBird-v0", {"use_lidar": False}, {}),
-    ("popgym", "popgym", "popgym-CountRecallEasy-v0", {}, {}),
     ("ale-py", "ale_py", "ALE/Breakout-v5", {}, {}),
-    ("minihack", "minihack", "MiniHack-Room-5x5-v0", {}, {}),
     ("minigrid", "minigrid", "MiniGrid-DoorKey-5x5-v0", {}, {}),
     ("gymnasium", "gymnasium", "LunarLander-v3", {"continuous": True}, {}),
 )
 HEAD = """# Environments of other packages in words
 
-`AsText` knows nothing about these packages: it reads their spaces, attributes and docstrings (MiniGrid and LunarLander
-have a phrasebook). Each text is the first observation, shortened, and the answer to a random move. Where it reads badly,
+`AsText` knows nothing about these packages: it reads their spaces, attributes and docstrings. MiniGrid and LunarLander
+have a phrasebook. Each text is the first observation, shortened, and the answer to a random move. Where it reads badly,
 write a [phrasebook](../own_environment.md#any-gymnasium-environment-astext) of about ten lines.
 
 Written by `python -m benchmarks.envs.gallery`.

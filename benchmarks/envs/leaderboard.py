@@ -70,27 +70,24 @@ def normalised(env_id: str, success: float) -> float | None:
 
 def table(models: Mapping[str, Any]) -> str:
     """Return the means: success, and the place between random and solver."""
-    lines = [
-        "| player | environments | episodes each | mean success | random 0, solver 1 | unusable "
-        "replies |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    columns = {"player": TEXT, "environments": "{}", "episodes each": "{}"}
+    columns |= {
+        "mean success": "{:.1%}",
+        "random 0, solver 1": "{:.2f}",
+        "unusable replies": "{:.0%}",
+    }
+    rows: list[tuple[Any, ...]] = []
     for player in ("solver", "random"):
         mean = statistics.fmean(published()[env_id][player].success for env_id in IDS)
-        place = float(player == "solver")
-        lines.append(f"| {player} player | {len(IDS)} | 1,000 | {mean:.1%} | {place:.2f} | - |")
+        rows.append((f"{player} player", len(IDS), "1,000", mean, float(player == "solver"), None))
     for name, model in sorted(models.items(), key=lambda each: -_place(each[1]["rows"])):
-        rows = model["rows"]
-        episodes = sorted({row["episodes"] for row in rows.values()})
+        played = model["rows"].values()
+        episodes = sorted({row["episodes"] for row in played})
+        means = [statistics.fmean(row[key] for row in played) for key in ("success", "invalid")]
         note = f" ({model['note']})" if model["note"] else ""
-        lines.append(
-            f"| {name}{note} | {len(rows)} "
-            f"| {'-'.join(map(str, dict.fromkeys((episodes[0], episodes[-1]))))} "
-            f"| {statistics.fmean(row['success'] for row in rows.values()):.1%} "
-            f"| {_place(rows):.2f} "
-            f"| {statistics.fmean(row['invalid'] for row in rows.values()):.0%} |"
-        )
-    return "\n".join(lines)
+        ends = "-".join(map(str, dict.fromkeys((episodes[0], episodes[-1]))))
+        rows.append((name + note, len(played), ends, means[0], _place(model["rows"]), means[1]))
+    return doc_table(columns, rows)
 
 
 def _place(rows: Mapping[str, Any]) -> float:
@@ -99,26 +96,26 @@ def _place(rows: Mapping[str, Any]) -> float:
 
 
 def by_game(models: Mapping[str, Any]) -> str:
-    """Return the success of everybody in every environment that a model has played."""
-    played = [env_id for env_id in IDS if any(env_id in model["rows"] for model in models.values())]
-    names = list(models)
-    lines = [
-        f"| environment | random | {' | '.join([*names, 'solver'])} |",
-        f"| --- | {' | '.join(['---:'] * (len(names) + 2))} |",
-    ]
-    for env_id in played or IDS:
-        scores = published()[env_id]
-        cells = [f"{scores['random'].success:.0%}"]
-        cells += [_cell(models[name]["rows"].get(env_id)) for name in names]
-        cells.append(f"{scores['solver'].success:.0%}")
-        lines.append(f"| `{env_id}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """Return the success of everybody in every game, at its plain level."""
+    games = {row.entry_point: row.id for row in sorted(ENVS, key=lambda row: -len(row.id))}
+    rows = []
+    for env_id in (env_id for env_id in IDS if env_id in games.values()):
+        played = [
+            _percent(model["rows"].get(env_id, {}).get("success")) for model in models.values()
+        ]
+        ends = [_percent(published()[env_id][each].success) for each in ("random", "solver")]
+        rows.append((f"`{env_id}`", ends[0], *played, ends[1]))
+    return doc_table(
+        {"environment": TEXT} | dict.fromkeys(("random", *models, "solver"), "{}"), rows
+    )
 
 
-def _cell(row: Mapping[str, float] | None) -> str:
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share:.0%}"
+
+
+def _cell(row: Mapping[str, float]) -> str:
     """Return success with its 95 % interval."""
-    if row is None:
-        return "-"
     return f"{row['success']:.0%} ({row['success_low']:.0%} to {row['success_high']:.0%})"
 
 

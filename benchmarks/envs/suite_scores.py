@@ -1,13 +1,12 @@
 """What players score in every environment of the suite: the built-in ones, or a model.
 
 Without ``--model`` it measures the random player, the reflex, the solver and the oracle and writes
-``llm_gym/envs/scores.json``, which ``llm-gym list`` and normalised scores quote. Run it again, in
-the same change, whenever an environment is added or gets a new version. Several runs with
-different ``--only`` may go on side by side: each row is added to the file as it then is.
+``llm_gym/evaluate/scores.json``, which ``llm-gym list`` and normalised scores quote. Run it again
+whenever an environment is added or gets a new version. Several runs with different ``--only`` may
+go on side by side: each row is added to the file as it then is.
 
-With ``--model`` the model plays the suite; one table shows it beside the built-in players, on the
-scale where the random player has 0 and the solver 1, and its mean over the suite. The same goes
-to ``benchmarks/results/suite_NAME.json``.
+With ``--model`` the model plays the suite, as with ``llm-gym eval --suite``, but several games at a
+time and with a limit of minutes. Rows and their mean go to ``benchmarks/results/suite_NAME.json``.
 
     python -m benchmarks.envs.suite_scores
     python -m benchmarks.envs.suite_scores --episodes 100 --only Guess
@@ -46,11 +45,6 @@ if TYPE_CHECKING:
     from llm_gym_agents.rollouts.policy import LLMPolicy
 
 SCORES = ROOT / "llm_gym" / "evaluate" / "scores.json"
-COLUMNS = {
-    "environment": -26, "random": 8, "reflex": 8, "solver": 8, "oracle": 8, "model": 8, "95 %": 12,
-    "normalised": 12, "turns": 8, "unusable": 10,
-}  # fmt: skip
-"""Name → width; a negative one keeps to the left."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -89,9 +83,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-# --- the built-in players ----------------------------------------------------------------------
-
-
 def measure_players(
     env_id: str, episodes: int, players: Sequence[str] = tuple(PLAYERS)
 ) -> dict[str, list[float]]:
@@ -122,9 +113,6 @@ def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
         file.truncate()
 
 
-# --- a model -----------------------------------------------------------------------------------
-
-
 def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     """Let the model play, print the table, and keep the result file up to date meanwhile."""
     from llm_gym_agents.engines.base import Sampling
@@ -143,7 +131,6 @@ def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
     packages = ["torch", "transformers", *({args.engine} - {"transformers"})]
     asked = {name: str(v) if isinstance(v, Path) else v for name, v in vars(args).items()}
     made = {**provenance(__file__, packages), "args": asked}
-    print(line(list(COLUMNS)))
     rows = played_before(path, asked)
     todo = [env_id for env_id in plain_first(ids) if env_id not in {row["env"] for row in rows}]
     deadline = monotonic() + 60 * args.minutes
@@ -152,12 +139,12 @@ def play_suite(args: argparse.Namespace, ids: Sequence[str]) -> None:
             break
         some, episodes = todo[first : first + args.together], args.episodes or 50
         for result in play_together(some, policy, episodes, num_envs=args.num_envs, seed=args.seed):
-            print(line(cells(result)), flush=True)
+            print(result, flush=True)
             rows.append(result.summary())
         made |= {"rows": rows, "mean": suite_mean(rows)}
         path.write_text(json.dumps(made, indent=1) + "\n")
     if rows:
-        print(f"\n{mean_line(suite_mean(rows))}\n{os.path.relpath(path)}")
+        print(f"{json.dumps(suite_mean(rows))}\n{os.path.relpath(path)}")
 
 
 def played_before(path: Path, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -171,7 +158,7 @@ def played_before(path: Path, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def plain_first(ids: Sequence[str]) -> list[str]:
-    """Return one id of each game first: whoever has little time has seen all of them.
+    """Return one id of each game first, so that a short evaluation covers all games.
 
     >>> plain_first(["llm_gym/MazeHard-v0", "llm_gym/Maze-v0", "llm_gym/Count-v0"])
     ['llm_gym/Maze-v0', 'llm_gym/Count-v0', 'llm_gym/MazeHard-v0']
@@ -182,31 +169,6 @@ def plain_first(ids: Sequence[str]) -> list[str]:
         shortest.setdefault(games.get(env_id, env_id), env_id)
     plain = [env_id for env_id in ids if env_id in shortest.values()]
     return plain + [env_id for env_id in ids if env_id not in plain]
-
-
-def cells(result: Evaluation) -> list[str]:
-    """Return one row of the table."""
-    assert result.env_id is not None
-    beside = published().get(result.env_id, {})
-    low, high = result.interval
-    scaled = result.normalised
-    return [
-        result.env_id.removeprefix("llm_gym/"),
-        *(f"{beside[player].success:.3f}" if player in beside else "-" for player in PLAYERS),
-        f"{result.success:.3f}",
-        f"{low:.2f}-{high:.2f}",
-        "-" if scaled is None else f"{scaled:.3f}",
-        f"{result.mean_turns:.1f}",
-        f"{result.invalid:.0%}",
-    ]
-
-
-def line(row: Sequence[str]) -> str:
-    """Return the cells under their columns."""
-    return "".join(
-        cell.rjust(width) if width > 0 else cell.ljust(-width)
-        for cell, width in zip(row, COLUMNS.values(), strict=True)
-    )
 
 
 def suite_mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
@@ -224,20 +186,6 @@ def suite_mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | Non
         "normalised": statistics.fmean(r["normalised"] for r in scaled) if scaled else None,
         "normalised_half_width": _half_width([_half(r) / _span(r["env"]) for r in scaled]),
     }
-
-
-def mean_line(mean: Mapping[str, Any]) -> str:
-    """Return the means as one sentence."""
-    text = (
-        f"mean of {mean['environments']} environments: success {mean['success']:.3f} "
-        f"± {mean['success_half_width']:.3f}"
-    )
-    if mean["normalised"] is None:
-        return text
-    return (
-        f"{text}, normalised {mean['normalised']:.3f} ± {mean['normalised_half_width']:.3f} "
-        f"({mean['environments_on_scale']} on the scale: 0 is random, 1 the solver)"
-    )
 
 
 def _half(row: Mapping[str, Any]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from benchmarks.lib.tables import TEXT, measured, read, table
@@ -17,15 +16,6 @@ SUITES = {
     "jericho": "interactive fiction",
     "scienceworld": "science experiments",
     "openenv": "any environment of an OpenEnv server",
-}
-NOT_MADE = {
-    "needs words": "its word list must be downloaded",
-    "****": "its word list must be downloaded",
-    "Could not import": "needs a further package",
-    "unmatched": "written for Python 3.12",
-    "invalid syntax": "written for Python 3.12",
-    "API key": "needs an API key",
-    "too slow": "takes too long to start",
 }
 
 
@@ -79,7 +69,7 @@ def replies(result: Any) -> str:
     )
 
 
-@measured("serve", "python -m benchmarks.envs.serve")
+@measured("serve", "a one-off study")
 def serve(result: Any) -> str:
     """The server beside OpenEnv's."""
     columns = {"": TEXT, "steps/s": "{:,}"}
@@ -106,31 +96,8 @@ def bridges(result: Any) -> str:
     keys = ("environments", "made", "pass", "bare_us", "bridge_us")
     suites = {name: result["suites"][name] for name in SUITES if name in result["suites"]}
     rows = [(name, SUITES[name], *(row[key] for key in keys)) for name, row in suites.items()]
-    lines = [
-        table(columns, rows),
-        f"\nThe bridge around a game that does nothing takes {result['own_us']:.1f} µs a step.",
-        "\nContract rules that are broken:\n",
-        *(f"- {name}: {said}" for name, row in suites.items() if (said := _broken(row))),
-        "\nEnvironments that could not be made:\n",
-        *(f"- {name}: {said}" for name, row in suites.items() if (said := _unmade(row))),
-    ]
-    return "\n".join(lines)
-
-
-def _unmade(row: dict[str, Any]) -> str:
-    why = [text for text in row["not_passing"].values() if text.startswith("not made")]
-    default = "fails as published"
-    said = [next((short for part, short in NOT_MADE.items() if part in w), default) for w in why]
-    return "; ".join(f"{text} ({count})" for text, count in Counter(said).most_common())
-
-
-def _broken(row: dict[str, Any]) -> str:
-    rules: dict[str, list[str]] = {}
-    for name, why in row["not_passing"].items():
-        if not why.startswith("not made"):
-            for part in why.split("; "):
-                rules.setdefault(part.partition(":")[0], []).append(f"`{name}`")
-    return "; ".join(f"{rule} ({', '.join(names)})" for rule, names in sorted(rules.items()))
+    own = f"The bridge around a game that does nothing takes {result['own_us']:.1f} µs a step."
+    return f"{table(columns, rows)}\n\n{own}"
 
 
 @measured("rollout_vllm_h200", "make bench-gpu")

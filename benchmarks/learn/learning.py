@@ -6,7 +6,7 @@ ends when nearly all is won.
 
     python -m benchmarks.learn.learning --lanes 13                  # everything, about 12 minutes
     python -m benchmarks.learn.learning --lanes 2 --only Echo Count # these games
-    python -m benchmarks.learn.learning --show                      # only the table and the figures
+    python -m benchmarks.learn.learning --show                      # only draw the figures
     python -m benchmarks.learn.learning --only Echo --estimators grpo --out tried.json \
         --flags " " "--training.learning-rate 5e-4"           # what a setting does
 
@@ -21,7 +21,6 @@ import importlib.util
 import itertools
 import json
 import tempfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
 
@@ -46,8 +45,6 @@ POINTS = {"TextGameMedium": 4}
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
 CONTROL, WARM = "shuffled", "warm"
 SEEDS = (0, 1, 2)
-Jobs = Callable[[argparse.Namespace, Path], list[Job]]
-"""What is to be done, as was asked, with warm-started weights in a folder."""
 
 
 def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
@@ -70,7 +67,7 @@ def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
 
 
 def missing(found: list[Job], results: Results) -> list[Job]:
-    """Return the jobs to be done. Weights are in no file: who lacks a run lacks its warm start."""
+    """Return the jobs to be done; weights are in no file, so a missing run needs its warm start."""
     learn = [job for job in found if not job.key.endswith(WARM) and results.lacks(job.key)]
     needed = {job.key.rpartition("/")[0] for job in learn}
     warm = [job for job in found if job.key.endswith(WARM) and job.key.rpartition("/")[0] in needed]
@@ -82,52 +79,36 @@ def missing(found: list[Job], results: Results) -> list[Job]:
     return [job for job in found if job.key in wanted]
 
 
-def common(about: str, games: Iterable[str], result: Path) -> argparse.ArgumentParser:
-    """Return what every script asks that lets games be learned from warm starts, in lanes."""
-    made = argparse.ArgumentParser(description=about.splitlines()[0])
-    made.add_argument("--lanes", type=int, default=2, help="processes at a time")
-    made.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    made.add_argument("--only", nargs="+", choices=games, default=list(games))
-    made.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
-    made.add_argument("--episodes", type=int, default=100, help="of an evaluation")
-    made.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
-    made.add_argument("--weights", type=Path, help="keeps the warm-started models here")
-    made.add_argument("--out", type=Path, default=result)
-    made.add_argument("--show", action="store_true", help="run nothing")
-    return made
-
-
-def run_missing(args: argparse.Namespace, script: str, jobs: Jobs) -> None:
+def run_missing(args: argparse.Namespace) -> None:
     """Do what ``args.out`` lacks; a row is written as soon as it is there."""
-    results = Results(args.out, provenance(script, ("torch", "torchrl", "transformers")))
+    results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
         weights = args.weights or Path(scratch)
         weights.mkdir(parents=True, exist_ok=True)
         todo = missing(jobs(args, weights), results)
-        work(
-            todo,
-            results,
-            lanes=args.lanes,
-            deadline=deadline,
-            by=Forks(RUN),
-        )
-
-
-def parser() -> argparse.ArgumentParser:
-    made = common(__doc__, EPISODES, RESULT)
-    made.add_argument("--control-seeds", type=int, nargs="*", default=[0])
-    made.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
-    made.add_argument(
-        "--flags", nargs="+", default=[""], help="try each estimator with each of these settings"
-    )
-    return made
+        work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
 
 
 def main() -> None:
-    args = parser().parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
+    parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
+    parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
+    parser.add_argument("--weights", type=Path, help="keeps the warm-started models here")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--control-seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
+    parser.add_argument(
+        "--flags", nargs="+", default=[""], help="settings to try, one after another"
+    )
+    args = parser.parse_args()
     if not args.show:
-        run_missing(args, __file__, jobs)
+        run_missing(args)
     if args.show or (args.out == RESULT and importlib.util.find_spec("matplotlib")):
         from benchmarks.lib.figures import draw_learning
 

@@ -154,11 +154,9 @@ class Lane(threading.Thread):
 
 
 def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
-    """Return what is to be done: what is named, or one seed of every game first, or by game."""
+    """Return what is to be done: what is named, or one seed of every game first."""
     jobs: queue.Queue[Job] = queue.Queue()
     order = [(game, seed) for seed in args.seeds for game in args.games]
-    if args.by_game:
-        order = [(game, seed) for game in args.games for seed in args.seeds]
     made = [job_of(game, seed) for game, seed in order] if args.runs is None else args.runs
     for job in made:
         if not results.knows(job):
@@ -195,7 +193,6 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than this in all")
     parser.add_argument("--least", type=float, default=30.0, help="seconds that a run must have")
-    parser.add_argument("--by-game", action="store_true", help="all seeds of the first game first")
     parser.add_argument("--rl-seconds", type=float, default=150.0)
     parser.add_argument(
         "--run-seconds", type=float, default=180.0, help="of all of a run, without vLLM's start"

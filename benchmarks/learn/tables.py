@@ -1,15 +1,14 @@
-"""Tables about learning: the demo, learning curves, stabilizers, a real model, updates on a GPU."""
+"""Tables about learning: the demo, learning curves, a real model, updates on a GPU."""
 
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
-from benchmarks.lib.curves import GOAL, NAMES, Row, learned, reached
+from benchmarks.lib.curves import GOAL, NAMES, Row, learned
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
 
 MODELS = {
@@ -17,26 +16,12 @@ MODELS = {
     "0.5B": "0.5B, vocabulary 152k, random weights",
     "1.5B": "1.5B, vocabulary 152k, random weights",
 }
-WARM_STARTS = {
-    "as it is": "0.3 of the learning rate",
-    "at once": "no critic warm-up",
-    "leash": "KL loss 0.05",
-    "fast": "full learning rate",
-    "fast, leash": "full learning rate, KL loss 0.05",
-    "fast, ramp": "full learning rate after 8 iterations",
-}
-"""Variants of ``good_start.json`` that are shown, and what each changes."""
-STABILIZERS = {
-    "default": "defaults",
-    "before": "constant rate, last weights",
-    "linear": "full length",
-    "cosine": "cosine decay",
-    "normalised values": "normalised values",
-    "detached critic": "detached critic",
-    "groups": "GRPO, groups of 8",
-    "groups replaced": "GRPO, zero-variance groups resampled",
-}
-"""Variants of ``guards.json``, and what each changes."""
+GAIN = 0.2
+"""Points, as a share, that reinforcement learning is to add to the warm start."""
+SCALES = {"CartPole-v1": (21.0, 100.0)}
+"""Returns of a random player and of the best, in 100 turns, where success is not the point."""
+PAID = (*SCALES, "CliffWalking-v1")
+"""Environments whose return is shown as well."""
 
 
 @measured("demo", "make bench-demo")
@@ -53,27 +38,20 @@ def demo(result: Any) -> str:
 
 @measured("learning", "python -m benchmarks.learn.learning --lanes 13")
 def learning(result: Any) -> str:
-    """Every game with every estimator: success at the end, and the way to ``GOAL``."""
+    """Success at the end: a row per game, a column per estimator, the mean and range of seeds."""
     rows, found = result["rows"], learned(result["rows"])
     wanted = len(EPISODES) * len(ESTIMATORS) * len(SEEDS)
     done = sum(len(game[name]) for game in found.values() for name in ESTIMATORS)
-    cut = [key for key, row in rows.items() if row.get("error", "").startswith("stopped after")]
-    failed = [key for key, row in rows.items() if "error" in row and key not in cut]
+    failed = [key for key, row in rows.items() if "error" in row]
     won, pairs = pairs_won(found)
-    columns = {"game": TEXT, "estimator": TEXT, "seeds": "{}", "start": "{:.1%}"}
-    columns |= {"end, mean": "{:.1%}", "lowest to highest": "{}", "below its best": "{:.1f}"}
-    columns |= {"CPU s": "{:.0f}"}
-    columns |= dict.fromkeys((f"episodes to {GOAL:.0%}", f"CPU s to {GOAL:.0%}"), "{:,.0f}")
-    lines = [
-        (game, title, *_cells(runs))
-        for game in EPISODES
-        for name, title in NAMES.items()
-        if game in found and (runs := found[game][name])
-    ]
+    columns = {"game": TEXT, "start": "{:.0%}"} | dict.fromkeys(NAMES.values(), "{}")
+    lines = []
+    for game in (game for game in EPISODES if game in found):
+        starts = [run["curve"][0]["success"] for run in found[game]["gae"]]
+        lines.append((game, fmean(starts), *(_ends(found[game][name]) for name in NAMES)))
     return (
         f"{done} of {wanted} runs; in {won} of {pairs} pairs of game and estimator every seed "
         f"ended at {GOAL:.0%} or more."
-        + (f" {len(cut)} more runs were cut by the time limit." if cut else "")
         + (f" {len(failed)} runs failed: {', '.join(failed)}." if failed else "")
         + "\n\n"
         + figure("learning_cpu.png", "success against CPU seconds, one panel per game")
@@ -82,78 +60,18 @@ def learning(result: Any) -> str:
     )
 
 
+def _ends(runs: Sequence[Row]) -> str | None:
+    """Return the mean success at the end, and its range where there are several seeds."""
+    ends = [run["final"] for run in runs]
+    if len(ends) < 2:
+        return f"{ends[0]:.0%}" if ends else None
+    return f"{fmean(ends):.0%} ({100 * min(ends):.0f}-{100 * max(ends):.0f})"
+
+
 def pairs_won(found: Mapping[str, Mapping[str, Sequence[Row]]]) -> tuple[int, int]:
     """Return the pairs of game and estimator whose seeds all end at ``GOAL``, and all pairs."""
     pairs = [found[game][name] for game in found for name in ESTIMATORS if found[game][name]]
     return sum(all(run["final"] >= GOAL for run in runs) for runs in pairs), len(pairs)
-
-
-def _cells(runs: Sequence[Row]) -> tuple[Any, ...]:
-    ends = [run["final"] for run in runs]
-    return (
-        len(runs),
-        fmean(run["curve"][0]["success"] for run in runs),
-        fmean(ends),
-        f"{min(ends):.1%} to {max(ends):.1%}",
-        100 * max(run["best"] - run["curve"][-1]["success"] for run in runs),
-        fmean(run["cpu_s"] for run in runs),
-        _way(runs, "episodes"),
-        _way(runs, "cpu_s"),
-    )
-
-
-def _way(runs: Sequence[Row], what: str) -> float | str | None:
-    """Return the mean over seeds, or how many of them got there."""
-    ways = [reached(run["curve"], GOAL, what) for run in runs]
-    there = [way for way in ways if way is not None]
-    if len(there) == len(runs):
-        return fmean(there)
-    return f"{len(there)} of {len(runs)}" if there else None
-
-
-@measured("good_start", "a one-off study")
-def good_start(result: Any) -> str:
-    """Reinforcement learning after imitating a solver: start, lowest evaluation, end."""
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for key, row in result["rows"].items():
-        if "curve" in row:
-            found[row["game"], key.rpartition("/")[2]].append(row)
-    columns = {"game": TEXT, "variant": TEXT, "seeds": "{}"}
-    columns |= dict.fromkeys(("start", "lowest", "end"), "{:.1%}")
-    rows = []
-    for game in dict.fromkeys(game for game, _ in found):
-        for name, title in WARM_STARTS.items():
-            if runs := found.get((game, name)):
-                curves = [[point["success"] for point in run["curve"]] for run in runs]
-                lowest = fmean(min(curve[1:]) for curve in curves)
-                start, end = fmean(c[0] for c in curves), fmean(run["final"] for run in runs)
-                rows.append((game, title, len(runs), start, lowest, end))
-    return table(columns, rows)
-
-
-@measured("guards", "a one-off study")
-def stabilizers(result: Any) -> str:
-    """Long runs with one stabilizer changed, from the lowest to the highest of the runs."""
-    columns = {"variant": TEXT}
-    numbers = ("runs", "highest evaluation", "best weights", "last weights", "fell back")
-    columns |= dict.fromkeys(numbers, "{}")
-    rows = []
-    for variant, title in STABILIZERS.items():
-        runs = [row for row in result["rows"].values() if row.get("variant") == variant]
-        if runs:
-            spans = (percents([row[name] for row in runs]) for name in ("peak", "best", "last"))
-            rows.append((title, len(runs), *spans, sum(row["fell"] for row in runs)))
-    return table(columns, rows)
-
-
-def percents(values: Sequence[float]) -> str:
-    """Return the least and the most of shares.
-
-    >>> percents([0.5, 0.25]), percents([0.5])
-    ('25 to 50 %', '50 %')
-    """
-    ends = [f"{100 * value:.0f}" for value in (min(values), max(values))]
-    return f"{' to '.join(dict.fromkeys(ends))} %"
 
 
 def _gpu_rows(part: str) -> list[dict[str, Any]]:
@@ -176,6 +94,7 @@ def gpu_update() -> str:
             f"{row['ratio']:.2f}, {row['memory']:.2f}",
         )
         for row in _gpu_rows("update")
+        if row["ours"]["micro_batch_tokens"] in (4096, 16384)
     ]
     return table(columns, rows)
 
@@ -212,45 +131,29 @@ def gpu_iteration(found: Any) -> str:
 
 @measured("real_model", "python -m benchmarks.learn.real_model --model FOLDER")
 def real_model(found: Any) -> str:
-    """What a real model learned, and where its time went."""
+    """What a real model learned."""
     shown = figure("real_model.png", "success of each game's seeds against seconds")
-    return f"{shown}{real_model_runs(found)}\n\n{_real_model_phases(found)}"
+    return f"{shown}{real_model_runs(found)}"
 
 
 def real_model_runs(found: dict[str, Any]) -> str:
-    """Every run: held-out success at its three stages, and what it took."""
-    columns = {"game": TEXT, "seed": "{}", "start": TEXT, "warm start": TEXT, "trained": TEXT}
-    columns |= dict.fromkeys(("minutes", "and to start vLLM"), "{:.1f}")
-    columns |= {"episodes": "{:,}", "iterations": "{}"}
-    rows, failed = [], []
+    """Every game: held-out success of its seeds at three stages, and what it took at most."""
+    columns = dict.fromkeys(("game", "start", "warm start", "trained"), TEXT)
+    columns |= {"minutes": "{:.1f}", "episodes": "{:,}"}
+    games: dict[str, list[dict[str, Any]]] = {}
+    failed = []
     for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
         if "error" in row:
-            rows.append((row["game"], row["seed"], "failed"))
             failed.append(f"- {row['game']}, seed {row['seed']}: {row['error']}")
-            continue
-        rows.append(
-            (
-                *(row["game"], row["seed"]),
-                *(_share(row[each]) for each in ("start", "warm", "trained")),
-                *(minutes(row), row.get("start_up_s", 0.0) / 60),
-                *(row["episodes_played"], row["iterations"]),
-            )
-        )
-    return "\n".join([table(columns, rows), *(["", *failed] if failed else [])])
-
-
-@measured("real_model", "python -m benchmarks.learn.real_model --model FOLDER")
-def real_model_tried(found: Any) -> str:
-    """What was tried besides the recipes, one row for all seeds of a try."""
-    columns = {"game": TEXT, "with": TEXT, "seeds": TEXT, "warm start": TEXT, "trained": TEXT}
+        else:
+            games.setdefault(row["game"], []).append(row)
     rows = []
-    for tried in sorted(found.get("tried", []), key=lambda tried: tried["game"]):
-        runs = sorted(tried["runs"], key=lambda run: run["seed"])
-        cells = [", ".join(str(run["seed"]) for run in runs)]
-        for each in ("warm", "trained"):
-            cells.append(", ".join(f"{run[each]['success']:.1%}" for run in runs))
-        rows.append((tried["game"], tried["what"], *cells, max(map(minutes, runs))))
-    return table(columns | {"minutes, most": "{:.1f}"}, rows)
+    for game, runs in games.items():
+        stages = ((run[each]["success"] for run in runs) for each in ("start", "warm", "trained"))
+        cells = [", ".join(f"{share:.1%}" for share in stage) for stage in stages]
+        most = max(map(minutes, runs)), max(run["episodes_played"] for run in runs)
+        rows.append((game, *cells, *most))
+    return "\n".join([table(columns, rows), *(["", *failed] if failed else [])])
 
 
 def minutes(run: dict[str, float]) -> float:
@@ -258,37 +161,91 @@ def minutes(run: dict[str, float]) -> float:
     return (run["all_s"] - run.get("start_up_s", 0.0)) / 60
 
 
-def _share(found: dict[str, float]) -> str:
-    low, high = found["success_low"], found["success_high"]
-    return f"{found['success']:.1%} ({low:.0%} to {high:.0%})"
+@measured("train_all", "python -m benchmarks.learn.train_all")
+def train_all(result: Any) -> str:
+    """``llm-gym train ID`` with nothing else: families of the suite, then other environments."""
+    rows = {
+        command.removeprefix("llm-gym train "): row
+        for command, row in result["rows"].items()
+        if "success" in row and _is_bare(command)
+    }
+    own = {name: row for name, row in rows.items() if name.startswith("llm_gym/")}
+    foreign = {name: row for name, row in rows.items() if name not in own}
+    won, others = (sum((gain(row) or 0.0) >= GAIN for row in e.values()) for e in (own, foreign))
+    little = [row for row in rows.values() if (gain(row) or 0.0) < GAIN]
+    advised = sum("solver" in " ".join(row["advice"]) for row in little)
+    return (
+        f"RL added {100 * GAIN:.0f} points or more on {won} of {len(own)} families and on {others} "
+        f"of {len(foreign)} other environments. Of the {len(little)} other runs {advised} advise "
+        "to imitate the solver\n(`--warm-start.player solver`) or to take a model that knows words "
+        f"and numbers (`--model`).\n\n{_trained(own)}\n\n{_trained(foreign)}"
+    )
 
 
-def _real_model_phases(found: dict[str, Any]) -> str:
-    columns = {"game": TEXT}
-    columns |= dict.fromkeys(("play", "score", "advantages", "train", "publish"), "{:.0%}")
-    speeds = ("tokens/s sampled, of all time", "tokens/s read in updates")
-    columns |= {**dict.fromkeys(speeds, "{:,.0f}"), "GiB": "{:.1f}"}
-    names = [f"{name}_share" for name in ("collect", "score", "advantage", "train", "publish")]
-    names += ["time/tokens_per_s", "time/update_tokens_per_s"]
-    games: dict[str, list[dict[str, Any]]] = {}
-    for row in found["runs"]:
-        if "error" not in row:
-            games.setdefault(row["game"], []).append(row)
-    rows = []
-    for game, runs in sorted(games.items()):
-        means = (fmean(run["phases"][name] for run in runs) for name in names)
-        rows.append((game, *means, max(run["memory_peak_gib"] for run in runs)))
-    return table(columns, rows)
+def _is_bare(command: str) -> bool:
+    """Whether a command has an id and no setting, but for the slippery lake's."""
+    rest = command.removeprefix("llm-gym train ").split()
+    return "-v" in rest[0] and (len(rest) == 1 or rest[1] == "--import" or "slippery" in rest[-1])
+
+
+def _trained(rows: Mapping[str, Any]) -> str:
+    """Return a line for each run, the largest gain first."""
+    columns = {"`llm-gym train …`": TEXT}
+    columns |= dict.fromkeys(("random weights", "warm start", "trained"), "{}")
+    columns |= {"gain": "{:+.0f}"} | dict.fromkeys(("solver", "unusable replies"), "{:.0f}")
+    columns |= {"episodes": "{:,}", "CPU s": "{}"}
+    lines = []
+    for name, row in sorted(rows.items(), key=lambda item: -(gain(item[1]) or 0.0)):
+        marks = {
+            "\\*": row["env_id"] in PAID,
+            "†": "machine" in row or row.get("cpus") == 2,
+            "‡": row.get("imitated") == "solver",
+            "§": not (row.get("fresh") or row["exit"] or row.get("stopped")),
+        }
+        solved = row["solver"] if row["env_id"] not in PAID else None
+        lines.append(
+            (
+                f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
+                *(_at(row, when) for when in ("random_weights", "warm_start", "trained")),
+                None if gain(row) is None else 100 * (gain(row) or 0.0),
+                None if solved is None else 100 * solved["success"],
+                None if row["unusable"]["trained"] is None else 100 * row["unusable"]["trained"],
+                row["episodes"],
+                f"{row['cpu_s']:.0f}" + " (cut)" * bool(row["exit"] or row.get("stopped")),
+            )
+        )
+    return table(columns, lines)
+
+
+def _at(row: Mapping[str, Any], when: str) -> str | None:
+    success, paid = score(row, when), row["return"][when]
+    if success is None:
+        return None
+    return f"{100 * success:.0f}" + (f" ({paid:.0f})" if row["env_id"] in PAID else "")
+
+
+def score(row: Mapping[str, Any], when: str) -> float | None:
+    """Return success, or where the return lies between a random player's and the best."""
+    if row["env_id"] not in SCALES:
+        known: float | None = row["success"][when]
+        return known
+    low, high = SCALES[row["env_id"]]
+    paid = row["return"][when]
+    return None if paid is None else max(0.0, (paid - low) / (high - low))
+
+
+def gain(row: Mapping[str, Any]) -> float | None:
+    """Return what reinforcement learning added to the warm start."""
+    before, after = score(row, "warm_start"), score(row, "trained")
+    return None if before is None or after is None else round(after - before, 4)
 
 
 TABLES = {
+    "train-all": train_all,
     "demo": demo,
     "learning": learning,
-    "good-start": good_start,
-    "stabilizers": stabilizers,
     "gpu-update": gpu_update,
     "gpu-fits": gpu_fits,
     "gpu-iteration": gpu_iteration,
     "real-model": real_model,
-    "real-model-tried": real_model_tried,
 }

@@ -2,9 +2,9 @@
 
     python -m benchmarks.learn.train_all --lanes 12            # whatever is missing in the results
     python -m benchmarks.learn.train_all llm_gym/Echo-v0       # these, again
-    python -m benchmarks.learn.train_all --page                # only write the page again
+    python -m benchmarks.pages                                 # write the page again
 
-Every training command in README.md and docs/ that needs no model of somebody's is run as well, at
+Every training command in README.md and docs/ that needs no model of your own is run as well, at
 full length: no example can be one that does not learn. Each command is a process of its own with
 one thread and at most five minutes of CPU time (``train_one.py``), as many side by side as there
 are lanes. A row is written as soon as it is known, so the script can be stopped and goes on where
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learn.train_all_page import GAIN, gain, write_page
+from benchmarks.learn.tables import GAIN, gain
 from benchmarks.learn.train_one import CPU_SECONDS
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
@@ -49,7 +49,7 @@ FOREIGN = (
     "CartPole-v1",
 )
 _ELSEWHERE = re.compile(
-    r"--model\.|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"
+    r"--model\b|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"
 )
 """In a command that needs a model or a module of one's own, a GPU or Ray, or is a pattern."""
 
@@ -68,7 +68,7 @@ def examples() -> list[str]:
 
 
 def examples_in(page: str) -> Iterator[str]:
-    r"""Yield the training commands in the code blocks of a page that need no model of somebody's.
+    r"""Yield the training commands in the code blocks of a page that need no model of your own.
 
     >>> list(examples_in("``llm-gym train X``\n```bash\nllm-gym train a/B-v0 --view  # so\n```"))
     ['llm-gym train a/B-v0']
@@ -115,19 +115,15 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
-    parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     known = commands()
-    if not options.page:
-        have = load(options.results)["rows"]
-        todo = asked(known, options.ids) if options.ids else missing(known, have)
-        about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
-        results = Results(options.results, {"provenance": about}, again=todo)
-        seconds = 60 * options.minutes
-        deadline = time.monotonic() + seconds
-        work(list(jobs(todo, seconds)), results, lanes=options.lanes, deadline=deadline)
-    if options.results == RESULT:
-        write_page(load(RESULT), known, set(examples()))
+    have = load(options.results)["rows"]
+    todo = asked(known, options.ids) if options.ids else missing(known, have)
+    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    results = Results(options.results, {"provenance": about}, again=todo)
+    seconds = 60 * options.minutes
+    deadline = time.monotonic() + seconds
+    work(list(jobs(todo, seconds)), results, lanes=options.lanes, deadline=deadline)
 
 
 def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:

@@ -7,14 +7,8 @@ on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory
 *fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
 peak, and what ``memory_plan`` said before.
 
-*head.* Milliseconds of each kernel of the head, forward and backward, by shape.
-
-*iteration.* Whole iterations of a trainer with vLLM on the same card, by phase.
-
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu fits
-    python -m benchmarks.learn.train_gpu head
-    python -m benchmarks.learn.train_gpu iteration --model FOLDER
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
 """
@@ -25,7 +19,6 @@ import argparse
 import gc
 import json
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
@@ -33,15 +26,14 @@ from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM
 
-from benchmarks.learn.train_throughput import batch
 from benchmarks.lib.machine import RESULTS, provenance
-from llm_gym_agents import ConfigStore, PPOTrainer
+from benchmarks.lib.synthetic import batch, llama
+from llm_gym_agents import ConfigStore
 from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.distributed.memory_plan import GIB, MemoryPlan, plan_memory
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.model import kernels
 from llm_gym_agents.model.load import ModelShape
 
 RESULT = RESULTS / "train_gpu.json"
@@ -60,26 +52,12 @@ SPEED, MEMORY = 0.85, 0.8
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def llama(name: str) -> LlamaConfig:
-    hidden, layers, heads, groups, mlp, vocabulary, tied = SIZES[name]
-    return LlamaConfig(
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        intermediate_size=mlp,
-        vocab_size=vocabulary,
-        max_position_embeddings=8192,
-        tie_word_embeddings=tied,
-    )
-
-
 def load(name: str, dtype: torch.dtype = torch.float32) -> Any:
     torch.manual_seed(0)
     if name not in SIZES:
         return AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(DEVICE)
     with torch.device(DEVICE):
-        return AutoModelForCausalLM.from_config(llama(name), dtype=dtype)
+        return AutoModelForCausalLM.from_config(llama(*SIZES[name]), dtype=dtype)
 
 
 def settings(episodes: int, micro: int) -> ConfigStore:
@@ -211,7 +189,7 @@ def planned(name: str, kind: str, micro: int) -> MemoryPlan:
     """Return what training it will take."""
     asked = KINDS[kind]
     return plan_memory(
-        ModelShape.of(llama(name)),
+        ModelShape.of(llama(*SIZES[name])),
         micro_batch_tokens=micro,
         lora_rank=asked.get("lora_rank", 0),
         kept_bytes=2 if "dtype" in asked else 4,
@@ -238,77 +216,28 @@ def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict[str, Any]:
-    dtype = torch.float32
-    lm = prepare_lm(config, load(name, dtype))
+    lm = prepare_lm(config, load(name))
     learner = Learner.from_config(config, lm)
     data = batch(lm.config.vocab_size, args.episodes, TURNS, PROMPT, REPLY)
     found = measured(lambda: learner.ppo.update(data), args.repeats)
     return {"fits": True, "read_tokens": args.episodes * LENGTH} | found
 
 
-# --- the head -----------------------------------------------------------------------------------
-
-
-def head_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    kernels.TOKENS = args.tokens
-    for vocabulary, channels in ((49152, 576), (151936, 896), (151936, 1536), (152064, 3584)):
-        shape = kernels.HeadShape(
-            torch.device(DEVICE), torch.bfloat16, vocabulary, channels, False, None, True
-        )
-        best, times = kernels.measured(shape)
-        row = {"vocabulary": vocabulary, "channels": channels, "tokens": args.tokens}
-        row |= {"best": best, "milliseconds": times}
-        free()
-        print(row, flush=True)
-        yield row
-
-
-# --- whole iterations ---------------------------------------------------------------------------
-
-PHASES = ("time/collect_s", "time/score_s", "time/advantage_s", "time/train_s", "time/publish_s")
-
-
-def iteration_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    config = ConfigStore()
-    config.model.model_name = args.model
-    config.inference.backend = args.backend
-    config.inference.max_tokens, config.inference.num_envs = 32, args.episodes
-    config.training.batch_size, config.training.mini_batch_size = args.episodes, args.episodes // 4
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, args.repeats + 1
-    config.environment.eval_interval = config.checkpoint.save_interval = 0
-    with tempfile.TemporaryDirectory() as folder:
-        config.checkpoint.output_dir = folder
-        trainer = PPOTrainer(config, "llm_gym/GuessTheNumberEasy-v0")
-        try:
-            rows = trainer.fit()[1:]
-        finally:
-            trainer.cleanup()
-    names = [name for name in rows[0] if name.startswith(("time/", "gpu/", "engine/"))]
-    found = {name: statistics.median(row[name] for row in rows if name in row) for name in names}
-    missing = [name for name in PHASES if name not in found]
-    row = {"model": Path(args.model).name, "episodes": args.episodes, "missing": missing} | found
-    print(json.dumps(row, indent=1), flush=True)
-    yield row
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=("update", "fits", "head", "iteration"))
+    parser.add_argument("part", choices=("update", "fits"))
     parser.add_argument("--model", help="a folder with real weights")
     parser.add_argument("--sizes", nargs="*", default=None, choices=SIZES)
     parser.add_argument("--episodes", type=int, default=None)
     parser.add_argument("--micro", type=int, nargs="+", default=[16384, 8192, 4096])
-    parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--backend", default="vllm")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    usual = {"update": ["0.5B", "1.5B"], "fits": ["0.5B", "1.5B", "7B"]}
-    args.sizes = usual.get(args.part, []) if args.sizes is None else args.sizes
-    args.episodes = args.episodes or {"fits": 16}.get(args.part, 64)
-    parts = {"update": update_rows, "fits": fit_rows, "head": head_rows}
+    if args.sizes is None:
+        args.sizes = {"update": ["0.5B", "1.5B"], "fits": ["0.5B", "1.5B", "7B"]}[args.part]
+    args.episodes = args.episodes or {"update": 64, "fits": 16}[args.part]
     rows = []
-    for row in parts.get(args.part, iteration_rows)(args):
+    for row in {"update": update_rows, "fits": fit_rows}[args.part](args):
         rows.append(row)
         keep(args.out, args.part, rows)  # after each: a later one may take the machine's last hour
 
@@ -319,7 +248,6 @@ def keep(place: Path, part: str, rows: list[dict[str, Any]]) -> None:
     if DEVICE == "cuda":
         made["machine"]["gpu"] = torch.cuda.get_device_name()
     known[part] = made | {"rows": rows}
-    place.parent.mkdir(exist_ok=True)
     place.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
 
 

@@ -9,9 +9,6 @@ gives the loop that pass too, so what is left is our own overhead.
 *Memory.* Peak memory of one update at a vocabulary of 50k, each in a process of its own, above
 what the process held before: our chunked head beside the same loss on full logits.
 
-*Phases.* Seconds of each part of an iteration at the demo's settings, while the model still plays
-every episode to its last turn.
-
     python -m benchmarks.learn.train_throughput
     python -m benchmarks.learn.train_throughput --repeats 9
 
@@ -26,7 +23,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -36,18 +32,16 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from benchmarks.lib.machine import RESULTS, provenance
+from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model import head
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.recipes.text_game_easy import prepare, text_game_easy
 from llm_gym_agents.rollouts.pack import Packer
-from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
-from llm_gym_agents.run.checkpoints import Checkpoints
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 
 RESULT = RESULTS / "train_throughput.json"
 MODELS = {
@@ -59,45 +53,9 @@ VOCABULARY = 50_000
 MEMORY_MODEL = (256, 2, VOCABULARY, 8, 4, 64, 32)
 
 
-def batch(vocabulary: int, episodes: int, turns: int, prompt: int, reply: int) -> RolloutData:
-    """Return episodes in history context, each turn ``prompt`` ids read and ``reply`` sampled."""
-    torch.manual_seed(0)
-    length, tokens = turns * (prompt + reply), episodes * turns * reply
-    ids_S = torch.randint(vocabulary, (episodes * length,))
-    starts_K = torch.arange(episodes * turns) * (prompt + reply) + prompt - 1
-    position_T = (starts_K[:, None] + torch.arange(reply)).reshape(-1)
-    ends_T = torch.arange(tokens) % reply == reply - 1
-    return RolloutData(
-        ids_S=ids_S,
-        sequence_lengths_Q=torch.full((episodes,), length),
-        position_T=position_T,
-        token_T=ids_S[position_T + 1],
-        sampler_log_prob_T=torch.zeros(tokens),
-        version_T=torch.zeros(tokens, dtype=torch.int64),
-        turn_ends_T=ends_T,
-        reward_T=ends_T * torch.rand(tokens),
-        lengths_E=torch.full((episodes,), turns * reply),
-        sequences_E=torch.ones(episodes, dtype=torch.int64),
-        terminated_E=torch.ones(episodes, dtype=torch.bool),
-        bootstrap_E=torch.full((episodes,), NO_POSITION),
-        group_E=torch.arange(episodes),
-        episode_E=torch.arange(episodes),
-        batch_size=[],
-    )
-
-
 def build(hidden: int, layers: int, vocabulary: int, episodes: int) -> PPO:
     torch.manual_seed(0)
-    lm = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary,
-            hidden_size=hidden,
-            intermediate_size=2 * hidden,
-            num_hidden_layers=layers,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-        )
-    )
+    lm = LlamaForCausalLM(llama(hidden, layers, 4, 4, 2 * hidden, vocabulary))
     config = ConfigStore().training
     config.batch_size, config.mini_batch_size = episodes, max(1, episodes // 4)
     return PPO(PolicyValueModel(lm.train()), config)
@@ -198,52 +156,6 @@ def memory_beside_full_logits() -> dict[str, Any]:
     }
 
 
-def phases(iterations: int) -> dict[str, float]:
-    """Return the seconds per iteration of each part, at the demo's settings."""
-    spent: dict[str, float] = defaultdict(float)
-
-    def watch(owner: Any, name: str, label: str) -> None:
-        real = getattr(owner, name)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            start = perf_counter()
-            try:
-                return real(*args, **kwargs)
-            finally:
-                spent[label] += perf_counter() - start
-
-        setattr(owner, name, timed)
-
-    config = text_game_easy().config
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
-    config.environment.eval_interval = 0
-    lm, tokenizer = prepare(config, True)
-    with tempfile.TemporaryDirectory() as folder:
-        config.checkpoint.output_dir = folder
-        trainer = PPOTrainer(config, model=lm, tokenizer=tokenizer)
-        watch(trainer.sampler.collector, "collect", "play")
-        watch(trainer.sampler.engine, "generate", "of which sampling")
-        watch(trainer.learner.ppo, "update", "update")
-        watch(trainer.learner.ppo, "score", "of which scoring")
-        watch(trainer.learner.ppo, "_gradients", "of which steps")
-        watch(trainer.publisher, "publish", "publish")
-        start = perf_counter()
-        rows = trainer.fit()
-        spent["everything"] = perf_counter() - start
-        watch(trainer, "evaluate", "evaluation, 200 episodes")
-        watch(Checkpoints, "save", "checkpoint")
-        found = {name: seconds / iterations for name, seconds in spent.items()}
-        spent.clear()
-        trainer.evaluate()
-        trainer._save()
-        found |= {name: spent[name] for name in ("evaluation, 200 episodes", "checkpoint")}
-        trainer.cleanup()
-    found["sampled tokens"] = statistics.mean(
-        row["episode/tokens"] * config.training.batch_size for row in rows
-    )
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=5)
@@ -267,13 +179,8 @@ def main() -> None:
         f"{held['chunked_mib']:,.0f} MiB, on full logits {held['full_logits_mib']:,.0f} MiB "
         f"({held['ratio']:.2f})"
     )
-    parts = phases(3)
-    print("\nseconds of an iteration of the demo")
-    for name, seconds in parts.items():
-        print(f"  {name:<26}{seconds:>8.2f}")
-    RESULT.parent.mkdir(exist_ok=True)
     result = provenance(__file__, ("torch", "torchrl", "transformers"))
-    result |= {"speed": speeds, "memory": held, "phases": parts}
+    result |= {"speed": speeds, "memory": held}
     RESULT.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,88 +36,52 @@ AXES = {"episodes": "episodes, thousands", "cpu_s": "CPU seconds, one thread"}
 SCALE = {"episodes": 1e-3, "cpu_s": 1.0}
 
 
-def draw_learning(rows: Mapping[str, Row], folder: Path = IMAGES) -> None:
+def draw_learning(rows: Mapping[str, Row]) -> None:
     """Draw success against CPU seconds and against episodes: one panel per game."""
-    for what in AXES:
-        _draw_learning(rows, what, folder / f"learning_{what.removesuffix('_s')}.png")
-
-
-def _draw_learning(rows: Mapping[str, Row], what: str, path: Path) -> None:
-    """Draw success against ``what``: the mean of the seeds, and between which they lie."""
     found = learned(rows)
-    columns = min(4, len(found) + 1)
-    lines = -(-(len(found) + 1) // columns)
-    figure = Figure(figsize=(3.1 * columns, 2.5 * lines), dpi=130, layout="constrained")
-    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
-    for axes, (game, estimators) in zip(panels, found.items(), strict=False):
-        for name in NAMES:
-            if runs := estimators.get(name):
-                _line(axes, name, runs, what)
-        _references(axes, f"llm_gym/{game}-v0")
-        _cut_control(axes, estimators, what)
-        axes.set_title(game, loc="left", fontsize=10, color=INK)
-        axes.set_xlabel(AXES[what], fontsize=8)
-    for axes in panels[: len(found) : columns]:
-        axes.set_ylabel("held-out success", fontsize=8)
-    handles, labels = panels[0].get_legend_handles_labels()
-    for axes in panels[len(found) :]:
-        axes.axis("off")
-    panels[len(found)].legend(handles, labels, frameon=False, loc="center", fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    for what, label in AXES.items():
+        figure, panels = _grid(len(found) + 1, 4, (3.1, 2.5))
+        for axes, (game, estimators) in zip(panels, found.items(), strict=False):
+            drawn = [name for name in NAMES if estimators.get(name)]
+            for name in drawn:
+                _line(axes, name, estimators[name], what)
+            for player, style in (("solver", "-."), ("random", ":")):
+                level = published()[f"llm_gym/{game}-v0"][player].success
+                axes.axhline(level, color=INK, ls=style, lw=0.9, label=f"{player} player")
+            _plain(axes, label, game)
+            # The control never wins, so its episodes are long: the others set the axis.
+            ends = [
+                run["curve"][-1][what]
+                for name in set(drawn) - {"shuffled"}
+                for run in estimators[name]
+            ]
+            axes.set_xlim(right=1.05 * max(ends) * SCALE[what])
+        handles, labels = panels[0].get_legend_handles_labels()
+        panels[len(found)].legend(handles, labels, frameon=False, loc="center", fontsize=9)
+        figure.savefig(IMAGES / f"learning_{what.removesuffix('_s')}.png")
 
 
 def _line(axes: Axes, name: str, runs: Sequence[Row], what: str) -> None:
-    """Draw the runs of an estimator; one that ended early stays where it was."""
-    ends = [run["curve"][-1][what] for run in runs]
-    at = np.linspace(0.0, max(ends), 60)
-    success = np.array(
-        [
-            np.interp(at, [p[what] for p in run["curve"]], [p["success"] for p in run["curve"]])
-            for run in runs
-        ]
-    )
-    at *= SCALE[what]
-    how: dict[str, Any] = {"color": ESTIMATORS[name], "linewidth": 1.6, "label": NAMES[name]}
-    axes.plot(at, success.mean(0), linestyle="--" if name == "shuffled" else "-", **how)
-    axes.fill_between(at, success.min(0), success.max(0), color=ESTIMATORS[name], alpha=0.13, lw=0)
-
-
-def _cut_control(axes: Axes, estimators: Mapping[str, Sequence[Row]], what: str) -> None:
-    """Let the runs that learn decide how far the axis goes: a player who never wins plays long."""
-    ends = [
-        run["curve"][-1][what]
-        for name, runs in estimators.items()
-        if name in NAMES and name != "shuffled"
+    """Draw the mean and the range of the runs of an estimator; one that ended early stays level."""
+    at = np.linspace(0.0, max(run["curve"][-1][what] for run in runs), 60)
+    curves = [
+        np.interp(at, *([point[key] for point in run["curve"]] for key in (what, "success")))
         for run in runs
     ]
-    if ends:
-        end = max(ends) * SCALE[what]
-        axes.set_xlim(-0.03 * end, 1.05 * end)
+    at, success, colour = at * SCALE[what], np.array(curves), ESTIMATORS[name]
+    style = "--" if name == "shuffled" else "-"
+    axes.plot(at, success.mean(0), style, color=colour, lw=1.6, label=NAMES[name])
+    axes.fill_between(at, success.min(0), success.max(0), color=colour, alpha=0.13, lw=0)
 
 
-def _references(axes: Axes, env_id: str) -> None:
-    for player, style in (("solver", "-."), ("random", ":")):
-        axes.axhline(
-            published()[env_id][player].success,
-            color=INK,
-            linestyle=style,
-            linewidth=0.9,
-            label=f"{player} player",
-        )
-    axes.set_ylim(-0.03, 1.05)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def draw_trl(rows: dict[str, Any], stage: str = "final", path: Path = IMAGES / "trl.png") -> None:
-    """Draw the mean of the seeds of each setting of a stage, and between which they lie."""
+def draw_trl(rows: dict[str, Any], stage: str = "final") -> None:
+    """Draw the mean and the range of the seeds of each setting of a stage."""
     sides: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for key, row in rows.items():
         if key.startswith(f"{stage}/") and "curve" in row:
             sides[row["side"], row["setting"]].append(row["curve"])
-    figure = Figure(figsize=(9.2, 3.4), dpi=130, layout="constrained")
-    for axes, (what, label) in zip(figure.subplots(1, 2, sharey=True), AXES.items(), strict=True):
+    figure, panels = _grid(2, 2, (4.6, 3.4))
+    for axes, (what, label) in zip(panels, AXES.items(), strict=True):
         for (side, setting), curves in sides.items():
             length = min(map(len, curves))
             at, success = (
@@ -127,129 +90,105 @@ def draw_trl(rows: dict[str, Any], stage: str = "final", path: Path = IMAGES / "
             )
             x = at.mean(0) * SCALE[what]
             colour = "#3aa6b9" if side == "ours" and "grpo" in setting else SIDES[side]
-            name = {"trl": "TRL", "ours": "llm-gym"}[side]
             drawn = sum(line.get_color() == colour for line in axes.lines)
-            dashes = STYLES[drawn % len(STYLES)]
-            axes.plot(x, success.mean(0), dashes, color=colour, label=f"{name}: {setting}")
+            name = f"{ {'trl': 'TRL', 'ours': 'llm-gym'}[side] }: {setting}"
+            axes.plot(x, success.mean(0), STYLES[drawn % len(STYLES)], color=colour, label=name)
             axes.fill_between(x, success.min(0), success.max(0), color=colour, alpha=0.15, lw=0)
-        axes.set_xlabel(label)
-        axes.set_ylim(0, 1)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("held-out success")
-    figure.axes[1].legend(frameon=False, fontsize=7, loc="upper right")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+        _plain(axes, label)
+    panels[1].legend(frameon=False, fontsize=7, loc="upper right")
+    figure.savefig(IMAGES / "trl.png")
 
 
-def draw_trl_gpu(result: dict[str, Any], path: Path = IMAGES / "trl_gpu.png") -> None:
+def draw_trl_gpu(result: dict[str, Any]) -> None:
     """Draw every run of both sides against seconds and against episodes; the best rates in full."""
-    figure = Figure(figsize=(9.2, 3.4), dpi=130, layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = _grid(2, 2, (4.6, 3.4))
     best = set(result["summary"]["best"].values())
-    for name, run in sorted(result["sides"].items(), key=lambda each: each[0]):
-        if not run["rows"]:
-            continue
+    for name, run in sorted(result["sides"].items()):
         setting = name.partition(", seed")[0]
-        style = "-" if setting in best else ":"
         success = smooth([row["success"] for row in run["rows"]])
         label = setting.replace("ours", "llm-gym").replace("trl", "TRL")
+        style = "-" if setting in best else ":"
         for axes, what in zip(panels, ("seconds", "episodes"), strict=True):
             at = [row[what] for row in run["rows"]]
-            how = {"color": SIDES[run["side"]], "linestyle": style, "label": label}
-            axes.plot(at, success, linewidth=1.4, **how)
+            axes.plot(at, success, style, color=SIDES[run["side"]], lw=1.4, label=label)
     for axes, label in zip(panels, ("seconds of one H200", "episodes"), strict=True):
         _plain(axes, label)
-    panels[0].set_ylabel("success while training")
     lines = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    panels[0].legend(
-        lines.values(), lines, frameon=False, fontsize=8, title="a line is a seed", title_fontsize=8
-    )
-    figure.savefig(path)
+    panels[0].legend(lines.values(), lines, frameon=False, fontsize=8, title="a line is a seed")
+    figure.savefig(IMAGES / "trl_gpu.png")
 
 
-def draw_real_model(result: dict[str, Any], path: Path = IMAGES / "real_model.png") -> None:
+def draw_real_model(result: dict[str, Any]) -> None:
     """Draw the seeds of every game against the seconds of reinforcement learning."""
     games: dict[str, list[Any]] = defaultdict(list)
     for run in sorted(result["runs"], key=lambda run: run["seed"]):
         if "error" not in run:
             games[run["game"]].append(run)
-    columns = 3
-    lines = -(-len(games) // columns)
-    figure = Figure(figsize=(9.2, 2.5 * lines), dpi=130, layout="constrained")
-    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
+    figure, panels = _grid(len(games), 3, (3.1, 2.5))
     for axes, (game, runs) in zip(panels, sorted(games.items()), strict=False):
         for run in runs:
-            at, success = [0.0], [run["warm"]["success"]]
-            at += [point[0] for point in run["curve"]]
-            success += smooth([point[1] for point in run["curve"]])
+            at = [0.0, *(point[0] for point in run["curve"])]
+            success = [run["warm"]["success"], *smooth([point[1] for point in run["curve"]])]
             colour = SEEDS[run["seed"] % len(SEEDS)]
-            axes.plot(at, success, color=colour, linewidth=1.4, label=f"seed {run['seed']}")
-            held_out = run["trained"]["success"]
-            axes.plot(at[-1:], [held_out], "o", color=colour, markersize=4)
-        axes.set_title(game, loc="left", fontsize=10, color=INK)
-        _plain(axes, "seconds")
-    for axes in panels[len(games) :]:
-        axes.axis("off")
+            axes.plot(at, success, color=colour, lw=1.4, label=f"seed {run['seed']}")
+            axes.plot(at[-1:], [run["trained"]["success"]], "o", color=colour, markersize=4)
+        _plain(axes, "seconds", game)
     panels[0].legend(frameon=False, fontsize=8)
-    for axes in panels[::columns]:
-        axes.set_ylabel("success", fontsize=8)
-    figure.savefig(path)
+    figure.savefig(IMAGES / "real_model.png")
 
 
-def _plain(axes: Axes, label: str) -> None:
-    axes.set_xlabel(label, fontsize=8)
-    axes.set_ylim(0, 1.02)
-    axes.set_xlim(left=0)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def draw_demo(result: dict[str, Any], path: Path = IMAGES / "demo.png") -> None:
+def draw_demo(result: dict[str, Any]) -> None:
     """Draw a line per seed; a ring is the model on fresh episodes when the command was over."""
     from llm_gym_agents.commands.curve import draw_references
 
-    figure = Figure(figsize=(9.2, 3.5), dpi=140, layout="constrained")
-    by_iteration, by_time = figure.subplots(1, 2, sharey=True)
-    for color, row in zip(SEEDS, result["rows"], strict=False):
+    figure, (by_iteration, by_time) = _grid(2, 2, (4.6, 3.5))
+    ring = {"marker": "o", "markersize": 8, "markerfacecolor": "none"}
+    for colour, row in zip(SEEDS, result["rows"], strict=False):
         iterations, seconds, success = zip(*row["held_out"], strict=True)
-        line = {"color": color, "linewidth": 1.8, "marker": "o", "markersize": 3.5}
+        line = {"color": colour, "lw": 1.8, "marker": "o", "markersize": 3.5}
         by_iteration.plot(iterations, success, label=f"seed {row['seed']}", **line)
         by_time.plot(seconds, success, **line)
-        end = {"color": color, "markersize": 8, "markerfacecolor": "none", "clip_on": False}
-        by_time.plot(row["total_s"], row["fresh"], marker="o", **end)
-    _finish(by_iteration, "iteration")
-    _finish(by_time, f"seconds since the command was given, {_threads(result)}")
-    draw_references(by_time, _references(result["goal"]))
-    by_iteration.set_ylabel("held-out success")
-    by_iteration.legend(frameon=False, loc="lower right", fontsize=9)
-    ring = {"color": GREY, "marker": "o", "markersize": 8, "markerfacecolor": "none"}
-    over = by_time.plot([], [], linestyle="", label="in the end, on 1,000 fresh episodes", **ring)
-    by_time.legend(handles=over, frameon=False, loc="lower right", fontsize=9)
-    figure.savefig(path)
-
-
-def _finish(axes: Axes, along: str) -> None:
-    axes.set_xlabel(along)
-    axes.set_xlim(left=0)
-    axes.set_ylim(-0.02, 1.02)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _references(goal: float) -> dict[str, float]:
+        by_time.plot(row["total_s"], row["fresh"], color=colour, clip_on=False, **ring)
+    _plain(by_iteration, "iteration")
+    threads = f"{result['threads']} thread{'s' * (result['threads'] != 1)}"
+    _plain(by_time, f"seconds since the command was given, {threads}")
     known = published()["llm_gym/TextGameEasy-v0"]
-    lines = {player: known[player].success for player in ("random", "solver")}
-    return {**lines, f"{goal:.0%}": goal}
+    levels = {player: known[player].success for player in ("random", "solver")}
+    draw_references(by_time, levels | {f"{result['goal']:.0%}": result["goal"]})
+    by_iteration.legend(frameon=False, loc="lower right", fontsize=9)
+    ring |= {"color": GREY, "linestyle": "", "label": "in the end, on 1,000 fresh episodes"}
+    over = by_time.plot([], [], **ring)
+    by_time.legend(handles=over, frameon=False, loc="lower right", fontsize=9)
+    figure.savefig(IMAGES / "demo.png")
 
 
-def _threads(result: dict[str, Any]) -> str:
-    count = result["threads"]
-    return f"{count} thread{'s' * (count != 1)}"
+def _grid(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, ``columns`` to a row; those beyond ``count`` stay empty."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), dpi=130, layout="constrained")
+    panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).ravel())
+    for axes in panels:
+        axes.axis("off")
+    for axes in panels[::columns]:
+        axes.set_ylabel("success", fontsize=8)
+    return figure, panels
+
+
+def _plain(axes: Axes, label: str, title: str = "") -> None:
+    """Show the axes of a panel that is used."""
+    axes.axis("on")
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel(label, fontsize=8)
+    axes.set_xlim(left=0)
+    axes.set_ylim(-0.02, 1.03)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 FIGURES: dict[str, Callable[[], None]] = {
     "demo": lambda: draw_demo(read("demo")),
-    "learning": lambda: draw_learning(
-        read("learning")["rows"], list(learned(read("learning")["rows"]))
-    ),
+    "learning": lambda: draw_learning(read("learning")["rows"]),
     "trl": lambda: draw_trl(read("trl_train")["rows"]),
     "trl_gpu": lambda: draw_trl_gpu(read("trl_gpu")),
     "real_model": lambda: draw_real_model(read("real_model")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.metadata
 import json
@@ -90,4 +91,5 @@ def _git(*arguments: str) -> str | None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description="Write the stamp of this checkout.").parse_args()
     STAMP.write_text(json.dumps(source()) + "\n", "utf-8")

@@ -24,10 +24,8 @@ from typing import Any, NamedTuple
 from benchmarks.lib.machine import RESULTS
 
 WHOLE = {
-    "docs/reports/train_all.md": "settings: written whole from train_all.json",
     "docs/reports/gallery.md": "settings: what environments say, written by envs/gallery.py",
     "docs/settings.md": "settings: written whole from the schema",
-    "docs/defaults.md": "settings: a table of them, held to the code by a test",
 }
 """Pages that a script writes whole → what they would have to say of themselves."""
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import venv
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.machine import ROOT
 
 REQUIREMENTS = ROOT / "benchmarks" / "peers" / "requirements.txt"
-PEERS_VENV = ROOT / ".venv-peers"
 
 
 class Worker:
@@ -22,21 +18,19 @@ class Worker:
 
     Args:
         module: What it runs, with the name for an argument.
-        name: Of the suite; ours may have a word behind it, and all others need the peers' Python.
-        cpu: The one that it and its children keep to, if any.
+        name: Of the suite; all but ours need the peers' Python.
     """
 
-    def __init__(self, module: str, name: str, cpu: int | None = None) -> None:
-        is_ours = name.partition(" ")[0] == "llm_gym"
+    def __init__(self, module: str, name: str) -> None:
+        is_ours = name == "llm_gym"
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable if is_ours else str(peers_python()), "-m", module, name],
+            [sys.executable if is_ours else peers_python(), "-m", module, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if is_ours else subprocess.DEVNULL,
             text=True,
             cwd=ROOT,
-            preexec_fn=None if cpu is None else lambda: os.sched_setaffinity(0, {cpu}),
         )
 
     def ask(self, **request: Any) -> Any:
@@ -58,24 +52,17 @@ def python_with(name: str, *installs: Iterable[str]) -> str:
     """Return the Python of ``.venv-NAME``, made by what each of ``installs`` asks of pip."""
     folder = ROOT / f".venv-{name}"
     python, marker = folder / "bin" / "python", folder / ".installed"
-    if not marker.exists():
+    wanted = "\n".join(" ".join(each) for each in installs)
+    if not marker.exists() or marker.read_text() != wanted:
+        print(f"installing into {folder.name}: {wanted}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        for wanted in installs:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
-        marker.touch()
+        for each in installs:
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *each], check=True)
+        marker.write_text(wanted)
     return str(python)
 
 
-def peers_python() -> Path:
-    """Return the Python of the peers' environment, which is created when it is not there."""
-    python, marker = PEERS_VENV / "bin" / "python", PEERS_VENV / ".installed"
-    wanted = REQUIREMENTS.read_text()
-    if not marker.exists() or marker.read_text() != wanted:
-        print(
-            f"installing {REQUIREMENTS.name} of the peers into {PEERS_VENV.name}", file=sys.stderr
-        )
-        venv.create(PEERS_VENV, with_pip=True)
-        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
-        marker.write_text(wanted)
-    return python
+def peers_python() -> str:
+    """Return the Python with the packages of ``peers/requirements.txt``."""
+    lines = REQUIREMENTS.read_text().splitlines()
+    return python_with("peers", [line for line in lines if not line.startswith("#")])

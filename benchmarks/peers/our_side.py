@@ -15,7 +15,6 @@ import torch
 from benchmarks.peers.episodes import BATCH, GROUP
 from benchmarks.peers.guess import Curve, config
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.profile import TaskProfile
 from llm_gym_agents.model.load import load_model, load_tokenizer
@@ -46,8 +45,6 @@ def settings(seed: int, setting: str, updates: int) -> ConfigStore:
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, updates
     made.training.mini_batch_size, made.training.ppo_epochs = BATCH // 2, 4
     made.environment.env_kwargs = {**made.environment.env_kwargs, "shaping": True}
-    if setting not in SETTINGS:
-        return parse_args(setting.split(), made)
     for name, value in SETTINGS[setting].items():
         setattr(made.training, name, value)
     return made
@@ -58,7 +55,7 @@ def result(arguments: Sequence[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="of the model to begin with")
     parser.add_argument("seed", type=int)
-    parser.add_argument("setting", help="the name of one, or flags of llm-gym train")
+    parser.add_argument("setting", choices=SETTINGS)
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--every", type=int, default=20, help="updates between two measurements")
     parser.add_argument("--episodes", type=int, default=400, help="of a measurement")

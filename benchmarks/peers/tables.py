@@ -46,20 +46,21 @@ def trl_best(result: Any) -> tuple[Any, Any]:
 @measured("trl_gpu", "python -m benchmarks.peers.trl_gpu --model FOLDER")
 def trl_gpu(result: Any) -> str:
     """SmolLM2-135M on one GPU, both sides with vLLM."""
-    columns = {"side": TEXT, "engine": TEXT, "updates": "{}"}
-    columns |= dict.fromkeys(("first batch", "last five", "best five"), "{:.1%}")
-    columns["seconds per update"] = "{:.2f}"
-    columns |= dict.fromkeys(("seconds to the same success", "episodes to it"), "{:,.0f}")
+    columns = {"side, setting": TEXT, "seeds": "{}"}
+    several = ("first batch", "last five", "best five", "seconds per update")
+    columns |= dict.fromkeys((*several, "seconds to the same success", "episodes to it"), "{}")
+    formats = {"first": "{:.0%}", "final": "{:.0%}", "peak": "{:.0%}", "s_per_update": "{:.2f}"}
+    formats |= {"seconds_to_goal": "{:.0f}", "episodes_to_goal": "{:,.0f}"}
     found, rows = result["summary"], []
-    for name, side in sorted(result["sides"].items()):
-        if name not in found["runs"]:
-            why = side["error"].splitlines()[-1] if side["error"] else "no batch"
-            rows.append((name, side["backend"], f"failed: {why}"))
-            continue
-        row = found["runs"][name]
-        numbers = (row[key] for key in ("updates", "first", "final", "peak", "s_per_update"))
-        ways = (row.get(key) for key in ("seconds_to_goal", "episodes_to_goal"))
-        rows.append((name, side["backend"], *numbers, *ways))
+    settings: dict[str, list[Any]] = {}
+    for name, run in sorted(found["runs"].items()):
+        settings.setdefault(name.partition(", seed")[0], []).append(run)
+    for name, runs in settings.items():
+        cells = (
+            ", ".join("-" if run.get(key) is None else form.format(run[key]) for run in runs)
+            for key, form in formats.items()
+        )
+        rows.append((name, len(runs), *cells))
     shown = figure("trl_gpu.png", "success of both sides against seconds and episodes")
     shown += table(columns, rows)
     if found.get("times_faster"):

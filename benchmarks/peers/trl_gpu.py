@@ -5,7 +5,6 @@ tried on each. All engines start at the same time; then one run after another ha
 and reports the success of every batch. A run that is slower to learn is given more time.
 
     python -m benchmarks.peers.trl_gpu --model FOLDER                    # seven minutes of a GPU
-    python -m benchmarks.peers.trl_gpu --model FOLDER --sides trl --trl-backend transformers
     python -m benchmarks.peers.trl_gpu --model FOLDER --runs trl:5e-5:0 ours:5e-5:0 ours:5e-5:1
 
 Needs TRL 1.16 and vLLM beside this package. Each run is a process of its own with a limit; what it
@@ -61,7 +60,7 @@ class Run:
     ) -> None:
         self.side, self.rate, self.seed = side, rate, seed
         self.name = run_name(side, rate, seed)
-        self.backend = args.trl_backend if side == "trl" and args.trl_backend else args.backend
+        self.backend = args.backend
         self.seconds = args.seconds if side == "ours" else args.trl_seconds
         self.rows, self.turn = place / f"{self.name}.jsonl", place / f"{self.name}.turn"
         self.log = place / f"{self.name}.log"
@@ -135,21 +134,15 @@ def free_port() -> int:
         return port
 
 
-def started(begin: Path, args: Any) -> subprocess.Popen[bytes]:
-    """Start to make the warm start."""
-    command = [sys.executable, *SIDE, "start", args.model, str(begin)]
-    return subprocess.Popen([*command, "--warm-steps", str(args.warm_steps)])
-
-
-def all_ready(runs: list[Run], begun: subprocess.Popen[bytes] | None, limit: float) -> bool:
+def all_ready(runs: list[Run], warm: subprocess.Popen[bytes], limit: float) -> bool:
     """Wait until every run is; return whether the warm start is there."""
     deadline = monotonic() + limit
     while monotonic() < deadline:
-        ready = [run.is_ready() for run in runs]
-        if all(ready) and (begun is None or begun.poll() is not None):
+        ready = [run.is_ready() for run in runs]  # asks all: one that ended is started again
+        if all(ready) and warm.poll() is not None:
             break
         sleep(0.2)
-    return begun is None or begun.poll() == 0
+    return warm.poll() == 0
 
 
 def wanted(args: argparse.Namespace) -> list[tuple[str, float, int]]:
@@ -171,16 +164,15 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
     """Do every run, and write what is known after each."""
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
-        begin = args.started or place / "start"
-        begun = None if args.started else started(begin, args)
+        begin = place / "start"
+        command = [sys.executable, *SIDE, "start", args.model, str(begin)]
+        warm = subprocess.Popen([*command, "--warm-steps", str(args.warm_steps)])
         runs: list[Run] = []
         try:
             for side, rate, seed in wanted(args):
                 runs.append(Run(side, rate, seed, begin=begin, place=place, args=args))
-            if not all_ready(runs, begun, args.starting):
+            if not all_ready(runs, warm, args.starting):
                 sys.exit("no start: see above")
-            while args.after is not None and not args.after.exists():
-                sleep(0.2)
             for run in runs:
 
                 def note(found: dict[str, Any], name: str = run.name) -> None:
@@ -192,7 +184,7 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
                 if made["sides"][run.name]["error"] == TOLD:
                     break
         finally:
-            for each in [run.process for run in runs] + ([begun] if begun else []):
+            for each in [*(run.process for run in runs), warm]:
                 each.kill()
                 each.wait()
 
@@ -281,11 +273,8 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", metavar="SIDE:RATE:SEED", help="these alone, in order")
     parser.add_argument("--warm-steps", type=int, default=60)
     parser.add_argument("--cache-gb", type=int, default=8, help="of each vLLM")
-    parser.add_argument("--after", type=Path, help="wait for this file: others have the card")
     parser.add_argument("--starting", type=float, default=STARTING, help="most seconds of it")
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
-    parser.add_argument("--trl-backend", choices=("vllm", "transformers"), help="if not the same")
-    parser.add_argument("--started", type=Path, help="a warm-started folder, instead of making one")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TOLD))  # which ends the runs, too

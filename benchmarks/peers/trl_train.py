@@ -9,7 +9,6 @@ learns as well as where it ends. CPU seconds leave out evaluations; success is o
     python -m benchmarks.peers.trl_train --python python3       # TRL is there already
     python -m benchmarks.peers.trl_train --scale 0.05           # try it out
     python -m benchmarks.peers.trl_train --show                 # the figure, from the file
-    python -m benchmarks.peers.trl_train --tries "--training.learning-rate 3e-3" --out tried.json
 
 Rows go to ``benchmarks/results/trl_train.json`` as they come.
 """
@@ -44,11 +43,11 @@ UPDATES = {"ours": 120, "trl": 500}
 SWEEP = {"ours": 75, "trl": 250}
 """Updates of a run: what is enough for ours, and two to three times as many CPU seconds for TRL,
 which begins to climb late."""
-POINTS = {"sweep": 10, "try": 15, "final": 12}
+POINTS = {"sweep": 10, "final": 12}
 """Measurements of a run."""
 SLOW = ("4 passes, rate 1e-3",)
 """Settings of TRL whose updates cost twice as much: they get half as many."""
-SWEEP_SEED, TRIED = 3, 90
+SWEEP_SEED = 3
 Row = dict[str, Any]
 
 
@@ -98,10 +97,6 @@ class Plan:
             for side, settings in (("trl", TRL), ("ours", OURS))
             for setting in settings
         ]
-
-    def tries(self, updates: int) -> list[Job]:
-        """Return runs of ours with the flags that somebody wants to know about."""
-        return [self.job("try", "ours", flags, SWEEP_SEED, updates) for flags in self.args.tries]
 
     def finals(self, rows: Mapping[str, Row]) -> list[Job]:
         """Return the runs of the winners; the slow side first."""
@@ -203,9 +198,6 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     parser.add_argument("--python", help="that has TRL; made in .venv-trl unless given")
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument(
-        "--tries", nargs="+", help="only try our side with each of these flags, for a short run"
-    )
     parser.add_argument("--show", action="store_true", help="run nothing")
     args = parser.parse_args()
     if args.show:
@@ -218,12 +210,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         plan = Plan(args, Path(scratch))
         how = {"lanes": args.lanes, "deadline": deadline, "by": runner()}
-        starts = plan.starts([SWEEP_SEED] if args.tries else [SWEEP_SEED, *args.seeds])
+        starts = plan.starts([SWEEP_SEED, *args.seeds])
         for job in starts:  # weights are not kept
             results.rows.pop(job.key, None)
         work(starts, results, **how)
-        if args.tries:
-            return work(plan.tries(TRIED), results, **how)
         work(plan.sweep(), results, **how)
         work(plan.finals(results.rows), results, **how)
     print(json.dumps(summary(results.rows), indent=1))

@@ -1,6 +1,6 @@
 """FSDP2 on a GPU beside the plain learner: the same update, its seconds and its memory.
 
-    python -m torch.distributed.run --standalone --nproc-per-node 1 benchmarks/fsdp_gpu.py
+    torchrun --standalone --nproc-per-node 1 -m benchmarks.scale.fsdp_gpu
 
 With one process for each card of a machine it measures how an update scales. Writes
 ``benchmarks/results/fsdp_gpu.json``; ``--tiny`` tries it out on a CPU.
@@ -17,62 +17,19 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from benchmarks.lib.machine import RESULTS, provenance
+from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.distributed.ranks.process_group import join
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.model.weights import full_tensor
-from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 
-
-def model(tiny: bool) -> LlamaForCausalLM:
-    """Return half a billion random weights, or very few."""
-    torch.manual_seed(0)
-    shape = (64, 128, 2, 4, 512) if tiny else (1024, 4096, 24, 16, 49_152)
-    hidden, mlp, layers, heads, vocabulary = shape
-    return LlamaForCausalLM(
-        LlamaConfig(
-            hidden_size=hidden,
-            intermediate_size=mlp,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=heads,
-            vocab_size=vocabulary,
-            max_position_embeddings=2048,
-        )
-    )
-
-
-def batch(episodes: int, prompt: int, reply: int, vocabulary: int) -> RolloutData:
-    """Return episodes of one turn with random tokens."""
-    draw = torch.Generator().manual_seed(1)
-    length = prompt + reply
-    ids = torch.randint(vocabulary, (episodes * length,), generator=draw)
-    at = torch.arange(episodes).repeat_interleave(reply) * length
-    position = at + torch.arange(prompt - 1, length - 1).repeat(episodes)
-    tokens = episodes * reply
-    ends = torch.zeros(tokens, dtype=torch.bool)
-    ends[reply - 1 :: reply] = True
-    return RolloutData(
-        ids_S=ids,
-        sequence_lengths_Q=torch.full((episodes,), length),
-        position_T=position,
-        token_T=ids[position + 1],
-        sampler_log_prob_T=torch.full((tokens,), -5.0),
-        version_T=torch.zeros(tokens, dtype=torch.int64),
-        turn_ends_T=ends,
-        reward_T=torch.where(ends, torch.rand(tokens, generator=draw), 0.0),
-        lengths_E=torch.full((episodes,), reply),
-        sequences_E=torch.ones(episodes, dtype=torch.int64),
-        terminated_E=torch.ones(episodes, dtype=torch.bool),
-        bootstrap_E=torch.full((episodes,), NO_POSITION),
-        group_E=torch.arange(episodes) // 4,
-        episode_E=torch.arange(episodes),
-        batch_size=[],
-    )
+SHAPES = {True: (64, 2, 4, 4, 128, 512), False: (1024, 24, 16, 16, 4096, 49_152)}
+"""Very few weights, or half a billion of them."""
 
 
 def measured(learner: Learner, data: RolloutData, updates: int) -> dict[str, Any]:
@@ -110,8 +67,9 @@ def main() -> None:
     episodes, prompt, reply = (8, 8, 8) if args.tiny else (64, 512, 256)
     config.training.batch_size = config.training.mini_batch_size = episodes
     config.training.ppo_epochs, config.training.learning_rate = 1, 1e-6
-    lm = model(args.tiny)
-    data = batch(episodes, prompt, reply, lm.config.vocab_size)
+    torch.manual_seed(0)
+    lm = LlamaForCausalLM(llama(*SHAPES[args.tiny]))
+    data = batch(lm.config.vocab_size, episodes, 1, prompt, reply)
     result: dict[str, Any] = provenance(__file__, ["torch", "transformers"])
     weights: dict[str, dict[str, torch.Tensor]] = {}
     for mode in ("none", "ddp", "fsdp"):

@@ -10,14 +10,16 @@ import torch
 
 from benchmarks.envs import leaderboard
 from benchmarks.learn import learning_run
+from benchmarks.lib import figures
+from benchmarks.lib.machine import IMAGES
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.algo import TokenStream, get_advantage
 from tests.robustness import chaos
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = [path for path in sorted(FOLDER.rglob("*.py")) if "__main__" in path.read_text()]
-PEERS = {"ray", "playwright", "vllm", "sglang", "verl", "textarena", "gem", "openenv"}
-WORKERS = ("worker.py", "tool_worker.py", "parsers.py", "trl_side.py", "openenv_server.py")
+PEERS = {"ray", "vllm", "sglang", "textarena", "gem"}
+WORKERS = ("worker.py", "trl_side.py")
 """Run where a peer is installed."""
 ECHO, COUNT = "llm_gym/Echo-v0", "llm_gym/Count-v0"
 
@@ -39,6 +41,14 @@ def test_a_script_can_be_asked_for_help_without_a_peer(path):
     assert not names & PEERS
     others = names - set(sys.stdlib_module_names)
     assert [name for name in sorted(others) if importlib.util.find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_a_figure_can_be_drawn_from_the_result_files(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(figures, "IMAGES", tmp_path)
+    figures.FIGURES[name]()
+    assert {path.name for path in tmp_path.iterdir()} <= {path.name for path in IMAGES.iterdir()}
+    assert list(tmp_path.iterdir())
 
 
 def test_the_control_has_the_advantages_of_gae_on_other_tokens():

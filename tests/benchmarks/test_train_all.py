@@ -1,11 +1,10 @@
-"""Training every family: examples are found, rows survive, the page says what is."""
+"""Training every family: examples are found, rows survive."""
 
 import json
 
 import pytest
 
 from benchmarks.learn import train_all as script
-from benchmarks.learn import train_all_page as made
 from benchmarks.learn import train_one as one
 
 
@@ -19,7 +18,7 @@ def test_examples_are_the_training_commands_of_code_blocks_that_need_nothing_els
 llm-gym train a/B-v0   # a comment
 llm-gym train a/C-v0 --view
 llm-gym train a/D-v0 \\
-    --model.model-name path/to/model
+    --model path/to/model
 llm-gym train ENV --help-settings
 llm-gym eval a/E-v0 --model x
 ```
@@ -48,14 +47,6 @@ def test_a_command_that_runs_is_a_row_with_its_numbers():
     assert made["fresh"]
     assert made["imitated"] == "random"
     assert len(made["curve"]) == 1
-
-
-def test_the_page_in_the_docs_is_that_of_the_results():
-    kept = script.load(script.RESULT)
-    unknown = {"error": "not measured yet"}
-    rows = {each: kept["rows"].get(each, unknown) for each in script.commands()}
-    shown = made.page(rows, set(script.examples()), kept["provenance"])
-    assert made.PAGE.read_text() == shown, "run: python -m benchmarks.learn.train_all --page"
 
 
 def test_what_is_done_again_keeps_its_row_until_it_is_known_better(monkeypatch, tmp_path):

@@ -1,7 +1,7 @@
 """Defaults by task: one table from a ``TaskProfile`` to the settings that learn.
 
 ``RULES`` is all of it. A rule sets what the user did not set. The first rule that applies wins, and
-``train`` prints it with its reason. ``docs/defaults.md`` is written from here.
+``train`` prints it with its reason. ``docs/settings.md`` shows them.
 """
 
 from __future__ import annotations

@@ -219,6 +219,6 @@ def test_who_is_paid_for_every_turn_is_expected_to_play_long():
 
 
 def test_every_rule_is_in_the_docs_with_its_reason():
-    page = (Path(__file__).parents[3] / "docs/defaults.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/settings.md").read_text()
     for rule in RULES:
         assert f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |" in page
