@@ -25,9 +25,10 @@ def speed(found: Any) -> str:
     columns = {"game, same parameters": TEXT}
     columns |= dict.fromkeys(("steps/s", "GEM", "TextArena"), "{:,}")
     columns["over the faster"] = "{:.1f}x"
-    games = []
+    games: list[tuple[Any, ...]] = []
     for row in found["rows"]:
-        if "steps_ratio" in row:
+        known = [name.split()[0] for name, *_ in games]
+        if "steps_ratio" in row and row["game"].split()[0] not in known:
             rates = {name: one["steps_per_s"] for name, one in row["suites"].items()}
             suites = (rates.get(name) for name in ("llm_gym", "gem", "textarena"))
             games.append((row["game"], *suites, row["steps_ratio"]))

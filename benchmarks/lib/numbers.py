@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 from benchmarks.lib.machine import RESULTS
 
 WHOLE = {
-    "docs/reports/gallery.md": "settings: what environments say, written by envs/gallery.py",
     "docs/settings.md": "settings: written whole from the schema",
 }
 """Pages that a script writes whole → what they would have to say of themselves."""

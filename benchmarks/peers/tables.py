@@ -73,35 +73,4 @@ def trl_gpu(result: Any) -> str:
     return shown
 
 
-@measured("verl_parts", "a one-off study")
-def verl_parts(result: Any) -> str:
-    """Advantages and the policy loss on one batch, beside verl's functions."""
-    columns = {"part": TEXT, "ours": "{:.0f} ms", "verl": "{:.0f} ms"}
-    columns |= {"times as fast": "{:.1f}x", "largest difference": "{:.0e}"}
-    rows = []
-    for name, row in result["rows"].items():
-        ours, theirs = (VERL_PARTS[name], 1e3 * row["ours_s"]), row["verl"]
-        if "error" in theirs:
-            rows.append((*ours, theirs["error"]))
-        else:
-            rows.append((*ours, 1e3 * theirs["seconds"], row["times"], row["apart"]))
-    return table(columns, rows)
-
-
-@measured("agilerl_train", "a one-off study")
-def agilerl(result: Any) -> str:
-    """The same game with AgileRL's LLM PPO."""
-    columns = {"side": TEXT, "updates": "{}"}
-    columns |= dict.fromkeys(("CPU s per update", "playing", "learning"), "{:.2f}")
-    columns |= dict.fromkeys(("success of the first batches", "of the last"), "{:.1%}")
-    keys = ("updates", "cpu_s_per_update", "play_s", "learn_s", "first", "last")
-    rows = [
-        (name, f"does not run: {row['error']}")
-        if "error" in row
-        else (name, *(row.get(key) for key in keys))
-        for name, row in result["rows"].items()
-    ]
-    return table(columns, rows)
-
-
-TABLES = {"trl-train": trl_train, "trl-gpu": trl_gpu, "agilerl": agilerl, "verl-parts": verl_parts}
+TABLES = {"trl-train": trl_train, "trl-gpu": trl_gpu}
