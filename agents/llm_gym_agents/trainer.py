@@ -99,7 +99,7 @@ class PPOTrainer:
         self.schedule = Schedule(
             config,
             self.sampler.has_splits,
-            lambda: bool((self.warm_start or {}).get(metrics.FROM_SOLVER)),
+            self._solver_imitated_at,
             lambda: self.last_rate,
         )
         self.curriculum = Curriculum(config.environment.curriculum)
@@ -173,6 +173,8 @@ class PPOTrainer:
                 self._log_iteration(log, row)
                 if self.early_stop.has_fallen:
                     self._return_to_best()
+                if self._is_stuck():
+                    self._imitate_solver()
                 if self._stop.requested or self.early_stop.is_enough or self._is_save_due():
                     self._save()
                 if self._stop.requested:
@@ -209,7 +211,7 @@ class PPOTrainer:
 
     def _log_iteration(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
         """Count the iteration as done, log its metrics, and call callbacks and warnings."""
-        if self.iteration == 0:
+        if self.iteration in (0, self._solver_imitated_at()):
             row |= self.warm_start or {}
         warnings = self.diagnostics.update(row)
         row |= self.diagnostics.metrics
@@ -236,6 +238,32 @@ class PPOTrainer:
             f"to the weights of {best.name}, with a KL limit of {trust.limit:.2g}"
         )
         stop.now = None  # a checkpoint from here on is not the best one again
+
+    def _is_stuck(self) -> bool:
+        """Whether a quarter of the run gained nothing, and ``auto`` has not imitated a solver."""
+        start = self.warm_start or {}
+        unused = self.config.warm_start.player == "auto" and not start.get(metrics.FROM_SOLVER)
+        if not unused or not self.schedule.is_second_chance(self.iteration):
+            return False
+        evaluated = [row for row in self.metrics_history if "eval/success_high" in row]
+        bound = start.get("warm_start/success_high", evaluated[0]["eval/success_high"])
+        return max(row["eval/success"] for row in evaluated) <= bound
+
+    def _imitate_solver(self) -> None:
+        """Imitate the solver in the middle of a run, if there is one."""
+        why = f"success stayed where it was in {self.iteration} iterations"
+        found = self._make_warm_start(self.on_notice).run_second(why)
+        if not found:
+            return
+        self.warm_start = {**(self.warm_start or {}), **found, metrics.SOLVER_AT: self.iteration}
+        self.early_stop.restart(warm_start_success(self.warm_start))
+        self.save_checkpoint(self.folder / WARM_START)
+        self._save()
+
+    def _solver_imitated_at(self) -> int | None:
+        """Return the iteration before which a solver was imitated; None if none was."""
+        start = self.warm_start or {}
+        return int(start.get(metrics.SOLVER_AT, 0)) if start.get(metrics.FROM_SOLVER) else None
 
     def _end_with_best(self) -> None:
         """Export the best model, and load it unless it is the last one anyway."""
@@ -267,7 +295,16 @@ class PPOTrainer:
         if resume and path.exists():
             return self.load_checkpoint(path)
         start = time.perf_counter()
-        self.warm_start = WarmStart(
+        self.warm_start = self._make_warm_start(say, tick).run()
+        self.elapsed_s += time.perf_counter() - start
+        if self.warm_start:
+            self.early_stop.best = warm_start_success(self.warm_start)
+            self.save_checkpoint(path)
+
+    def _make_warm_start(
+        self, say: Callable[[str], None], tick: Callable[[str], None] = _log.debug
+    ) -> WarmStart:
+        return WarmStart(
             settings=self.config.warm_start,
             training=self.config.training,
             train_split=self.config.environment.train_split,
@@ -281,11 +318,7 @@ class PPOTrainer:
             embedded=self._embedded,
             say=say,
             tick=tick,
-        ).run()
-        self.elapsed_s += time.perf_counter() - start
-        if self.warm_start:
-            self.early_stop.best = warm_start_success(self.warm_start)
-            self.save_checkpoint(path)
+        )
 
     # --- evaluation ----------------------------------------------------------------------
 

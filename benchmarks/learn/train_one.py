@@ -135,6 +135,8 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
         "solver": solver(config),
         **measured,
         "curve": [round(row["eval/success"], 4) for row in evaluated],
+        "curve_start": first.get("warm_start/success"),
+        "curve_start_low": first.get("warm_start/success_low"),
         "kl_most": max(row.get(KL, 0.0) for row in rows),
         "falls": evaluated[-1].get("eval/falls") if evaluated else None,
         "curve_return": [round(row["eval/return"], 4) for row in evaluated],

@@ -263,8 +263,8 @@ RULES: tuple[Rule, ...] = (
          "the game can keep instances unseen", "success on what was not trained on"),
     Rule("environment.eval_interval", ITERATIONS, _always, "any", "often enough to keep the best"),
     Rule("environment.eval_episodes", EVALUATED, _always, "any", "an interval of 10 points"),
-    Rule("environment.stop_at_success", 0.94, _embedded,
-         "embedded model", "little is left to learn: 99 of 100 episodes are surely above"),
+    Rule("environment.stop_at_success", 0.94, _always,
+         "any", "little is left to learn: 99 of 100 episodes are surely above"),
 )  # fmt: skip
 
 

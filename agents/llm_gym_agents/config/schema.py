@@ -244,7 +244,9 @@ class WarmStartConfig(Section):
 
     player: Literal["auto", "random", "solver", "file", "none"] = "none"
     """Whose moves are imitated: random legal ones, a solver's, or those of a file; auto takes
-    random ones for the embedded model, and for a given one that writes too few usable moves."""
+    random ones for the embedded model, and for a given one that writes too few usable moves. It
+    takes the solver's where random play is never paid, or after a quarter of a run that gained
+    nothing."""
     turns: PositiveInt = 4000
     """Moves to collect."""
     steps: PositiveInt = 200

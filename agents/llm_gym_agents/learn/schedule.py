@@ -84,13 +84,13 @@ class Schedule:
     Args:
         config: Read at every call: a later ``fit`` may have more epochs.
         has_splits: Whether the environments have training and held-out instances.
-        from_solver: Whether the warm start imitated a solver.
+        solver_at: Iteration before which a solver was imitated; None if none was.
         last_rate: Factor on the rates in the iteration before.
     """
 
     config: ConfigStore
     has_splits: bool
-    from_solver: Callable[[], bool] = lambda: False
+    solver_at: Callable[[], int | None] = lambda: None
     last_rate: Callable[[], float] = lambda: 1.0
 
     @property
@@ -150,13 +150,20 @@ class Schedule:
         settings = self.config.training
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         # To a critic that knows nothing, the early moves of a good player look bad.
-        first = min(CRITIC_FIRST, self.iterations // 4) if self.from_solver() else 0
+        solver_at, first = self.solver_at(), min(CRITIC_FIRST, self.iterations // 4)
+        after_solver = solver_at is not None and solver_at <= iteration < solver_at + first
         rate = learning_rate_factor(kind, iteration, self.iterations, warmup)
         # A run that is made longer goes on at the rate that it had come down to.
         return {
             "rate": rate if iteration <= warmup else min(rate, self.last_rate()),
-            "critic_only": iteration < max(settings.critic_warmup_iters, first),
+            "critic_only": after_solver or iteration < settings.critic_warmup_iters,
         }
+
+    def is_second_chance(self, done: int) -> bool:
+        """Whether this is the first evaluation after a quarter of the run."""
+        quarter = math.ceil(self.iterations / 4)
+        before = any(self.evaluates_after(each) for each in range(quarter, done))
+        return quarter <= done < self.iterations and self.evaluates_after(done) and not before
 
     def evaluates_after(self, done: int) -> bool:
         """Whether to evaluate after ``done`` iterations."""
@@ -250,6 +257,10 @@ class EarlyStop:
                 "environment.stop_at_success"
             )
         return None
+
+    def restart(self, start: HeldOutSuccess | None) -> None:
+        """Forget what was before: the model was taught anew, and this is its success."""
+        self.now, self.best, self.falls = None, start, 0
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""

@@ -154,7 +154,19 @@ class WarmStart:
         """Run the warm start, if any; return its metrics, empty without one."""
         if self.settings.player == "none":
             return {}
-        decision = self.decide()
+        return self._imitate(self.decide())
+
+    def run_second(self, why: str) -> dict[str, float]:
+        """Imitate the solver after all; return metrics, empty where the environment has none."""
+        env = self.make_env()
+        try:
+            found = has_solver(env)
+        finally:
+            close_user_env(env)
+        return self._imitate(Decision("solver", why)) if found else {}
+
+    def _imitate(self, decision: Decision) -> dict[str, float]:
+        """Imitate whom it was decided for; return metrics, empty for nobody."""
         self.say(str(decision))
         if decision.player == "none":
             return {}

@@ -23,6 +23,8 @@ from llm_gym_agents.run.files import write_atomically
 ITERATION = "iteration"
 FROM_SOLVER = "warm_start/from_solver"
 """Whether the warm start imitated a solver."""
+SOLVER_AT = "warm_start/solver_at"
+"""Iterations done when a solver was imitated in the middle of a run."""
 EVAL_SUCCESS = "eval/success"
 TRAIN_SUCCESS = "episode/success"
 RETURN = "reward/mean"

@@ -82,18 +82,31 @@ def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
 
 
 @pytest.mark.parametrize(
-    ("from_solver", "iterations", "waits"),
-    [(False, 40, 1), (True, 40, 3), (True, 8, 2), (True, 3, 1)],
+    ("solver_at", "iterations", "waiting"),
+    [(None, 40, {0}), (0, 40, {0, 1, 2}), (0, 8, {0, 1}), (0, 3, {0}), (10, 40, {0, 10, 11, 12})],
 )
 def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
-    from_solver, iterations, waits
+    solver_at, iterations, waiting
 ):
     config = ConfigStore()
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.training.critic_warmup_iters = 1
-    schedule = Schedule(config, False, lambda: from_solver)
-    waited = [schedule.update_settings(at)["critic_only"] for at in range(iterations)]
-    assert waited == [True] * waits + [False] * (iterations - waits)
+    schedule = Schedule(config, False, lambda: solver_at)
+    critic_only = (schedule.update_settings(at)["critic_only"] for at in range(iterations))
+    assert {at for at, waits in enumerate(critic_only) if waits} == waiting
+
+
+@pytest.mark.parametrize(
+    ("iterations", "every", "at"),
+    [(40, 5, 10), (41, 5, 15), (6, 4, 4), (4, 4, None), (40, 0, None)],
+)
+def test_a_second_chance_comes_once_after_a_quarter_of_the_run(iterations, every, at):
+    config = ConfigStore()
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
+    config.environment.eval_interval = every
+    schedule = Schedule(config, False)
+    found = [done for done in range(iterations + 1) if schedule.is_second_chance(done)]
+    assert found == ([] if at is None else [at])
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])

@@ -154,3 +154,23 @@ def test_adapters_are_taught_and_their_base_is_not(tmp_path):
     assert changed
     assert all("lora_" in name for name in changed)
     trainer.cleanup()
+
+
+def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_nothing(tmp_path):
+    """A rate of nearly 0 learns nothing, so that only the solver can help."""
+    training = {"num_epochs": 4, "learning_rate": 1e-9}
+    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 16
+    said = []
+    trainer = PPOTrainer(config)
+    trainer.on_notice = said.append
+    rows = trainer.fit()
+    trainer.cleanup()
+    assert [row.get("warm_start/from_solver") for row in rows] == [0.0, 1.0, None, None]
+    assert rows[1]["warm_start/solver_at"] == 1
+    assert rows[-1]["eval/return"] > rows[0]["eval/return"] + 0.1
+    assert "solver" in said[0]
+    again = PPOTrainer(echo(tmp_path, training=training | {"num_epochs": 4}))
+    again.load_checkpoint(tmp_path / "warm-start")
+    assert again.iteration == 1
+    again.cleanup()
