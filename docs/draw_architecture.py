@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_gym_agents"}
-EVERYWHERE = ("errors", "__init__", "__version__")
+EVERYWHERE = ("__init__", "__version__")
 """Imported by all, or nothing but other rooms' names: arrows to and from them say nothing."""
 
 Arrows = list[tuple[str, str]]
@@ -81,11 +81,11 @@ def _imports(path: Path) -> Iterator[str]:
 
 def _room_of(module: str, package: str) -> str | None:
     home, *inside = module.split(".")
-    if home not in HOMES:
+    if home not in HOMES or inside[:2] == ["core", "errors"]:  # everybody raises them
         return None
     if home == package:
         return inside[0] if inside and inside[0] in rooms_named(package) else None
-    return home if package == "llm_gym_agents" and inside[:1] != ["errors"] else None
+    return home if package == "llm_gym_agents" else None
 
 
 def rooms_named(package: str) -> set[str]:

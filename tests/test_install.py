@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.errors import install_command
+from llm_gym.core.errors import install_command
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import (

@@ -14,8 +14,8 @@ from gymnasium.envs.registration import EnvSpec
 from llm_gym.as_text.success import SuccessInfo
 from llm_gym.as_text.wrapper import SETTINGS, AsText
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import as_gym
-from llm_gym.errors import ConfigError
 from llm_gym.registry.classes import creator
 from llm_gym.registry.plugins import cannot_build, find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source

@@ -10,7 +10,7 @@ import gymnasium as gym
 from gymnasium import Space, spaces
 
 from llm_gym.as_text.phrasebooks.book import Phrasebook
-from llm_gym.errors import ConfigError, ContractError
+from llm_gym.core.errors import ConfigError, ContractError
 
 _ONE_OF: Mapping[str, tuple[str | None, ...]] = {
     "rules": ("observation", "system", None),

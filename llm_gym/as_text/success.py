@@ -9,8 +9,8 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.error import ResetNeeded
 
+from llm_gym.core.errors import ActionTypeError, ConfigError
 from llm_gym.core.outcome import StopReason, stop_reason
-from llm_gym.errors import ActionTypeError, ConfigError
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
 """From the sum of rewards, ``terminated``, the last reward and ``info`` to whether it was won."""

@@ -22,12 +22,12 @@ from llm_gym.as_text.replies import ParsedReply, ReplyReader
 from llm_gym.as_text.settings import check_settings, of_reset, of_step, path_of, write_rules
 from llm_gym.as_text.success import Success, load_success, refusal
 from llm_gym.core.env import MAX_ACTION_CHARS
+from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import flag
 from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.core.settings import get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
-from llm_gym.errors import ConfigError, ContractError
-from llm_gym.reading.formats import get_format
 
 _PLAYING = StopReason.PLAYING
 _NOTHING_READ = ParsedReply(None)

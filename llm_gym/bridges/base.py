@@ -22,11 +22,11 @@ from gymnasium.error import ResetNeeded
 from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
+from llm_gym.core.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
 from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.core.settings import get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
-from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
-from llm_gym.reading.formats import get_format
 from llm_gym.reading.markup import visible
 from llm_gym.registry.bridges import install_line
 

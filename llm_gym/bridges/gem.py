@@ -17,8 +17,8 @@ from llm_gym.bridges.base import (
     stable,
 )
 from llm_gym.bridges.rng_guard import GlobalRngGuard
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 _PACKAGE = "gem"
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
+from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError, WorkerError
 
 _PACKAGE = "openenv"
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 _PACKAGE = "reasoning_gym"
 _ROWS = 2**31 - 1

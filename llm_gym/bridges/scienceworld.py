@@ -10,9 +10,9 @@ from typing import Any, Unpack
 
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
 from llm_gym.bridges.text_adventures import clean_command
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import check_split
-from llm_gym.errors import ConfigError
 
 _PACKAGE = "scienceworld"
 _FULL = 100.0

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 _LONGEST = 200
 _SIGNS = frozenset(map(chr, range(32, 127))) - {"\\"}

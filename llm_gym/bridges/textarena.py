@@ -22,8 +22,8 @@ from llm_gym.bridges.base import (
     need_package,
     stable,
 )
+from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError, LLMGymError, WorkerError
 
 Opponent = Callable[[str], str]
 Given = str | Mapping[str, Any] | Opponent

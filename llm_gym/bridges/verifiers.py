@@ -19,8 +19,8 @@ from typing import Any, Unpack
 from weakref import WeakValueDictionary
 
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package, stable
+from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError, WorkerError
 
 _PACKAGE = "verifiers"
 _ENOUGH_ROWS = 100

@@ -20,7 +20,7 @@ from llm_gym import __version__
 from llm_gym.cli import check, evaluate, listing, play, replay, serve, view
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import plain_warnings, say
-from llm_gym.errors import ConfigError, LLMGymError, install_command
+from llm_gym.core.errors import ConfigError, LLMGymError, install_command
 
 GROUP = "llm_gym.commands"
 TRACEBACK = "LLM_GYM_TRACEBACK"

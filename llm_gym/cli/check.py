@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from llm_gym.cli.common import add_settings, make
 from llm_gym.cli.terminal_text import say, sentence
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.core.text import did_you_mean
-from llm_gym.errors import ConfigError, RecordError
 
 if TYPE_CHECKING:
     from llm_gym.reading.parsers import Parsed

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli.terminal_text import say
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
 from llm_gym.registry.user_code import close_user_env, import_user_module
 

@@ -11,7 +11,7 @@ import gymnasium as gym
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
 from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
 from llm_gym.registry.classes import creator

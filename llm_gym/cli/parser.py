@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
-from llm_gym.errors import ConfigError
 
 _NUMBER = re.compile(r"argument (\S+): must")
 _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")

@@ -12,9 +12,9 @@ import gymnasium as gym
 from llm_gym.cli.common import add_settings, make
 from llm_gym.cli.parser import number, whole
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import stop_reason
-from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.user_code import explain_failures
 

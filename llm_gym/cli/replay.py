@@ -8,8 +8,8 @@ from pathlib import Path
 
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.errors import ConfigError, LLMGymError, RecordError
 from llm_gym.core.text import shown
-from llm_gym.errors import ConfigError, LLMGymError, RecordError
 from llm_gym.registry.user_code import close_user_env
 
 _SHOWN = 5  # lines that are no records

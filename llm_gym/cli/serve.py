@@ -10,8 +10,8 @@ from typing import Any
 from llm_gym.cli.common import add_settings, make, settings
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import did_you_mean
-from llm_gym.errors import ConfigError
 
 HELP = "serve an environment to players elsewhere, OpenEnv's clients among them"
 _ABOUT = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 HELP = "look at runs and episodes in a browser, token by token"
 

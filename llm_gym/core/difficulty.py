@@ -12,9 +12,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import Game
 from llm_gym.core.settings import check_types, plain
-from llm_gym.errors import ConfigError
 
 
 def settings_at(game: Game, difficulty: float) -> Mapping[str, Any]:

@@ -19,14 +19,14 @@ from gymnasium.error import ResetNeeded
 
 from llm_gym.core import splits
 from llm_gym.core.difficulty import settings_at, settings_given
+from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.game import Game
 from llm_gym.core.outcome import Outcome, StopReason, reject
-from llm_gym.core.settings import TypedSettings
+from llm_gym.core.settings import TypedSettings, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
-from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.reading.answer import brief_move, is_settled, readings
-from llm_gym.reading.formats import drop_thinking, get_format
+from llm_gym.reading.formats import drop_thinking
 from llm_gym.reading.markup import visible
 
 MAX_ACTION_CHARS = 1_000_000

@@ -16,7 +16,8 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 
 import numpy as np
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
+from llm_gym.reading.formats import FORMATS, ActionFormat
 
 _NAMES = {
     int: "a whole number", float: "a number", bool: "True or False", str: "a text",
@@ -38,6 +39,13 @@ class TypedSettings:
         """Look at the settings before anything is built of them."""
         check_types(cls, _named(cls, args) | settings)
         return super().__new__(cls)
+
+
+def get_format(name: str) -> ActionFormat:
+    """Return the format called ``name``."""
+    if not isinstance(name, str) or name not in FORMATS:
+        raise ConfigError(f"action_format must be one of {', '.join(FORMATS)}, got {name!r}")
+    return FORMATS[name]
 
 
 def plain(value: Any) -> Any:
@@ -78,7 +86,7 @@ def check_types(cls: type, given: Mapping[str, Any]) -> None:
     >>> check_types(Game, {"size": 4, "slip": 1})
     >>> check_types(Game, {"size": 2.5})
     Traceback (most recent call last):
-    llm_gym.errors.ConfigError: size must be a whole number, got 2.5
+    llm_gym.core.errors.ConfigError: size must be a whole number, got 2.5
     """
     kinds = _kinds(cls)
     for name, value in given.items():

@@ -22,7 +22,7 @@ from gymnasium.vector.utils import (
     write_to_shared_memory,
 )
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 # What ``sample`` draws from when there are no examples: enough scripts to shake an environment.
 _SAMPLE_CHARS = string.printable + "éßñ✓→漢字🙂"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 SPLITS = ("train", "dev", "test")
 DRAWS = 10_000

@@ -23,9 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.rows import SPLIT_NAMES
 from llm_gym.datasets.sources import InMemorySource, LocatedRow, Source, SplitSources
-from llm_gym.errors import ConfigError, RecordError
 
 MAX_LINE_BYTES = 16 << 20
 MAX_COLUMNS = 10_000

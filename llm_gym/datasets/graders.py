@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.datasets.numbers import (
     MOST,
     final_part,
@@ -33,7 +34,6 @@ from llm_gym.datasets.numbers import (
     parse_number,
     write_number,
 )
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.reading.moves import Named, apart, find_phrases
 
 _QUOTES = " \"'`*\u201c\u201d\u2018\u2019"

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from llm_gym.core import splits
+from llm_gym.core.errors import ConfigError, RecordError
+from llm_gym.core.settings import get_format
 from llm_gym.core.splits import stable_hash
 from llm_gym.datasets.files import open_source
 from llm_gym.datasets.graders import Grader
 from llm_gym.datasets.rows import ColumnNames, DatasetRow, read_row
-from llm_gym.errors import ConfigError, RecordError
-from llm_gym.reading.formats import drop_thinking, get_format
+from llm_gym.reading.formats import drop_thinking
 
 _ROUNDS = 4
 

@@ -14,6 +14,7 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.endpoint.http import (
     KEY_VARIABLE,
     Backoff,
@@ -26,7 +27,6 @@ from llm_gym.endpoint.http import (
     split_url,
 )
 from llm_gym.endpoint.result import ContextFullError, EndpointError, StoppedError, Usage
-from llm_gym.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _CHAT = "/chat/completions"

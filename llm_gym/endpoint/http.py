@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.core.splits import stable_hash
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
 
 CONNECT_S = 30.0
 """Seconds until a connection must be made; an answer may take as long as the caller says."""

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import gymnasium as gym
 
 from llm_gym.as_text import make_text
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import stable_hash
 from llm_gym.endpoint.client import ChatClient, Reply
@@ -43,7 +44,6 @@ from llm_gym.episodes.play import (
     describe_env,
     open_record,
 )
-from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.plugins import cannot_build
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.wrappers import EpisodeLimits

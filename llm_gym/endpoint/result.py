@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.result import Evaluation
 
 

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from llm_gym.core.errors import RecordError
 from llm_gym.core.text import closest
-from llm_gym.errors import RecordError
 
 MAX_REPR = 1000
 _MAX_DEPTH = 50

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, Self
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.episodes.record import Trajectory
-from llm_gym.errors import ConfigError, RecordError
 
 _log = logging.getLogger(__name__)
 _MARK = b'{"schema":'  # how every record begins

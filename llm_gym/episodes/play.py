@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, SupportsFloat
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.infos import find_attribute, find_system_prompt
 from llm_gym.core.legacy import BaseEnvironment, LegacyEnv, as_gym
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.encoding import decode, encode
 from llm_gym.episodes.record import Trajectory
-from llm_gym.errors import ActionTypeError, ContractError
 
 
 class Beginning(NamedTuple):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from llm_gym.core.errors import RecordError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.outcome import stop_reason as why_stopped
@@ -37,7 +38,6 @@ from llm_gym.episodes.encoding import (
     shorten,
     write_fields,
 )
-from llm_gym.errors import RecordError
 
 
 @dataclass

@@ -17,11 +17,11 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.errors import RecordError
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.datasets.files import SUFFIXES
 from llm_gym.episodes.play import add_turn, begin, describe_env, open_record
 from llm_gym.episodes.record import ENV_REWARDS, Trajectory
-from llm_gym.errors import RecordError
 
 _OWN = "llm_gym.envs."
 _PLAIN_GYM = ("gymnasium.envs.toy_text.", "gymnasium.envs.classic_control.")

@@ -20,8 +20,8 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import TERMINAL, StopReason
-from llm_gym.errors import ContractError
 from llm_gym.evaluate import fairness
 from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
 from llm_gym.evaluate.scores import measure

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.core.env import TextEnv
-from llm_gym.errors import ContractError
+from llm_gym.core.errors import ContractError
 
 
 class DoesNotApply(Exception):

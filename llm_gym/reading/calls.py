@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 MAX_CALLS = 32
 """Most calls in one reply."""

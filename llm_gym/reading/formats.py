@@ -14,8 +14,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from llm_gym.errors import ConfigError
-
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _REACT = re.compile(r"^[ \t]*action[ \t]*:(.*)$", re.MULTILINE | re.IGNORECASE)
 _TRIES = 32  # candidates looked at, from the end, before giving up: bounds hostile nesting
@@ -209,10 +207,3 @@ FORMATS: dict[str, ActionFormat] = {
         ActionFormat("raw", parse_raw, ""),
     )
 }
-
-
-def get_format(name: str) -> ActionFormat:
-    """Return the format called ``name``."""
-    if not isinstance(name, str) or name not in FORMATS:
-        raise ConfigError(f"action_format must be one of {', '.join(FORMATS)}, got {name!r}")
-    return FORMATS[name]

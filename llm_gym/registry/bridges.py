@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from llm_gym.errors import install_command
+from llm_gym.core.errors import install_command
 
 
 class BridgeRow(NamedTuple):

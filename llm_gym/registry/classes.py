@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, as_gym
-from llm_gym.errors import ConfigError
 
 _ADAPTED = f"{__name__}:adapted"
 

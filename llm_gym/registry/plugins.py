@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
-from llm_gym.errors import ConfigError
 from llm_gym.registry.classes import class_spec, names_in
 from llm_gym.registry.suggestions import home_of, meant_id, no_setting
 from llm_gym.registry.user_code import CREATOR, describe_error, import_user_module

@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, as_gym
-from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import cannot_build, wrong_setting
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError
 
 _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
 CREATOR = " was raised from the environment creator"
@@ -31,7 +31,7 @@ def import_user_module(module: str) -> ModuleType:
     >>> import_user_module("not_there")
     Traceback (most recent call last):
         ...
-    llm_gym.errors.ConfigError: cannot import not_there: No module named 'not_there'
+    llm_gym.core.errors.ConfigError: cannot import not_there: No module named 'not_there'
     """
     path = Path(module)
     if path.suffix == ".py" or len(path.parts) != 1:

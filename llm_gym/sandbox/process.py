@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from llm_gym.core.errors import LLMGymError
 from llm_gym.core.text import shown
-from llm_gym.errors import LLMGymError
 
 _CHUNK = 65536
 _MESSAGE_BYTES = 16384

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.sandbox.process import SandboxError, SandboxFullError, SandboxProcess, SandboxResult
 from llm_gym.sandbox.worker import SandboxWorker
 

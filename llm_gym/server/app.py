@@ -25,9 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
 
 from llm_gym import __version__
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_attribute, find_system_prompt
 from llm_gym.core.loopback import is_loopback, is_own, own_hosts, same_secret
-from llm_gym.errors import ConfigError
 from llm_gym.server import metrics, openenv, protocol
 from llm_gym.server.sessions import Answer, Job, ServerLimits, SessionRunner, Sessions
 

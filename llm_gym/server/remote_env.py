@@ -11,9 +11,9 @@ import gymnasium as gym
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
+from llm_gym.core.errors import ActionTypeError, ConfigError, LLMGymError, RemoteError
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
-from llm_gym.errors import ActionTypeError, ConfigError, LLMGymError, RemoteError
 from llm_gym.server import protocol
 from llm_gym.server.client import Connection, RemoteSession, any_seed, play, refusal
 from llm_gym.vector.rows import Failure, Job

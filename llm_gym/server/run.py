@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import gymnasium as gym
 
-from llm_gym.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, install_command
 from llm_gym.server.sessions import OPTIONS, ServerLimits, SessionRunner, Sessions
 
 THREADS = 32

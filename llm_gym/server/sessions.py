@@ -21,9 +21,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.play import begin
-from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.server import protocol
 from llm_gym.server.metrics import ServerMetrics
 
@@ -34,7 +34,7 @@ class ServerLimits:
 
     >>> ServerLimits(sessions=0)
     Traceback (most recent call last):
-    llm_gym.errors.ConfigError: sessions must be above 0, got 0
+    llm_gym.core.errors.ConfigError: sessions must be above 0, got 0
     """
 
     sessions: int = 4096

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser, Parsed
 from llm_gym.tools.definition import Tool, ToolDefinition

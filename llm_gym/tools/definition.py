@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import ToolDefinition as ToolDefinition
 
 TIMEOUT = 10.0

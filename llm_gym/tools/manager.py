@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, LegacyEnv, as_gym
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.calling import ToolResult, check_budget, feedback, is_call, run_calls
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
-from llm_gym.errors import ConfigError
 from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError
 from llm_gym.tools.schema import fit
 

@@ -15,7 +15,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.rows import TextualEnv

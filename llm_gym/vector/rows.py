@@ -16,8 +16,8 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.episodes.play import begin, describe_env
-from llm_gym.errors import ConfigError, WorkerError
 
 TextualEnv = gym.Env[str, str]
 Factory = Callable[[], TextualEnv]

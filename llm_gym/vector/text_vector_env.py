@@ -18,9 +18,9 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from llm_gym.core.errors import ActionTypeError, ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes.play import Beginning
-from llm_gym.errors import ActionTypeError, ConfigError
 from llm_gym.vector.rows import (
     Factory,
     Info,

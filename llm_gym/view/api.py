@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_gym import __version__
+from llm_gym.core.errors import RecordError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import begin
 from llm_gym.episodes.record import ENV_REWARDS
 from llm_gym.episodes.replay import rebuild
-from llm_gym.errors import RecordError
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.view.sources import EpisodeIndex, Summary, ViewSource

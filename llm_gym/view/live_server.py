@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 
 def open_browser(url: str) -> bool:

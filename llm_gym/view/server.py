@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from llm_gym.core.errors import LLMGymError
 from llm_gym.core.loopback import is_own, own_hosts, same_secret
-from llm_gym.errors import LLMGymError
 from llm_gym.view.api import Api, dump
 from llm_gym.view.export import content_type, static_files
 from llm_gym.view.sources import ViewSource

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.core.infos import flag
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.files import open_file
-from llm_gym.errors import ConfigError, RecordError
 
 MAX_LINE = 64 * 2**20
 """Bytes of a record; a longer one is left out."""

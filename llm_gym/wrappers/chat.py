@@ -9,10 +9,10 @@ import gymnasium as gym
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 
 MAX_CHARS = 1_000_000
 Messages = tuple[dict[str, str], ...]

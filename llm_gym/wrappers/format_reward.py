@@ -9,10 +9,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import reward_terms
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 
 THINK = "think"
 _ASK = "Think first, between <think> and </think>, then give your reply."

@@ -12,8 +12,8 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 
 class EpisodeLimits(gym.Wrapper[str, str, str, str], RecordConstructorArgs):

@@ -8,10 +8,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import TypedSettings
 from llm_gym.episodes import EpisodeWriter, Trajectory
 from llm_gym.episodes.play import add_turn, begin, close_record, describe_env, open_record
-from llm_gym.errors import ConfigError
 
 
 class RecordEpisodes(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):

@@ -9,10 +9,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt, reward_terms
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 from llm_gym.reading.calls import MAX_CALLS
 from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.calling import Ran, check_budget, feedback, is_call, run_calls

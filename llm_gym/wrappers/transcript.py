@@ -7,9 +7,9 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 
 MAX_CHARS = 32_768
 

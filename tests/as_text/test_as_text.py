@@ -7,8 +7,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.wrappers import TimeLimit
 
 from llm_gym.as_text.phrasebooks import Phrasebook, Unusable
+from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.reading.moves import find_phrases
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import NONSENSE, Corridor, Echo, started

@@ -12,8 +12,8 @@ from gymnasium.utils.env_checker import check_env
 import llm_gym
 from llm_gym.as_text import ensure_text, make_text, speaks_text, split_settings
 from llm_gym.as_text.env import AsTextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
-from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor
 

@@ -12,7 +12,7 @@ import pytest
 
 from llm_gym.as_text import make_text
 from llm_gym.as_text.phrasebooks import Phrasebook
-from llm_gym.errors import ContractError
+from llm_gym.core.errors import ContractError
 from llm_gym.wrappers import AsText
 
 pytestmark = pytest.mark.filterwarnings("ignore")

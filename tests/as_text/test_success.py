@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from llm_gym.as_text import ensure_text
+from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError, ContractError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor, started
 

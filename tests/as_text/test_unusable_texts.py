@@ -4,8 +4,8 @@ import gymnasium as gym
 import pytest
 from gymnasium.error import ResetNeeded
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText, MaxInvalid
 from tests.as_text.plain_envs import NONSENSE, Corridor, started
 

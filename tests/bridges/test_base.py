@@ -10,8 +10,8 @@ from gymnasium.utils.env_checker import check_env
 
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.base import BridgeEnv, BridgeStep
+from llm_gym.core.errors import ActionTypeError, ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ActionTypeError, ConfigError, WorkerError
 from llm_gym.evaluate.checker import check_text_env
 from tests.bridges.each import (
     CHECKED,

@@ -4,8 +4,8 @@ import gymnasium as gym
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 pytest.importorskip("gem")
 pytestmark = pytest.mark.filterwarnings("ignore")

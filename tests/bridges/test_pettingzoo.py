@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 
 pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)
 pytestmark = pytest.mark.filterwarnings("ignore")

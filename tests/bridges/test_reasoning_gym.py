@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 pytest.importorskip("reasoning_gym")
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -7,8 +7,8 @@ import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.verifiers import _loop
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym.evaluate.checker import check_text_env
 
 pytest.importorskip("verifiers")

@@ -16,7 +16,7 @@ import llm_gym
 from llm_gym import cli
 from llm_gym.cli import main
 from llm_gym.cli.terminal_text import say
-from llm_gym.errors import install_command
+from llm_gym.core.errors import install_command
 from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[2]

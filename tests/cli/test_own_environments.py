@@ -7,8 +7,8 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.cli import TRACEBACK, main
+from llm_gym.core.errors import ContractError
 from llm_gym.episodes import play_episode
-from llm_gym.errors import ContractError
 from llm_gym.wrappers import AsText
 
 MODULE = '''

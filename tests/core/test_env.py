@@ -6,9 +6,9 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.game import Game
 from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, win
-from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
 
 class Door(TextEnv):

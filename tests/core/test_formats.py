@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.errors import ConfigError
-from llm_gym.reading.formats import FORMATS, drop_thinking, get_format
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import get_format
+from llm_gym.reading.formats import FORMATS, drop_thinking
 
 CASES = [
     ("plain", "go north", "go north"),

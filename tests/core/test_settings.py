@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import _kinds, check_types, plain
-from llm_gym.errors import ConfigError
 from llm_gym.registry.suite import ENVS
 
 WRONG = {

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 
 
 @given(st.text(max_size=50) | st.sampled_from(["\ud800", "\x00", "a b\nc", "é✓漢字🙂"]))

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets import files
 from llm_gym.datasets.files import open_source
-from llm_gym.errors import ConfigError, RecordError
 from tests.datasets.rows import ROWS, as_jsonl, everything, fetched
 
 

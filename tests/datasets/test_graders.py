@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_gym.core.errors import ConfigError, MissingExtraError
 from llm_gym.datasets.graders import (
     GRADERS,
     ContainsGrader,
@@ -13,7 +14,6 @@ from llm_gym.datasets.graders import (
     NumberGrader,
     get_grader,
 )
-from llm_gym.errors import ConfigError, MissingExtraError
 from llm_gym.evaluate.checker import HOSTILE
 from tests.work import ends_at_all, steps_of
 

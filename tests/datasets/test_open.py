@@ -2,11 +2,11 @@
 
 import pytest
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.files import open_source
 from llm_gym.datasets.graders import get_grader
 from llm_gym.datasets.rows import ColumnNames
 from llm_gym.datasets.table import ReadOptions, open_table
-from llm_gym.errors import ConfigError, RecordError
 from tests.datasets.rows import PLAN, ROWS, as_jsonl, everything, fetched
 
 

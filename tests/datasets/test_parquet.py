@@ -6,9 +6,9 @@ import types
 
 import pytest
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.files import open_source
 from llm_gym.datasets.table import open_table
-from llm_gym.errors import ConfigError, RecordError
 from tests.datasets.rows import PLAN, ROWS, as_jsonl, fetched
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.graders import get_grader
 from llm_gym.datasets.rows import ColumnNames, read_row
 from llm_gym.datasets.table import ReadOptions, open_table, shuffled
-from llm_gym.errors import ConfigError, RecordError
 from tests.datasets.rows import PLAN, ROWS, as_jsonl, write
 
 # --- one row -----------------------------------------------------------------------------------

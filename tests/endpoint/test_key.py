@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.endpoint import Backoff, ChatClient, EndpointError, play
 from llm_gym.endpoint.http import Key, find_key
-from llm_gym.errors import ConfigError
 from tests.endpoint.stand_in import StandIn, says
 
 ROOT = Path(__file__).parents[2]

@@ -6,10 +6,10 @@ import gymnasium as gym
 import pytest
 
 from llm_gym import play_episode, read_episodes
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.endpoint import Prices, play
 from llm_gym.episodes.replay import rebuild, replay
-from llm_gym.errors import ConfigError
 from tests.endpoint.stand_in import StandIn, hangs_up, says, solver
 
 GUESS = "llm_gym/GuessTheNumber-v0"

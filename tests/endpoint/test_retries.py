@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.endpoint import Backoff, ChatClient, ContextFullError, EndpointError
 from llm_gym.endpoint.http import jitter
 from llm_gym.endpoint.result import StoppedError
-from llm_gym.errors import ConfigError
 from tests.endpoint.stand_in import StandIn, breaks_off, is_slow, resets, says
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from tests.envs.playing import game
 
 # A row of settings is refused with the name of its first setting, unless a name goes before it.

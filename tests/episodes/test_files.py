@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.episodes import EpisodeWriter, Trajectory, read_episodes, write_episodes
-from llm_gym.errors import ConfigError, RecordError
 
 SUFFIXES = pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 

@@ -10,9 +10,9 @@ import pytest
 
 import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.cli import main
+from llm_gym.core.errors import RecordError
 from llm_gym.episodes import Trajectory, files, play_episode, read_episodes, write_episodes
 from llm_gym.episodes.replay import rebuild, replay
-from llm_gym.errors import RecordError
 from llm_gym.wrappers import ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"

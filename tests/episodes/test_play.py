@@ -10,10 +10,10 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Opaque, Trajectory, play_episode
-from llm_gym.errors import ActionTypeError, ContractError
 from llm_gym.wrappers import EpisodeLimits
 from tests.episodes.small import reread
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.errors import RecordError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import SCHEMA, Opaque, Tokens, Trajectory
 from llm_gym.episodes.record import DERIVED, FIELDS, TOKEN_FIELDS
-from llm_gym.errors import RecordError
 from tests.episodes.small import reread, small_episode
 
 DOCS = Path(__file__).parents[2] / "docs" / "episodes.md"

@@ -5,10 +5,10 @@ import itertools
 import gymnasium as gym
 import pytest
 
+from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import go_on
 from llm_gym.core.spaces import AnyText
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
-from llm_gym.errors import ContractError
 from llm_gym.evaluate.checker import CHECKS, audit, check_text_env
 
 _clock = itertools.count()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import MAX_CALLS, ToolCall
 from llm_gym.reading.parsers import PARSERS, FunctionCallingParser, get_parser
 from llm_gym.tools import ToolDefinition

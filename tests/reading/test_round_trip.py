@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, Parsed, get_parser
 

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 
 import llm_gym
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 
 

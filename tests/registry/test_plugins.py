@@ -7,7 +7,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.cli import main
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.registry import plugins
 
 MODULE = """

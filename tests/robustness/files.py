@@ -14,9 +14,9 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli import main
+from llm_gym.core.errors import LLMGymError
 from llm_gym.datasets.files import open_source
 from llm_gym.episodes import play_episode, read_episodes
-from llm_gym.errors import LLMGymError
 from llm_gym.tools import ToolError
 from llm_gym.tools.builtin.search import SearchTool
 from llm_gym.tools.builtin.sql import SqlTool

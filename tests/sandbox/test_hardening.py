@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.sandbox import Sandbox
 from tests.robustness.as_whom import possible, run_as
 from tests.sandbox.sandboxes import need

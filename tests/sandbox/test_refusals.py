@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from llm_gym.cli import main
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.sandbox import Sandbox, SandboxError, check, shared
 from llm_gym.sandbox.check import PROBES, Finding
 from llm_gym.sandbox.process import describe_exit

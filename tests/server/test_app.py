@@ -6,7 +6,7 @@ import json
 import gymnasium as gym
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.server.app import Guard, read_jobs
 from llm_gym.server.sessions import ServerLimits
 from tests.server.servers import GUESS, Caller, Hanging, ask_raw, name, serving

@@ -11,7 +11,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.cli import main
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from tests.server.servers import serving
 
 COMMAND = [sys.executable, "-c", "import sys; from llm_gym.cli import main; sys.exit(main())"]

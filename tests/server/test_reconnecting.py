@@ -10,7 +10,7 @@ import gymnasium as gym
 import pytest
 
 import llm_gym
-from llm_gym.errors import LLMGymError, RemoteError
+from llm_gym.core.errors import LLMGymError, RemoteError
 from llm_gym.server.sessions import ServerLimits
 from tests.server.servers import GUESS, Caller, serving
 

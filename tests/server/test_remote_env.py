@@ -14,7 +14,7 @@ from numpy.testing import assert_equal
 
 import llm_gym
 from llm_gym.cli import main
-from llm_gym.errors import ActionTypeError, ConfigError, RemoteError
+from llm_gym.core.errors import ActionTypeError, ConfigError, RemoteError
 from llm_gym.registry.suite import ENVS, NEEDS
 from tests.server.servers import GUESS, Caller, Hanging, serving
 
@@ -119,7 +119,7 @@ def test_copies_pickles_and_snapshots_play_on_by_themselves(remote):
     for _ in range(2):
         remote.unwrapped.restore(saved)
         assert remote.step(action) == first
-    with pytest.raises(llm_gym.errors.RecordError, match="no snapshot"):
+    with pytest.raises(llm_gym.core.errors.RecordError, match="no snapshot"):
         remote.unwrapped.restore(b"\x80\x04pickle")
 
 

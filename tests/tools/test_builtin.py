@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
 from llm_gym.tools.builtin.calculator import CalculatorTool, calculate
 from llm_gym.tools.builtin.search import BM25, SearchTool, words

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools import ToolError
 from llm_gym.tools.builtin.sql import Database, SqlProcess, SqlTool, sql_process
 

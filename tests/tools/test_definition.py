@@ -6,7 +6,7 @@ from typing import Any, Literal, Optional
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools import FunctionTool, Tool, ToolDefinition, ToolRegistry, tool
 
 NOTHING = {"type": "object", "properties": {}}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 pytest.importorskip("mcp")
 

@@ -4,8 +4,8 @@ import gymnasium as gym
 import pytest
 
 import llm_gym
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment
-from llm_gym.errors import ConfigError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import JSONActionParser, get_parser
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry
 from llm_gym.tools.builtin.mcp_client import McpServer
 from llm_gym.tools.registry import as_registry

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools import FinishTool, Tool, ToolDefinition, ToolError, ToolRegistry, get_tool, tool
 from llm_gym.tools.registry import as_registry
 

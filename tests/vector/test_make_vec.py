@@ -8,8 +8,8 @@ import gymnasium as gym
 import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment
-from llm_gym.errors import ConfigError
 from llm_gym.vector import TextVectorEnv, make_vec
 from tests.vector.odd import GUESS, Odd
 

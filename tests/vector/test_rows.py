@@ -7,7 +7,7 @@ import pytest
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
-from llm_gym.errors import ActionTypeError, ConfigError, WorkerError
+from llm_gym.core.errors import ActionTypeError, ConfigError, WorkerError
 from llm_gym.vector import RowsError, make_vec
 from tests.vector.odd import GUESS, MODES, Odd
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gymnasium.error import ClosedEnvironmentError
 
-from llm_gym.errors import WorkerError
+from llm_gym.core.errors import WorkerError
 from llm_gym.vector import make_vec, worker_pool
 from tests.vector.odd import GUESS, Odd, pause, runs, wait_until_gone
 

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
-from llm_gym.errors import WorkerError
+from llm_gym.core.errors import WorkerError
 from llm_gym.vector import RowsError, make_vec, worker_pool
 from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause, runs
 

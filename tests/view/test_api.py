@@ -2,8 +2,8 @@
 
 import pytest
 
+from llm_gym.core.errors import RecordError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import RecordError
 from llm_gym.view.api import MAX_MOVES, as_test, play_on
 from tests.view.records import HOSTILE, played, with_tokens
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import write_episodes
-from llm_gym.errors import ConfigError
 from llm_gym.view import export as export_module
 from llm_gym.view.export import bundle, digest, export, static_files
 from llm_gym.view.sources import open_sources

@@ -6,8 +6,8 @@ import json
 import gymnasium as gym
 import pytest
 
+from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.episodes import EpisodeWriter, play_episode, read_episodes, write_episodes
-from llm_gym.errors import ConfigError, RecordError
 from llm_gym.view import sources
 from llm_gym.view.api import Api, dump
 from llm_gym.view.export import export

@@ -3,9 +3,9 @@
 import gymnasium as gym
 import pytest
 
+from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ContractError
 from llm_gym.wrappers import FormatReward, MaxInvalid, TokenBudget
 
 GAME = "llm_gym/GuessTheNumber-v0"

@@ -8,8 +8,8 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym.wrappers import EpisodeLimits
 
 GAME = "llm_gym/GuessTheNumber-v0"

@@ -7,10 +7,10 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.cli import main
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import play_episode, read_episodes, write_episodes
 from llm_gym.episodes.replay import replay
-from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText, EpisodeLimits, RecordEpisodes, ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"

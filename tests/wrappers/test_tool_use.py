@@ -7,9 +7,9 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 import llm_gym
+from llm_gym.core.errors import ActionTypeError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ActionTypeError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
 from llm_gym.tools import Tool, ToolDefinition, ToolRegistry, tool

@@ -17,8 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import did_you_mean
-from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import import_object
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import StreamError

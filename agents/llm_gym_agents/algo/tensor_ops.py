@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 
 class StreamError(ConfigError):

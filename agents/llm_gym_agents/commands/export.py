@@ -12,8 +12,8 @@ import gymnasium as gym
 from llm_gym.cli.common import add_settings, build, import_modules, settings
 from llm_gym.cli.parser import Parser, whole
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.splits import SPLITS
-from llm_gym.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.user_code import close_user_env

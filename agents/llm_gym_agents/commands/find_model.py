@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym.cli.terminal_text import say
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.run_folder import FINAL

@@ -10,8 +10,8 @@ from llm_gym.cli.common import build, check_model_path, import_modules, settings
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.play import HELP, add_arguments
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.user_code import close_user_env
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.text import clip, shown
 from llm_gym.episodes import Trajectory, read_episodes
-from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.commands.plan import resume_command

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from llm_gym.cli.terminal_text import say as write
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.plan import few_choices, keep_choices, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.commands.target import finished

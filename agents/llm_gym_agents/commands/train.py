@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from llm_gym.cli.common import add_imports, check_model_path, import_modules
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import say
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.core.text import closest
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.recipes import NAMES
 from llm_gym_agents.run.files import check_links

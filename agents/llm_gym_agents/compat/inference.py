@@ -24,7 +24,7 @@ from rich.progress import Progress
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, sample_requests
 from llm_gym_agents.engines.load import load_engine
 

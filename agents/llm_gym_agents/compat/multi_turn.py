@@ -16,11 +16,11 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.as_text import ensure_text, make_text
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.legacy import BaseEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.tools import MultiTurnManager
 from llm_gym.wrappers import EpisodeLimits

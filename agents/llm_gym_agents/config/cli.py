@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from llm_gym.cli.common import settings
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import did_you_mean
-from llm_gym.errors import ConfigError
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.store import ConfigStore
 

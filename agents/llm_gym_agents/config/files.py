@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.run.files import write_atomically
 
 _YAML = (".yaml", ".yml")

@@ -15,8 +15,8 @@ import gymnasium as gym
 
 from llm_gym.as_text import AsText, make_text
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import Game
-from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config.schema import Settings
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import get_advantage, get_policy_loss
 from llm_gym_agents.config.schema import Settings
 from llm_gym_agents.config.unused_settings import ESTIMATOR_SETTINGS, LOSS_SETTINGS

@@ -29,8 +29,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest, did_you_mean
-from llm_gym.errors import ConfigError
 
 _CODE = re.compile(r"[\w.]+:\w+")
 MAX_SHOWN = 200

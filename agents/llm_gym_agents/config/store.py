@@ -7,7 +7,7 @@
 >>> config.training.gamma = 2
 Traceback (most recent call last):
     ...
-llm_gym.errors.ConfigError: training.gamma must be less than or equal to 1, got 2
+llm_gym.core.errors.ConfigError: training.gamma must be less than or equal to 1, got 2
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config.files import read_config, write_config
 from llm_gym_agents.config.schema import Settings
 

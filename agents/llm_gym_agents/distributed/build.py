@@ -16,8 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.as_text import make_text
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.core.legacy import BaseEnvironment, as_gym
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.registry.user_code import close_user_env

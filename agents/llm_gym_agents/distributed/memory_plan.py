@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.optimizer import bytes_of_state
 from llm_gym_agents.model.load import ModelShape, load_config

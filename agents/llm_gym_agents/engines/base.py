@@ -16,8 +16,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.splits import stable_hash
-from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents.engines.weight_push import in_bucket
 from llm_gym_agents.engines.weight_sums import WeightSum
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
-from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import import_object
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.export.episodes import EpisodeChat, TokenEpisode, as_dataset, prompt_rows
 from llm_gym_agents.text.chat import ChatFormat
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym import __version__
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.export.episodes import EpisodeChat, as_dataset, need, prompt_rows
 
 _CHAT = "llm_gym_chat"

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import play_episode
 from llm_gym.episodes.play import system_prompt_of
-from llm_gym.errors import ConfigError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser
 from llm_gym.tools.registry import ToolRegistry

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import TokenStream, get_advantage
 from llm_gym_agents.algo.tensor_ops import segment_sum

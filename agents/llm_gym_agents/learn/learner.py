@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents import algo
 from llm_gym_agents.config import ConfigStore, ModelConfig, TrainingConfig
 from llm_gym_agents.learn.ppo import PPO

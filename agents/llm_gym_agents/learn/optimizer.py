@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.weights import full_tensor

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.rollouts.tasks import (

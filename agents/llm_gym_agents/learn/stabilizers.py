@@ -17,7 +17,7 @@ from safetensors.torch import save
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from llm_gym.errors import LLMGymError
+from llm_gym.core.errors import LLMGymError
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT

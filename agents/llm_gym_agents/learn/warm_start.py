@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.episodes import Trajectory, play_episode
-from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from llm_gym.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, install_command
 
 KernelName = Literal["auto", "chunked", "liger"]
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]

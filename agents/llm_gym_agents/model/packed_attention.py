@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 NAME = "llm_gym_packed"
 Keep = Callable[[int, Tensor, Tensor], None]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.cuda_graphs import GraphCache
 from llm_gym_agents.model.head import Entropy, Head, token_log_probs
 from llm_gym_agents.model.kernels import KernelName

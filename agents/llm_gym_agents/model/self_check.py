@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.head import Head, token_log_probs
 from llm_gym_agents.model.packed_attention import Packing, attention_implementation
 from llm_gym_agents.model.policy_value import hidden_states
@@ -103,7 +103,7 @@ def as_config_error(what: str, advice: str = "") -> Iterator[None]:
     >>> with as_config_error("Bert cannot be decoded"):
     ...     raise TypeError("no position_ids" + chr(10) + "and so on")
     Traceback (most recent call last):
-    llm_gym.errors.ConfigError: Bert cannot be decoded: no position_ids
+    llm_gym.core.errors.ConfigError: Bert cannot be decoded: no position_ids
     """
     try:
         yield

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -15,11 +15,11 @@ from numbers import Integral
 from time import perf_counter
 from typing import Any
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import SPLITS
 from llm_gym.episodes import write_episodes
-from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.sources import EnvSource
 from llm_gym.wrappers import EpisodeLimits

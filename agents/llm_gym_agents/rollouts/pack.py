@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from tensordict import TensorClass, TensorDict
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.tensor_ops import segment_starts, segment_sum, spread
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 

@@ -27,6 +27,7 @@ from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from llm_gym.as_text import text_source
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import (
@@ -38,7 +39,6 @@ from llm_gym.episodes.play import (
     cut_record,
     open_record,
 )
-from llm_gym.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options

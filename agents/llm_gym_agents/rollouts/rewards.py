@@ -21,10 +21,10 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.infos import flag
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.record import ENV_REWARDS
-from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.rollouts.turns import MAX_REWARD
 from llm_gym_agents.run import metrics

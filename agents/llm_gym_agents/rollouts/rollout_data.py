@@ -17,8 +17,8 @@ import torch
 from tensordict import TensorClass
 from torch import Tensor
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym_agents.algo.tensor_ops import spread
 from llm_gym_agents.engines.base import FinishReason
 from llm_gym_agents.rollouts.turns import Rollout, Turn

@@ -15,10 +15,10 @@ from typing import Protocol
 from tensordict import TensorDictBase
 from torchrl.collectors import Collector
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import TERMINAL
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import address, system_prompt_of
-from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Engine, EngineError
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 
 
 class Turn(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.run.checkpoint_folder import MANIFEST, new_folder, remove, sweep, verified
 from llm_gym_agents.run.checkpoint_weights import Like, load_lm, read_shards, save_lm
 from llm_gym_agents.run.state import CheckpointError, Part, as_json

@@ -14,7 +14,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 try:
     import fcntl

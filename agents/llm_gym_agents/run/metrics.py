@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from llm_gym.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, install_command
 from llm_gym_agents.run.files import write_atomically
 
 ITERATION = "iteration"

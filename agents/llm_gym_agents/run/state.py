@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from llm_gym.errors import LLMGymError
+from llm_gym.core.errors import LLMGymError
 
 
 class CheckpointError(LLMGymError, RuntimeError):

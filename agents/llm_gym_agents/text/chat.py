@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.reading.markup import own_turn
 from llm_gym_agents.text.codec import Codec, Writer
 from llm_gym_agents.text.template import Piece, Renderer, cut_template, find_token

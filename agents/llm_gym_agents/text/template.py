@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.sandbox.bounded import EndlessError, run_bounded
 
 _PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed

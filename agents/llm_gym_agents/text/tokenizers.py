@@ -17,8 +17,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from transformers import PreTrainedTokenizerFast
 
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
-from llm_gym.errors import ConfigError
 from llm_gym.registry.user_code import close_user_env
 
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"

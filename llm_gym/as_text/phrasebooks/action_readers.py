@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from llm_gym.as_text.phrasebooks.readers import FEW, NumberReader, Reader, Unusable
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 
 _IDLE = re.compile(
     r"no.?op|(?:do )?nothing|(?:do not|don't) \w+|stay|wait|idle|none|stand|stick|hold|done|"

@@ -29,8 +29,8 @@ from llm_gym.as_text.phrasebooks.discover import (
 )
 from llm_gym.as_text.phrasebooks.observations import FEW, say
 from llm_gym.as_text.phrasebooks.readers import Reader
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
-from llm_gym.errors import ConfigError
 
 _STORY, _REWARDS = 700, 400  # characters taken from a docstring
 _MASK = "action_mask"

@@ -23,11 +23,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.legacy.base import BaseEnvironment
 from llm_gym.core.outcome import TERMINAL, StopReason, stop_reason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 
 MAX_CHARS = 1_000_000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 DEFAULT_MAX_STEPS = 10
 

@@ -10,9 +10,9 @@ from typing import Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
 from llm_gym.envs.shared.memo import Memo
-from llm_gym.errors import ConfigError
 
 CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
 BUST = 22

@@ -15,8 +15,8 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named, find_numbers
 
 Beginner = Literal["player", "opponent", "random"]

@@ -10,9 +10,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.shared.memo import Memo
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named, find_numbers
 
 _NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)

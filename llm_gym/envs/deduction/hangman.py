@@ -11,9 +11,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.shared.word_list import LENGTHS, find_words, parse_word, words_of
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 _WORD = re.compile(r"^Word: ([a-z_ ]+)$", re.MULTILINE)

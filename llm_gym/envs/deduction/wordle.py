@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.shared.word_list import (
     LENGTHS,
@@ -21,7 +22,6 @@ from llm_gym.envs.shared.word_list import (
     word_set,
     words_of,
 )
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")

@@ -9,8 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.errors import ConfigError
 
 WORDS = (
     *("red", "blue", "green", "gold", "cat", "dog", "bird", "fish"),

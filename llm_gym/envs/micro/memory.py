@@ -9,9 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.micro.echo import MOST_TURNS, WORDS, parse_word
-from llm_gym.errors import ConfigError
 
 _SHOWN = re.compile(r"Remember (\w+)\.")
 

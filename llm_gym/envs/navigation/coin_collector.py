@@ -10,11 +10,11 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.solver import explore, take_notes
 from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, OPPOSITE, Needs, World
-from llm_gym.errors import ConfigError
 
 Mode = Literal["simple", "random"]
 ROOMS = words.ROOMS + words.MORE_ROOMS

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 DIRECTIONS = ("up", "right", "down", "left")

@@ -10,12 +10,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.navigation.frozen_lake import parse_direction
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps, waves
 from llm_gym.envs.shared.directions import find_directions
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 Cell = tuple[int, int]

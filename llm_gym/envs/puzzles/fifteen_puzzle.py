@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 WIDTHS = (30, 100, 300, 1000, 3000)  # boards kept per depth: the wider, the shorter the plan

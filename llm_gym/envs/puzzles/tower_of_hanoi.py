@@ -11,9 +11,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named, apart
 
 PEGS = "ABCDEF"

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.shared.word_list import find_words, parse_word, words_of
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 FARTHEST = {3: 6, 4: 9, 5: 16}

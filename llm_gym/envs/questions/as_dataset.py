@@ -8,9 +8,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.datasets.files import open_source
 from llm_gym.envs.questions.dataset import ID, DatasetEnv
-from llm_gym.errors import ConfigError
 
 
 def as_dataset_env(

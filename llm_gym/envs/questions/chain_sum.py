@@ -9,8 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.questions.number_question import NumberQuestion
-from llm_gym.errors import ConfigError
 
 _QUESTION = re.compile(r"What is (\d+(?: [+-] \d+)+)\?")
 

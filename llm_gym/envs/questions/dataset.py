@@ -10,12 +10,12 @@ import numpy as np
 
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS, CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
 from llm_gym.datasets import questions
 from llm_gym.datasets.graders import LETTERS, ChoiceGrader, FunctionGrader, Grader, get_grader
 from llm_gym.datasets.rows import ColumnNames, DatasetRow
 from llm_gym.datasets.table import ReadOptions, Table, open_table
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 ID = "llm_gym/Dataset-v0"

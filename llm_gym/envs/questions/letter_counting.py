@@ -10,9 +10,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.questions.number_question import NumberQuestion
 from llm_gym.envs.shared.word_list import all_words
-from llm_gym.errors import ConfigError
 
 _QUESTION = re.compile(r'letter "([a-z])" occur in "([a-z ]+)"')
 _ANY_LETTER = 0.1

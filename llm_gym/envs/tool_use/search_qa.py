@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose, win
 from llm_gym.envs.tool_use.fact_world import (
     ask,
@@ -19,7 +20,6 @@ from llm_gym.envs.tool_use.fact_world import (
     read_question,
 )
 from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv, parse_call
-from llm_gym.errors import ConfigError
 from llm_gym.tools.builtin.search import SearchTool, words
 from llm_gym.tools.definition import Tool
 

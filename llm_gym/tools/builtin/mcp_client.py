@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from typing import Any
 
-from llm_gym.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, install_command
 from llm_gym.sandbox.guard import guard_command
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
 
 _WORD = re.compile(r"[^\W_]+")

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
 
 MAX_QUERY_CHARS = 5000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import (
     ADVANTAGES,
     AGGREGATIONS,

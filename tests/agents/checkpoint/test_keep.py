@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.run.checkpoints import Checkpoints, TrainerState, load_checkpoint
 from tests.agents.checkpoint.checkpoint_run import Run, outcome, tiny_lm
 

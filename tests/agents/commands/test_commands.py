@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from llm_gym import cli
+from llm_gym.core.errors import install_command
 from llm_gym.episodes import read_episodes
-from llm_gym.errors import install_command
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.learn.ppo import PPO

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from llm_gym import cli
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.splits import split_of
 from llm_gym.envs.questions.dataset import DatasetEnv
-from llm_gym.errors import ConfigError
 from llm_gym_agents.commands.export import main
 from llm_gym_agents.model.load import load_model, load_tokenizer
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from llm_gym import cli
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.trust import untrusted

@@ -5,9 +5,9 @@ import threading
 import gymnasium as gym
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness
 from tests.agents.compat.diary import Diary
 from tests.agents.engines.truth import log_probs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError, MissingExtraError
+from llm_gym.core.errors import ConfigError, MissingExtraError
 from llm_gym_agents.compat import inference
 from llm_gym_agents.compat.inference import (
     BaseInferenceEngine,

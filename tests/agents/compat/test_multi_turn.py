@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine

@@ -1,6 +1,6 @@
 """A value for every setting that is not its default."""
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.schema import SECTIONS
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore, parse_args
 from tests.agents.config.config_values import SETTINGS, everything_changed
 

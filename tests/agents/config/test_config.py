@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from llm_gym import BaseEnvironment
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.legacy.base import DEFAULT_MAX_STEPS
 from llm_gym.core.splits import SPLITS
-from llm_gym.errors import ConfigError, LLMGymError
 from llm_gym_agents.algo import ADVANTAGES, AGGREGATIONS, POLICY_LOSSES
 from llm_gym_agents.config import ConfigStore, EnvConfig, TrainingConfig, UnknownSettingError
 from llm_gym_agents.config.schema import ESTIMATORS, LOSSES, SECTIONS, Aggregation, Split

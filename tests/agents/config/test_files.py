@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from tests.agents.config.config_values import everything_changed
 

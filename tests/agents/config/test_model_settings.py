@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents.distributed import build
 from llm_gym_agents.distributed.build import build_lm
 from llm_gym_agents.engines.sglang.engine import SGLangEngine

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.errors import MissingExtraError
+from llm_gym.core.errors import MissingExtraError
 from llm_gym_agents.distributed.ray.sampler import RaySampler
 from llm_gym_agents.rollouts.sampler import Sampler
 from tests.agents.config.config_values import SETTINGS

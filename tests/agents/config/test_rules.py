@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
 from llm_gym_agents.config import ConfigStore, unused_settings
 from llm_gym_agents.distributed.build import device_of

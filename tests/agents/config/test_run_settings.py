@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed import build
 from llm_gym_agents.distributed.launch import rank_context

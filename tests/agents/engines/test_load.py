@@ -8,7 +8,7 @@ import string
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.engines import load
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.load import load_engine

@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 import llm_gym
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.export import main
 from llm_gym_agents.export import skyrl
 from llm_gym_agents.export.episodes import (

@@ -2,9 +2,9 @@
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.iteration import BatchCollector, flat_groups
 from llm_gym_agents.rollouts.rollout_data import assemble

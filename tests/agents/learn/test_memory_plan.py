@@ -11,7 +11,7 @@ from transformers import BloomConfig, LlamaConfig, dynamic_module_utils
 
 from benchmarks.learn import train_gpu
 from benchmarks.lib.machine import RESULTS
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed import build, memory_plan
 from llm_gym_agents.distributed.build import load_lm

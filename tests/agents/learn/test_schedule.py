@@ -5,8 +5,8 @@ import math
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule, learning_rate_factor
 from llm_gym_agents.rollouts.evaluation import Evaluation

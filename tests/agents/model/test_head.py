@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model import head as module
 from llm_gym_agents.model.head import Head, token_log_probs
 from tests.agents.tiny import tiny_model

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model import head
 from llm_gym_agents.model.packed_attention import NAME, Packing
 from llm_gym_agents.model.policy_value import PolicyValueModel

@@ -13,7 +13,7 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaMLP
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.learner import Learner

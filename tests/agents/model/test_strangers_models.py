@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.sandbox.bounded import EndlessError, run_bounded
 from llm_gym_agents.model import load
 from llm_gym_agents.model.load import load_config, load_model, load_tokenizer

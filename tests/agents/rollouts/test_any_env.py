@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from llm_gym import cli
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import read_episodes
-from llm_gym.errors import ConfigError
 from llm_gym.wrappers import AsText
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.learn.ppo import PPO

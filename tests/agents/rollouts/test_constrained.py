@@ -6,7 +6,7 @@ import gymnasium as gym
 import pytest
 from torchrl.envs.utils import check_env_specs
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.evaluation import rollout

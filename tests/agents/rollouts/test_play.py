@@ -6,9 +6,9 @@ import gymnasium as gym
 import pytest
 import torch
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.policy_value import PolicyValueModel

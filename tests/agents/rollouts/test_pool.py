@@ -9,10 +9,10 @@ from tensordict import TensorDict
 from torchrl.envs.utils import check_env_specs
 
 import llm_gym
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
-from llm_gym.errors import ConfigError
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import ObjectTable, TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.episodes import Trajectory, play_episode
-from llm_gym.errors import ConfigError
 from llm_gym_agents.rollouts.rewards import (
     MAX_ASYNC_CALLS,
     RewardError,

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData, assemble
 from llm_gym_agents.rollouts.turns import Rollout, Turn

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from llm_gym import cli
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.run.files import RunLock, is_locked
 from tests.agents.small_run import Odd, small

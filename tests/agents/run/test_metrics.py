@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.codec import whole
 from llm_gym_agents.text.tokenizers import byte_tokenizer, word_tokenizer

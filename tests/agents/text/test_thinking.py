@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from tests.agents.text.chat_templates import FAMILIES, Family, build_tokenizer
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ConfigError
 from llm_gym.registry.suite import ENVS
 from llm_gym_agents.text.codec import TokenTexts
 from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer

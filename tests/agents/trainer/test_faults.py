@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.learn.ppo import NonFiniteError
 from llm_gym_agents.rollouts.rewards import RewardError

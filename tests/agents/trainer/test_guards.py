@@ -5,7 +5,7 @@ import copy
 import pytest
 from transformers import AutoModelForCausalLM
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number

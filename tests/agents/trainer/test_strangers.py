@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from llm_gym import cli
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.report import RunReport, transcript

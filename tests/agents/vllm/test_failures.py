@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.errors import LLMGymError
+from llm_gym.core.errors import LLMGymError
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.learn.publish import Publisher

@@ -5,7 +5,7 @@ import pytest
 
 from llm_gym.as_text.phrasebooks import Phrasebook, book, find_phrasebook, register_phrasebook
 from llm_gym.as_text.phrasebooks.discover import numbered, prose, sections
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.wrappers import AsText
 from tests.as_text.plain_envs import Corridor
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 import llm_gym
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.export.episodes import as_dataset, episode_rows, prompt_rows
 
 GUESS = "llm_gym/GuessTheNumber-v0"

@@ -9,7 +9,7 @@ pytest.importorskip("trl", reason="needs trl: make test-exports")
 pytest.importorskip("datasets", reason="needs datasets: make test-exports")
 from trl import GRPOConfig, GRPOTrainer
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.export.trl import TRLGame, environment_factory
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 

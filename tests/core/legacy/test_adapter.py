@@ -10,6 +10,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.legacy import (
     BaseEnvironment,
     EnvironmentConfig,
@@ -19,7 +20,6 @@ from llm_gym.core.legacy import (
 )
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.errors import ActionTypeError, ConfigError, ContractError
 from tests.core.legacy.old_games import Step, TextGame
 
 

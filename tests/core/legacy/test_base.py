@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import llm_gym  # noqa: F401 - registers the environments
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym
-from llm_gym.errors import ConfigError
 from tests.core.legacy.old_games import TextGame
 
 # --- the base ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.navigation.cooking_world.env import CookingWorldEnv
 from llm_gym.envs.navigation.cooking_world.kitchen import (
     COOKS,
@@ -23,7 +24,6 @@ from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.commands import read
 from llm_gym.envs.navigation.text_game.view import parse
 from llm_gym.envs.navigation.text_game.world import distance
-from llm_gym.errors import ConfigError
 from tests.envs.playing import final_info
 
 

@@ -6,6 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.puzzles.fifteen_puzzle import (
     FifteenPuzzleEnv,
     distance,
@@ -15,7 +16,6 @@ from llm_gym.envs.puzzles.fifteen_puzzle import (
     slides,
     write_board,
 )
-from llm_gym.errors import ConfigError
 from tests.envs.playing import final_info
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.questions.countdown.arithmetic import (
     combine,
     evaluate,
@@ -17,7 +18,6 @@ from llm_gym.envs.questions.countdown.arithmetic import (
     write,
 )
 from llm_gym.envs.questions.countdown.env import CountdownEnv, draw_tree
-from llm_gym.errors import ConfigError
 
 
 def on(numbers, target, **kwargs):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_gym.core.errors import RecordError
 from llm_gym.datasets import NumberGrader, questions
 from llm_gym.envs.questions.dataset import DatasetEnv
-from llm_gym.errors import RecordError
 from llm_gym.evaluate.checker import check_text_env
 from llm_gym.reading.formats import FORMATS
 from llm_gym.vector import make_vec

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.advantages.gae import check_fraction, step_factor
 from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage

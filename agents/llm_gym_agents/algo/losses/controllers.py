@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 
 # The coefficient changes by at most this share per ``horizon`` steps, whatever the error.
 _MAX_ERROR = 0.2

@@ -26,7 +26,7 @@ from tensordict.nn import (
 from torch import Tensor, nn
 from torchrl.objectives import ClipPPOLoss
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.losses.kl import KL_KINDS, KLKind, k3_of_log_ratio, kl_estimate
 from llm_gym_agents.algo.losses.mismatch import importance_weights
 from llm_gym_agents.algo.losses.policy_loss import (

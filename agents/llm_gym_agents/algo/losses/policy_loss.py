@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.losses.aggregate import Aggregation
 from llm_gym_agents.algo.registry import Registry, Spec
 from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32, segment_mean, spread

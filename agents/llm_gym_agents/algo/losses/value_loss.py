@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.losses.policy_loss import TokenLoss
 from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from llm_gym.core.errors import LLMGymError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import LLMGymError
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.distributed.ranks.checkpoints import RankCheckpoints, save_sharded
 from llm_gym_agents.distributed.ranks.process_group import ProcessGroup

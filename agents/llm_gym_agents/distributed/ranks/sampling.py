@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llm_gym.core.errors import LLMGymError
 from llm_gym.episodes import Trajectory
-from llm_gym.errors import LLMGymError
 from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.rollouts.rewards import reward_metrics

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from llm_gym.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.config import RayConfig
 from llm_gym_agents.engines.base import EngineError
 

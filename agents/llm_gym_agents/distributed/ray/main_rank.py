@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from llm_gym.errors import LLMGymError
+from llm_gym.core.errors import LLMGymError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.weights import is_sharded, served_weights

@@ -21,8 +21,8 @@ import weakref
 from collections.abc import Sequence
 from typing import IO, Any
 
+from llm_gym.core.errors import MissingExtraError, install_command
 from llm_gym.endpoint.http import HTTPError, JsonHTTP
-from llm_gym.errors import MissingExtraError, install_command
 from llm_gym.sandbox.guard import guard_command
 from llm_gym_agents.engines.base import EngineError
 

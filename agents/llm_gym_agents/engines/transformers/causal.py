@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.head import Head, logit_scaling, scale_logits, token_log_probs
 
 Mask = Tensor | dict[str, Tensor]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
 from llm_gym_agents.engines.replies import Row, StopStrings, check_ids, check_prompt, end_ids_of
 from llm_gym_agents.engines.transformers.causal import CausalModel, score

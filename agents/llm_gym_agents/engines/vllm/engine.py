@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import Row, StopStrings, check_prompt, end_ids_of
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime

@@ -17,7 +17,7 @@ from concurrent.futures import TimeoutError as NotYet
 from multiprocessing import active_children
 from typing import Any, NoReturn
 
-from llm_gym.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 

@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 from unittest.mock import patch
 
-from llm_gym.errors import MissingExtraError, install_command
+from llm_gym.core.errors import MissingExtraError, install_command
 from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling
 from llm_gym_agents.engines.replies import portable_pattern
 

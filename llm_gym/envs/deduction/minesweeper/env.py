@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.deduction.minesweeper.solver import (
     MINE,
@@ -18,7 +19,6 @@ from llm_gym.envs.deduction.minesweeper.solver import (
     neighbours,
     number_cells,
 )
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")

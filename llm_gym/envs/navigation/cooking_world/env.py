@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose
 from llm_gym.envs.navigation.cooking_world import solver
 from llm_gym.envs.navigation.cooking_world.kitchen import (
@@ -25,7 +26,6 @@ from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.view import View
 from llm_gym.envs.navigation.text_game.world import Command
-from llm_gym.errors import ConfigError
 
 
 class CookingWorldEnv(WorldEnv):

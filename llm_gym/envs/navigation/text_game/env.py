@@ -8,12 +8,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs
+from llm_gym.core.errors import ConfigError
 from llm_gym.envs.navigation.text_game import solver, words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
 from llm_gym.envs.navigation.text_game.view import MARK
 from llm_gym.envs.navigation.text_game.world import Quest, World
-from llm_gym.errors import ConfigError
 
 
 class TextGameEnv(WorldEnv):

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.puzzles.game_2048.planner import (
     FOUR,
@@ -26,7 +27,6 @@ from llm_gym.envs.puzzles.game_2048.planner import (
     unpack,
 )
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 DIRECTIONS = ("up", "down", "left", "right")

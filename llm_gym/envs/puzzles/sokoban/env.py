@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.puzzles.sokoban.levels import (
@@ -23,7 +24,6 @@ from llm_gym.envs.puzzles.sokoban.levels import (
 )
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 _WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "push"))

@@ -11,9 +11,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle, layout, solution
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named, apart
 
 _ZERO, _OPEN = ord("0"), ord(".")

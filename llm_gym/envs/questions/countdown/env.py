@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.questions.countdown.arithmetic import (
     Tree,
@@ -22,7 +23,6 @@ from llm_gym.envs.questions.countdown.arithmetic import (
     search,
     write,
 )
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import Named
 
 LARGE = (25, 50, 75, 100)

@@ -7,11 +7,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose, reject, win
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.tool_use.math_python.problems import KINDS, Numbers
 from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv
-from llm_gym.errors import ConfigError
 from llm_gym.reading.moves import find_numbers, judge
 from llm_gym.tools.builtin.python import PythonTool
 from llm_gym.tools.definition import Tool

@@ -8,11 +8,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose, reject, win
 from llm_gym.envs.tool_use.text_to_sql import questions as sql_questions
 from llm_gym.envs.tool_use.text_to_sql.world import TWINS, draw_schema, draw_twin, fill
 from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv
-from llm_gym.errors import ConfigError
 from llm_gym.tools.builtin.sql import Database, SqlTool
 from llm_gym.tools.definition import Tool, ToolError
 

@@ -8,7 +8,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from torchrl.objectives.value import GAE
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
 from llm_gym_agents.algo.advantages import scan
 from tests.agents.algo import reference

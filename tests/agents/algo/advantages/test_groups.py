@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import TokenStream, get_advantage, group_ids
 from tests.agents.algo import reference
 from tests.agents.algo.strategies import FRACTIONS, examples, streams

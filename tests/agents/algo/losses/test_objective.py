@@ -11,7 +11,7 @@ from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.objectives import ClipPPOLoss
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import (
     PolicyInputs,
     StreamError,

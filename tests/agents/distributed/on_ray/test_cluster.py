@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, RayCluster
 

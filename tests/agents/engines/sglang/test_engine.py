@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from llm_gym_agents.engines.weight_check import StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, Publisher

@@ -7,7 +7,7 @@ import socket
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from llm_gym_agents.engines.sglang import engine as sglang_engine
 from llm_gym_agents.engines.sglang import server as http_calls

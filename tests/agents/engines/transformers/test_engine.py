@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AttentionInterface
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.truth import TOLERANCE, some_requests, worst_error

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, BertConfig, BertModel
 from transformers.models.auto.configuration_auto import AutoConfig
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Request, Sampling
 from llm_gym_agents.engines.transformers.causal import CausalModel
 from llm_gym_agents.engines.transformers.engine import TransformersEngine

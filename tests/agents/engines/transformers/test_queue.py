@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from llm_gym_agents.engines.transformers import decode
 from llm_gym_agents.engines.transformers import slot_cache as slots

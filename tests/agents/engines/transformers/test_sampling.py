@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.sampling import RowSettings, philox, sample, uniforms
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.transformers import causal as scoring
 from llm_gym_agents.engines.transformers.engine import TransformersEngine

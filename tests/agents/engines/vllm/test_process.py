@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from llm_gym.errors import ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm import process, runtime
 from llm_gym_agents.engines.vllm.process import VLLMProcess
