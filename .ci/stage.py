@@ -85,7 +85,7 @@ STAGES = {
     "packages": Stage(
         "test",
         tuple(PACKAGES.split()),
-        ("tests/as_text/test_packages.py",),
+        ("tests/wrappers/as_text/test_packages.py",),
     ),
 }
 

@@ -20,9 +20,9 @@ REFERENCE: dict[str, tuple[str, ...]] = {
     "wrappers": ("llm_gym.wrappers",),
     "episodes": ("llm_gym.episodes",),
     "tools": ("llm_gym.tools", "llm_gym.reading.parsers"),
-    "sandbox": ("llm_gym.sandbox",),
+    "sandbox": ("llm_gym.tools.sandbox",),
     "datasets": ("llm_gym.datasets",),
-    "endpoint": ("llm_gym.endpoint",),
+    "endpoint": ("llm_gym.evaluate.endpoint",),
     "llm_gym": ("llm_gym",),
     "engines": (
         "llm_gym_agents.engines.base",

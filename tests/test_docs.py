@@ -13,7 +13,7 @@ import yaml
 import llm_gym
 from docs import draw_architecture
 from llm_gym import cli
-from llm_gym.as_text.phrasebooks import book
+from llm_gym.wrappers.as_text.phrasebooks import book
 from llm_gym_agents.config import ConfigStore
 
 ROOT = Path(__file__).parents[1]

@@ -51,9 +51,8 @@ def test_heavy_packages_have_one_door_and_it_opens_late(package):
 # fmt: off
 ROOMS = {
     "llm_gym": tuple((room,) for room in (
-        "reading", "core", "sandbox", "registry", "as_text", "datasets",
-        "episodes", "tools", "envs", "vector", "wrappers", "evaluate", "endpoint",
-        "bridges", "server", "view", "cli",
+        "reading", "core", "registry", "datasets", "episodes", "tools", "envs", "vector",
+        "wrappers", "evaluate", "bridges", "server", "view", "cli",
     )),
     "llm_gym_agents": (
         ("algo", "text", "model"),  # tensors, text and models: each knows itself only

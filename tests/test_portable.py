@@ -103,7 +103,7 @@ def test_environments_run_in_worker_processes(tmp_path):
 
 def test_the_sandbox_refuses_in_one_sentence(tmp_path):
     code = HIDE + (
-        "from llm_gym.sandbox import Sandbox, SandboxError\n"
+        "from llm_gym.tools.sandbox import Sandbox, SandboxError\n"
         "sys.platform = 'win32'\n"
         "try:\n"
         "    Sandbox().run('1')\n"

@@ -24,10 +24,10 @@ from typing import Any
 
 from benchmarks.lib.lanes import ONE_THREAD
 from benchmarks.lib.machine import provenance
-from llm_gym.as_text import make_text
 from llm_gym.core.errors import LLMGymError
 from llm_gym.episodes import play_episode, read_episodes
 from llm_gym.evaluate.scores import published
+from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.imitation import find_player
 from llm_gym_agents.run.metrics import KL, read_metrics

@@ -12,11 +12,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from llm_gym.as_text import AsText
 from llm_gym.bridges.base import need_package
 from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
+from llm_gym.wrappers.as_text import AsText
 
 _PACKAGE = "pettingzoo"
 _OTHERS_TURNS = 10_000

@@ -90,10 +90,10 @@ class RandomOpponent:
 
 
 class ServedOpponent:
-    """A model behind an OpenAI-compatible API, as ``llm_gym.endpoint`` talks to it."""
+    """A model behind an OpenAI-compatible API, as ``llm_gym.evaluate.endpoint`` talks to it."""
 
     def __init__(self, **settings: Any) -> None:
-        from llm_gym.endpoint.client import ChatClient
+        from llm_gym.evaluate.endpoint.client import ChatClient
 
         try:
             self.client = ChatClient(**settings)

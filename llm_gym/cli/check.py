@@ -214,8 +214,8 @@ def _printable(text: str) -> str:
 
 def _check_sandbox(options: argparse.Namespace) -> int:
     """Print what was found; return 1 if something got out."""
-    from llm_gym.sandbox import Sandbox, check
-    from llm_gym.sandbox.sandbox import ISOLATIONS
+    from llm_gym.tools.sandbox import Sandbox, check
+    from llm_gym.tools.sandbox.sandbox import ISOLATIONS
 
     # Without isolation every probe succeeds.
     _choice("--isolation", options.isolation, [name for name in ISOLATIONS if name != "none"])

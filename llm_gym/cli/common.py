@@ -94,7 +94,11 @@ def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
 
 def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
     """Return an environment in text; whatever it raises while it is built is one sentence."""
-    from llm_gym.as_text import ensure_text, speaks_text, split_settings  # half of what is imported
+    from llm_gym.wrappers.as_text import (  # half of what is imported
+        ensure_text,
+        speaks_text,
+        split_settings,
+    )
 
     spec = find_spec(env_id)
     try:

@@ -26,7 +26,7 @@ from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env
 
 if TYPE_CHECKING:
-    from llm_gym.endpoint import Prices, ServedEvaluation
+    from llm_gym.evaluate.endpoint import Prices, ServedEvaluation
     from llm_gym.evaluate.result import Evaluation
 
 HELP = "let a model play, here or served elsewhere, and report its success"
@@ -158,7 +158,7 @@ def _add_served(parser: Parser) -> None:
 
 
 def _play_served(options: argparse.Namespace) -> int:
-    from llm_gym.endpoint import EndpointError, Interrupted, Prices
+    from llm_gym.evaluate.endpoint import EndpointError, Interrupted, Prices
 
     names = chosen(options)
     import_modules(options)
@@ -179,7 +179,7 @@ def _play_served(options: argparse.Namespace) -> int:
 
 
 def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> ServedEvaluation:
-    from llm_gym.endpoint import play
+    from llm_gym.evaluate.endpoint import play
 
     file = Path(options.out, f"{re.sub('[/:]', '_', name)}.jsonl") if options.out else None
     return play(
@@ -273,7 +273,7 @@ def table(results: Sequence[Evaluation]) -> str:
 
 
 def _cells(result: Evaluation) -> dict[str, str]:
-    from llm_gym.endpoint import ServedEvaluation
+    from llm_gym.evaluate.endpoint import ServedEvaluation
 
     low, high = result.interval
     cells = {

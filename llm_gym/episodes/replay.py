@@ -25,7 +25,7 @@ from llm_gym.episodes.record import ENV_REWARDS, Trajectory
 
 _OWN = "llm_gym.envs."
 _PLAIN_GYM = ("gymnasium.envs.toy_text.", "gymnasium.envs.classic_control.")
-_AS_TEXT = "llm_gym.as_text.env:AsTextEnv"
+_AS_TEXT = "llm_gym.wrappers.as_text.env:AsTextEnv"
 _MAX_NUMBER, _MAX_TEXT, _MAX_ITEMS, _MAX_DEPTH = 100_000, 2000, 1000, 5
 _MAX_ROWS, _MAX_SCRIPT = 100_000, 1_000_000
 # Words, and no path, no module:attribute, no command.
@@ -35,7 +35,7 @@ _WRAPPERS = frozenset(
         "gymnasium.wrappers.common:OrderEnforcing",
         "gymnasium.wrappers.common:PassiveEnvChecker",
         "gymnasium.wrappers.common:TimeLimit",
-        "llm_gym.as_text.wrapper:AsText",
+        "llm_gym.wrappers.as_text.wrapper:AsText",
         "llm_gym.wrappers.limits:EpisodeLimits",
         "llm_gym.wrappers.max_invalid:MaxInvalid",
         "llm_gym.wrappers.token_budget:TokenBudget",

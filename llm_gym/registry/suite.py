@@ -267,7 +267,7 @@ ENVS: tuple[EnvRow, ...] = (
 # No part of the suite: what these play is somebody else's, so they have no score. A row that
 # ``needs`` something cannot be made by its id alone, and whoever goes over every id leaves it out.
 DOORS: tuple[EnvRow, ...] = (
-    EnvRow("llm_gym/AsText-v0", "llm_gym.as_text.env:AsTextEnv"),
+    EnvRow("llm_gym/AsText-v0", "llm_gym.wrappers.as_text.env:AsTextEnv"),
     *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),
     EnvRow(
         "llm_gym/Remote-v0",

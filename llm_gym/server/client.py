@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from llm_gym.core import splits
 from llm_gym.core.errors import ConfigError, RecordError, RemoteError
 from llm_gym.core.spaces import AnyText
-from llm_gym.endpoint.http import Backoff, HTTPError, JsonHTTP, Key, is_transient, jitter
+from llm_gym.evaluate.endpoint.http import Backoff, HTTPError, JsonHTTP, Key, is_transient, jitter
 from llm_gym.server import protocol
 
 _MAX_LENGTH = 1 << 30

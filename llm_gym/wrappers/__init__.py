@@ -1,6 +1,6 @@
 """Wrappers that change one thing each."""
 
-from llm_gym.as_text import AsText
+from llm_gym.wrappers.as_text import AsText
 from llm_gym.wrappers.chat import ChatObservation
 from llm_gym.wrappers.format_reward import FormatReward
 from llm_gym.wrappers.limits import EpisodeLimits

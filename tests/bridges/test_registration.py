@@ -9,12 +9,12 @@ import gymnasium as gym
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
-from llm_gym.as_text import split_settings
-from llm_gym.as_text.env import text_source
 from llm_gym.cli import main
 from llm_gym.core.errors import install_command
 from llm_gym.registry.bridges import BRIDGES, install_line, installed
 from llm_gym.registry.suite import ENVS
+from llm_gym.wrappers.as_text import split_settings
+from llm_gym.wrappers.as_text.env import text_source
 from tests.bridges.each import ROWS, each_bridge
 
 pytestmark = pytest.mark.filterwarnings("ignore")

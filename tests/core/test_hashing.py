@@ -1,8 +1,8 @@
 """Hashes of a place: the very numbers that runs and splits have been made with."""
 
 from llm_gym.core.splits import digest, stable_hash
-from llm_gym.endpoint.http import jitter
-from llm_gym.endpoint.play import reply_seed
+from llm_gym.evaluate.endpoint.http import jitter
+from llm_gym.evaluate.endpoint.play import reply_seed
 
 
 def test_every_user_of_the_hash_has_the_numbers_it_always_had():

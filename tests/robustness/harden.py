@@ -36,9 +36,9 @@ SIZES = {
 }
 _ESCAPES = """
 import json, sys, time
-from llm_gym.sandbox import Sandbox, SandboxError
-from llm_gym.sandbox.check import attempt, outside
-from tests.sandbox.attempts import ENDINGS, ESCAPES
+from llm_gym.tools.sandbox import Sandbox, SandboxError
+from llm_gym.tools.sandbox.check import attempt, outside
+from tests.tools.sandbox.attempts import ENDINGS, ESCAPES
 isolation, most = sys.argv[1], int(sys.argv[2])
 found = []
 try:
@@ -93,10 +93,10 @@ def try_files(size: int) -> dict[str, Any]:
 
 
 def try_replies(size: int) -> dict[str, Any]:
-    from llm_gym.endpoint import http
-    from llm_gym.endpoint.client import ChatClient
-    from llm_gym.endpoint.http import Backoff
-    from llm_gym.endpoint.result import ContextFullError, EndpointError
+    from llm_gym.evaluate.endpoint import http
+    from llm_gym.evaluate.endpoint.client import ChatClient
+    from llm_gym.evaluate.endpoint.http import Backoff
+    from llm_gym.evaluate.endpoint.result import ContextFullError, EndpointError
 
     key, odd, times = "sk-Very/Secret_0123456789", [], {}
     os.environ["LLM_GYM_API_KEY"], http.MAX_BODY_BYTES = key, 8 << 20

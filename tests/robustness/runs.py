@@ -95,7 +95,7 @@ def kills(folder: Path, count: int) -> dict[str, Any]:
 
 def _on_small_disk(place: Path, kilobytes: int, report: int) -> int:
     from llm_gym.cli import main
-    from llm_gym.sandbox.inside import kernel
+    from llm_gym.tools.sandbox.inside import kernel
 
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)

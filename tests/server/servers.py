@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import gymnasium as gym
 
 from llm_gym.core.spaces import AnyText
-from llm_gym.endpoint.http import HTTPError, JsonHTTP
+from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
 from llm_gym.server.run import EnvServer
 
 GUESS = "llm_gym/GuessTheNumber-v0"

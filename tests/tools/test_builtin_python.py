@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.sandbox import Sandbox, SandboxError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
 from llm_gym.tools.builtin.calculator import arithmetic
 from llm_gym.tools.builtin.python import PythonTool
+from llm_gym.tools.sandbox import Sandbox, SandboxError
 
 
 @pytest.fixture(params=["auto", "none"])

@@ -106,7 +106,7 @@ McpServer([sys.executable, {SERVER!r}, "deaf", {str(place)!r}], start_s=60.0)
 
 
 def test_the_guard_hands_on_streams_and_exit_status():
-    from llm_gym.sandbox.guard import guard_command
+    from llm_gym.tools.sandbox.guard import guard_command
 
     command = guard_command([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
     done = subprocess.run(command, input=b"hello\n", capture_output=True, check=False)
@@ -119,7 +119,7 @@ def test_the_guard_hands_on_streams_and_exit_status():
 
 @pytest.mark.parametrize("line", [0, 1, 65536, 200_000])
 def test_the_guard_hands_on_lines_of_any_allowed_length(line):
-    from llm_gym.sandbox.guard import guard_command
+    from llm_gym.tools.sandbox.guard import guard_command
 
     code = f"import sys; sys.stdout.write(('a' * {line} + chr(10)) * 3 + 'end')"
     command = guard_command([sys.executable, "-c", code], line_bytes=max(line, 3))
@@ -130,7 +130,7 @@ def test_the_guard_hands_on_lines_of_any_allowed_length(line):
 
 @pytest.mark.parametrize("before", ["", "short\\n"])
 def test_a_line_that_is_too_long_ends_the_program_and_no_more_is_handed_on(before):
-    from llm_gym.sandbox.guard import guard_command
+    from llm_gym.tools.sandbox.guard import guard_command
 
     code = f"import sys\nsys.stdout.write('{before}')\nwhile True: sys.stdout.write('a' * 4096)"
     command = guard_command([sys.executable, "-c", code], line_bytes=100_000)

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.as_text import ensure_text, make_text
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.legacy import BaseEnvironment
@@ -24,6 +23,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.tools import MultiTurnManager
 from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers.as_text import ensure_text, make_text
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
 from llm_gym_agents.rollouts.policy import LLMPolicy

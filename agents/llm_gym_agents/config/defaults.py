@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from llm_gym.endpoint.client import THOUGHT_TOKENS
+from llm_gym.evaluate.endpoint.client import THOUGHT_TOKENS
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
 from llm_gym_agents.config.schema import Settings
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from llm_gym.as_text import AsText, make_text
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import Game
 from llm_gym.registry.user_code import close_user_env
+from llm_gym.wrappers.as_text import AsText, make_text
 from llm_gym_agents.config.schema import Settings
 
 EMBEDDED = "tiny"

@@ -14,7 +14,6 @@ import gymnasium as gym
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from llm_gym.as_text import make_text
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym.core.legacy import BaseEnvironment, as_gym
@@ -22,6 +21,7 @@ from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.engines.base import Engine, Sampling

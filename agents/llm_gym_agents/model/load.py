@@ -26,7 +26,7 @@ from transformers.utils import cached_file, logging
 
 from llm_gym.cli.common import check_model_path
 from llm_gym.core.errors import ConfigError
-from llm_gym.sandbox.bounded import EndlessError, run_bounded
+from llm_gym.tools.sandbox.bounded import EndlessError, run_bounded
 from llm_gym_agents.model.lean_layers import is_lean
 
 _SMALL = 1_000_000

@@ -26,7 +26,6 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from llm_gym.as_text import text_source
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory
@@ -41,6 +40,7 @@ from llm_gym.episodes.play import (
 )
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
+from llm_gym.wrappers.as_text import text_source
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
 from llm_gym_agents.rollouts.turns import invalid_env_output
 

@@ -18,7 +18,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.sandbox.bounded import EndlessError, run_bounded
+from llm_gym.tools.sandbox.bounded import EndlessError, run_bounded
 
 _PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
 _THOUGHT = "<think>\nZqT\n</think>\n\n"

@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any
 
 from llm_gym.core.errors import ConfigError, install_command
-from llm_gym.sandbox.guard import guard_command
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
+from llm_gym.tools.sandbox.guard import guard_command
 
 _START_S = 30.0
 _END_S = 10.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llm_gym.sandbox import Sandbox, SandboxError, SandboxSession, shared
 from llm_gym.tools.builtin.calculator import arithmetic
 from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, check_timeout
+from llm_gym.tools.sandbox import Sandbox, SandboxError, SandboxSession, shared
 
 _PARAMETERS = {
     "type": "object",

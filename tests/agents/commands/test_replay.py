@@ -4,9 +4,9 @@ import gymnasium as gym
 import pytest
 
 from llm_gym import cli
-from llm_gym.as_text import ensure_text
 from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
 from llm_gym.episodes.record import FIELDS
+from llm_gym.wrappers.as_text import ensure_text
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.rollouts.test_pool import play as play_pool

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from llm_gym.as_text import make_text
 from llm_gym.core.errors import ConfigError
 from llm_gym.envs.micro.echo import EchoEnv
 from llm_gym.wrappers import ToolUse
+from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_engine, build_policy
 from llm_gym_agents.learn.imitation import (

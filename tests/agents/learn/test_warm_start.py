@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import pytest
 
-from llm_gym.as_text import make_text
+from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.base import Completion, FinishReason

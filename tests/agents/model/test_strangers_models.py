@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.sandbox.bounded import EndlessError, run_bounded
+from llm_gym.tools.sandbox.bounded import EndlessError, run_bounded
 from llm_gym_agents.model import load
 from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
 from llm_gym_agents.text.template import Renderer, cut_template

@@ -15,7 +15,7 @@ import pytest
 
 from llm_gym import cli, read_episodes
 from llm_gym.core.outcome import StopReason
-from llm_gym.endpoint import EndpointError, play
+from llm_gym.evaluate.endpoint import EndpointError, play
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 CONTEXT = 1024

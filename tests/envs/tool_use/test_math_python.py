@@ -15,8 +15,8 @@ from llm_gym.evaluate.scores import measure
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
 from llm_gym.registry.suite import ENVS
-from llm_gym.sandbox import Sandbox, SandboxError
-from tests.sandbox.sandboxes import refusal
+from llm_gym.tools.sandbox import Sandbox, SandboxError
+from tests.tools.sandbox.sandboxes import refusal
 
 needs_python = pytest.mark.skipif(bool(refusal("auto")), reason=refusal("auto"))
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.endpoint.http import HTTPError
+from llm_gym.evaluate.endpoint.http import HTTPError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.server import Calls, SGLangServer, need_sglang

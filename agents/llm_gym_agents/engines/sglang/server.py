@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from llm_gym.core.errors import MissingExtraError, install_command
-from llm_gym.endpoint.http import HTTPError, JsonHTTP
-from llm_gym.sandbox.guard import guard_command
+from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
+from llm_gym.tools.sandbox.guard import guard_command
 from llm_gym_agents.engines.base import EngineError
 
 START_S = 600.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.endpoint.http import HTTPError, JsonHTTP
+from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
 from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine

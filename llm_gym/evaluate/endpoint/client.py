@@ -1,0 +1,264 @@
+"""``ChatClient``: asks a served model for replies, over an OpenAI-compatible API.
+
+Read ``reply`` first: ask, and where the server is busy or silent, wait and ask again. What can
+never succeed is reported in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.evaluate.endpoint.http import (
+    KEY_VARIABLE,
+    Backoff,
+    HTTPError,
+    JsonHTTP,
+    find_key,
+    is_transient,
+    jitter,
+    retry_after,
+    split_url,
+)
+from llm_gym.evaluate.endpoint.result import ContextFullError, EndpointError, StoppedError, Usage
+
+_log = logging.getLogger(__name__)
+_CHAT = "/chat/completions"
+# OpenAI and vLLM: "maximum context length", SGLang: "model's context length", llama.cpp: "context
+# size", TGI: "inputs must have less than", Google: "token count exceeds"; as a code,
+# "context_length_exceeded".
+_CONTEXT = re.compile(
+    r"context.?(length|size|window)|prompt is too long|token count.{0,40}exceeds"
+    r"|inputs`? (must have less than|tokens \+)",
+    re.IGNORECASE,
+)
+_SHOWN = 300
+_LONGEST_FINISH = 100
+_MOST_TOKENS = 10**9
+REPLY_TOKENS, THOUGHT_TOKENS = 64, 1024
+"""Most tokens of a reply by default, and of one with a thought before it."""
+_THOUGHT = re.compile(r"</?\w*think|\[THINK\]|◁think|<\|channel|^analysis", re.IGNORECASE)
+
+
+class Reply(NamedTuple):
+    """What the model said, and the tokens that it cost."""
+
+    text: str
+    tokens_in: int | None
+    """None where the server does not say."""
+    tokens_out: int | None
+    finish: str
+    thinks: bool = False
+    """Whether there is a thought before it."""
+
+
+class ChatClient:
+    """Talks to the model ``model`` that is served at ``url``, from any number of threads.
+
+    Args:
+        url: Of the API, such as ``http://127.0.0.1:8000/v1``; a bare server gets the ``/v1``.
+        model: The name it is served under.
+        max_tokens: Most tokens of a reply. None is 64, and 1,024 from the first reply on that is
+            cut in a thought, which is asked for again.
+        temperature: 0 is greedy.
+        top_p: Of nucleus sampling.
+        body: More fields of a request, such as ``{"reasoning_effort": "low"}``; None takes a
+            field out: ``{"max_tokens": None, "max_completion_tokens": 500}``.
+        key_env: The environment variable with the API key, instead of ``LLM_GYM_API_KEY``.
+        timeout: Seconds until a reply must be there.
+        backoff: When to ask again.
+        pause: Waits that many seconds, or returns True at once when the client was stopped; for
+            tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        body: Mapping[str, Any] | None = None,
+        key_env: str | None = None,
+        timeout: float = 600.0,
+        backoff: Backoff | None = None,
+        pause: Callable[[float], bool] | None = None,
+    ) -> None:
+        _check(max_tokens, temperature, top_p, timeout)
+        url = api_url(url)
+        self._key = find_key(url, key_env)
+        headers, hide = (self._key.headers, self._key.hide) if self._key else (None, None)
+        self.http = JsonHTTP(url, headers, hide)
+        self.model, self.timeout, self.backoff = model, timeout, backoff or Backoff()
+        self._may_grow = max_tokens is None and "max_tokens" not in (body or {})
+        most = REPLY_TOKENS if max_tokens is None else max_tokens
+        sampling = {"max_tokens": most, "temperature": temperature, "top_p": top_p}
+        self._body = {"model": model, **sampling, **(body or {})}
+        self._hide = hide or str
+        self._stopped = threading.Event()
+        self._pause = pause or self._stopped.wait
+        self._lock = threading.Lock()
+        self.usage = Usage()
+
+    def reply(self, messages: Sequence[Mapping[str, str]], seed: int = 0) -> Reply:
+        """Return what the model says next.
+
+        Raises ``ContextFullError`` where the conversation has grown too long, ``EndpointError``
+        where the server refuses or does not answer, and ``StoppedError`` after ``stop``.
+        """
+        asked = {"messages": list(messages), "seed": seed, **self._body}
+        asked = {name: value for name, value in asked.items() if value is not None}
+        reply = self._ask(asked)
+        in_thought = reply.finish == "length" and (reply.thinks or not reply.text)
+        if not self._may_grow or not in_thought or asked["max_tokens"] == THOUGHT_TOKENS:
+            return reply
+        self._body["max_tokens"] = THOUGHT_TOKENS
+        return self._ask(asked | {"max_tokens": THOUGHT_TOKENS})
+
+    def _ask(self, asked: Mapping[str, Any]) -> Reply:
+        seed: int = asked.get("seed", 0)
+        for failures in range(1, self.backoff.tries + 1):
+            if self._stopped.is_set():
+                raise StoppedError
+            try:
+                reply = read_reply(self.http.post(_CHAT, asked, self.timeout), self._hide)
+            except HTTPError as error:
+                last = error
+                if self._stopped.is_set():
+                    raise StoppedError from None
+                if not is_transient(error):
+                    raise self._refusal(error) from None
+            else:
+                self._count(reply)
+                return reply
+            if failures < self.backoff.tries:
+                told = retry_after(last.headers)
+                wait = self.backoff.wait(failures, jitter(seed, failures), told)
+                self._note_retry(last, wait)
+                if self._pause(wait):
+                    raise StoppedError
+        tries = f"{failures} tries" if failures > 1 else "one try"
+        raise EndpointError(f"no answer in {tries}, the last time: {self._hide(str(last))}")
+
+    def stop(self) -> None:
+        """End every request; whoever waits for a reply gets ``StoppedError``."""
+        self._stopped.set()
+        self.http.close()
+
+    def _count(self, reply: Reply) -> None:
+        with self._lock:
+            was = self.usage
+            self.usage = was._replace(
+                requests=was.requests + 1,
+                tokens_in=was.tokens_in + (reply.tokens_in or 0),
+                tokens_out=was.tokens_out + (reply.tokens_out or 0),
+                uncounted=was.uncounted + (reply.tokens_out is None),
+            )
+
+    def _note_retry(self, error: HTTPError, wait: float) -> None:
+        with self._lock:
+            first = self.usage.retries == 0
+            self.usage = self.usage._replace(retries=self.usage.retries + 1)
+        # One word is enough: when a server is busy, every conversation has to wait.
+        said = "%s; asking again in %.1f s, and silently from now on"
+        _log.log(logging.WARNING if first else logging.DEBUG, said, error, wait)
+
+    def _refusal(self, error: HTTPError) -> Exception:
+        """Return what to raise for an answer that will not change."""
+        what = _message(error.body, self._hide)
+        if error.status in (400, 413, 422) and _CONTEXT.search(error.body):
+            return ContextFullError(what)
+        at = f"{self.http.url} answered {error.status}"
+        if error.status in (401, 403):
+            # Not what it says: many servers repeat a part of the key.
+            if self._key:
+                return EndpointError(f"{at}: it does not accept {self._key!r}")
+            return EndpointError(
+                f"{at}: it wants a key; set {KEY_VARIABLE}, or name another variable with "
+                "--key-env (in Python key_env)"
+            )
+        if error.status == 404:
+            return EndpointError(f"{at}: it has no model {self.model!r}, or no API there: {what}")
+        if error.status is not None and 300 <= error.status < 400:
+            return EndpointError(f"{at}: it has moved; give the url that it moved to")
+        return EndpointError(f"{at}: {what}")
+
+
+def api_url(url: str) -> str:
+    """Return where the API is: what people write after ``--endpoint`` differs.
+
+    >>> api_url("http://localhost:8000"), api_url("https://api.org/v1/chat/completions")
+    ('http://localhost:8000/v1', 'https://api.org/v1')
+    """
+    parts = split_url(url)
+    path = parts.path.rstrip("/").removesuffix(_CHAT)
+    return urllib.parse.urlunsplit(parts._replace(path=path or "/v1"))
+
+
+def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
+    """Return the reply in an answer of the API; ``reasoning_content`` is nobody's move.
+
+    >>> message = {"reasoning_content": "Hm.", "content": " go north "}
+    >>> usage = {"prompt_tokens": 9, "completion_tokens": 2}
+    >>> read_reply({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
+    Reply(text='go north', tokens_in=9, tokens_out=2, finish='stop', thinks=True)
+    """
+    try:
+        choice = answer["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+        if isinstance(content, list):  # of parts, of which some are text
+            content = "".join(part.get("text") or "" for part in content)
+        text = "" if content is None else str(content)
+        usage = answer.get("usage") or {}
+        counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        finish = choice.get("finish_reason")
+    except (TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        raise HTTPError(f"the answer holds no reply: {hide(_brief(answer))[:_SHOWN]}") from None
+    tokens_in, tokens_out = map(_count, counts)
+    end = hide(finish)[:_LONGEST_FINISH] if isinstance(finish, str) else str(None)
+    thinks = bool(message.get("reasoning_content") or message.get("reasoning"))
+    thinks = thinks or _THOUGHT.search(text) is not None
+    return Reply(hide(text).strip(), tokens_in, tokens_out, end, thinks)
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens, or None where it cannot be one."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= _MOST_TOKENS else None
+
+
+def _brief(value: Any) -> str:
+    try:
+        return str(value)
+    except (RecursionError, ValueError):  # nested too deeply, or thousands of digits
+        return type(value).__name__
+
+
+def _message(body: str, hide: Callable[[str], str]) -> str:
+    """Return what an error says in its own words, on one line."""
+    try:
+        said = json.loads(body)
+        said = said.get("error") or said.get("message") or said.get("detail") or said
+        said = said.get("message") or said if isinstance(said, dict) else said
+    except (ValueError, RecursionError, AttributeError):
+        said = body
+    return " ".join(hide(_brief(said)).split())[:_SHOWN] or "and nothing else"
+
+
+def _check(max_tokens: int | None, temperature: float, top_p: float, timeout: float) -> None:
+    if max_tokens is not None and max_tokens < 1:
+        raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
+    if not 0.0 <= temperature < float("inf"):
+        raise ConfigError(f"temperature must be at least 0, got {temperature}")
+    if not 0.0 < top_p <= 1.0:
+        raise ConfigError(f"top_p must be above 0 and at most 1, got {top_p}")
+    if not 0.0 < timeout < float("inf"):
+        raise ConfigError(f"timeout must be above 0, got {timeout}")

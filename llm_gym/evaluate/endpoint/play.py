@@ -1,0 +1,331 @@
+"""``play``: a served model plays many episodes at once, a thread for each conversation.
+
+In a conversation the environment is the user and the model the assistant.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+
+# Seconds for tokens/s; the episodes themselves do not depend on the clock.
+import time  # noqa: TID251
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+
+from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.splits import stable_hash
+from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
+from llm_gym.episodes.play import (
+    add_failure,
+    add_turn,
+    address,
+    begin,
+    close_record,
+    cut_record,
+    describe_env,
+    open_record,
+)
+from llm_gym.evaluate.endpoint.client import ChatClient, Reply
+from llm_gym.evaluate.endpoint.result import (
+    ContextFullError,
+    EndpointError,
+    Interrupted,
+    Prices,
+    ServedEvaluation,
+    StoppedError,
+)
+from llm_gym.registry.plugins import cannot_build
+from llm_gym.registry.sources import EnvSource, env_source
+from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers.as_text import make_text
+
+_log = logging.getLogger(__name__)
+Context = Literal["history", "observation"]
+
+
+@dataclass(frozen=True)
+class ChatPlayer:
+    """Plays episodes as conversations with a served model.
+
+    Args:
+        client: The model.
+        context: What the model reads: the whole ``history``, or only the current ``observation``.
+        system_prompt: Told instead of the environment's rules; "" tells nothing.
+        run_seed: With an episode's id and a turn's number it decides what is sampled.
+    """
+
+    client: ChatClient
+    context: Context = "history"
+    system_prompt: str | None = None
+    run_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.context not in ("history", "observation"):
+            raise ConfigError(f"context must be 'history' or 'observation', got {self.context!r}")
+
+    def play(
+        self, env: gym.Env[str, str], number: int, seed: int, options: dict[str, Any] | None
+    ) -> Trajectory:
+        """Play one episode and return its record.
+
+        A conversation that outgrows the model's context is cut, and so is one whose environment
+        fails: the others go on.
+        """
+        replies: list[Reply] = []
+        try:
+            episode = open_record(begin(env, seed, options), describe_env(env), seed, options)
+        except LLMGymError:  # a setting that no episode can honour
+            raise
+        except Exception as error:  # noqa: BLE001 - other people's environments raise anything
+            _report(number, error)
+            episode = Trajectory(seed=seed, options=options)
+            episode.stop_reason = StopReason.ERROR
+        else:
+            address(episode, self.system_prompt)
+            replies = self._converse(env, episode, number)
+        episode.episode_id = episode.group = number
+        episode.policy = self.client.model
+        episode.extra = {
+            "tokens_in": [reply.tokens_in for reply in replies],
+            "tokens_out": [reply.tokens_out for reply in replies],
+            "finish": [reply.finish for reply in replies],
+        }
+        return close_record(episode)
+
+    def _converse(self, env: gym.Env[str, str], episode: Trajectory, number: int) -> list[Reply]:
+        replies: list[Reply] = []
+        while not (episode.dones and episode.dones[-1]):
+            try:
+                asked = self._shown(episode.messages)
+                reply = self.client.reply(asked, reply_seed(self.run_seed, number, len(replies)))
+            except ContextFullError:
+                cut_record(episode, StopReason.CONTEXT)
+                break
+            replies.append(reply)
+            try:
+                step = env.step(reply.text)
+            except Exception as error:  # noqa: BLE001 - as above
+                add_failure(episode, reply.text, _report(number, error))
+            else:
+                add_turn(episode, reply.text, step)
+        return replies
+
+    def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        if self.context == "history":
+            return list(messages)
+        return [*(each for each in messages[:1] if each["role"] == "system"), messages[-1]]
+
+
+def reply_seed(run: int, episode: int, turn: int) -> int:
+    """Return the seed of one reply: 31 bits, which every server takes, from its place alone.
+
+    >>> reply_seed(0, 1, 2) == reply_seed(0, 1, 2) != reply_seed(0, 2, 1)
+    True
+    """
+    return stable_hash(f"reply {run}/{episode}/{turn}", 31)
+
+
+def _report(number: int, error: Exception) -> str:
+    what = f"{type(error).__name__}: {error}"
+    _log.warning("episode %d: its environment raised %s", number, what)
+    return what
+
+
+_JOIN_S = 5.0
+
+
+def play(
+    env: EnvSource,
+    url: str,
+    model: str,
+    episodes: int = 100,
+    *,
+    num_envs: int = 32,
+    seed: int = 0,
+    split: str | None = None,
+    context: Context = "history",
+    system_prompt: str | None = None,
+    max_turns: int | None = None,
+    prices: Prices | None = None,
+    records: str | os.PathLike[str] | None = None,
+    on_end: Callable[[int], None] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    **chat: Any,
+) -> ServedEvaluation:
+    """Let the model that is served at ``url`` play, and return how it went.
+
+    The episodes that have ended are kept when Ctrl-C is pressed (``Interrupted``) or the server
+    fails for good (``EndpointError``): in ``records``, and in the ``result`` of the exception.
+
+    Args:
+        env: An id, a spec, a function that makes an environment, or an environment, which is
+            rebuilt from its spec or copied. One that does not speak text is played through
+            ``AsText``.
+        url: Of an OpenAI-compatible API, such as ``http://127.0.0.1:8000/v1``.
+        model: The name that the model is served under.
+        episodes: Episode ``i`` has the seed ``seed + i``.
+        num_envs: Conversations that are held at once.
+        seed: Seed of the first episode.
+        split: Play instances of this split only.
+        context: What the model reads: ``history`` or ``observation``.
+        system_prompt: Told instead of the environment's rules; "" tells nothing.
+        max_turns: Cut an episode after so many turns, for environments without an end.
+        prices: To reckon the cost with.
+        records: A file to write the episodes to. While they are being played they are in one
+            beside it, whose name ends in ``.partial.jsonl``.
+        on_end: Called with the number of episodes that have ended, for a progress bar.
+        env_kwargs: Settings of the environment, if ``env`` is an id.
+        **chat: Of ``ChatClient``: ``max_tokens``, ``temperature``, ``key_env`` and so on.
+    """
+    if episodes < 1 or num_envs < 1:
+        raise ConfigError(f"episodes and num_envs must be at least 1, got {episodes}, {num_envs}")
+    client = ChatClient(url, model, **chat)
+    player = ChatPlayer(client, context, system_prompt, seed)
+    make = _maker(env, env_kwargs or {}, max_turns)
+    envs = [make() for _ in range(min(num_envs, episodes))]
+    options = {"split": split} if split else None
+    ended, began = _EpisodeLog(records, on_end), time.perf_counter()
+    threads = _EpisodeThreads(player, envs, [(at, seed + at, options) for at in range(episodes)])
+
+    def result() -> ServedEvaluation:
+        took = time.perf_counter() - began
+        played, usage = ended.in_order(), client.usage
+        env_id = next((episode.env_id for episode in played if episode.env_id), None)
+        return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes, prices)
+
+    return _play_out(threads, ended, result)
+
+
+class _EpisodeThreads:
+    """Threads that take episodes from one list until it is empty, an environment each."""
+
+    def __init__(
+        self,
+        player: ChatPlayer,
+        envs: list[gym.Env[str, str]],
+        tasks: list[tuple[int, int, dict[str, Any] | None]],
+    ) -> None:
+        self._player, self._count = player, len(tasks)
+        self._tasks = deque(tasks)
+        self._done: queue.SimpleQueue[Trajectory | BaseException] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, args=(env,), daemon=True, name=f"llm-gym-{at}")
+            for at, env in enumerate(envs)
+        ]
+
+    def play(self) -> Iterator[Trajectory]:
+        """Yield episodes as they end; raise what a thread raised."""
+        for thread in self._threads:
+            thread.start()
+        for _ in range(self._count):
+            done = self._done.get()
+            if isinstance(done, BaseException):
+                raise done
+            yield done
+
+    def stop(self) -> None:
+        """End what is still being played. A thread that hangs in its environment is left behind."""
+        self._player.client.stop()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(_JOIN_S)
+
+    def _work(self, env: gym.Env[str, str]) -> None:
+        try:
+            while True:
+                try:
+                    task = self._tasks.popleft()
+                except IndexError:
+                    break
+                self._done.put(self._player.play(env, *task))
+        except StoppedError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us
+            self._done.put(error)
+        finally:
+            env.close()
+
+
+class _EpisodeLog:
+    """The episodes that have ended, in memory and, one by one, on disk."""
+
+    def __init__(
+        self, records: str | os.PathLike[str] | None, on_end: Callable[[int], None] | None
+    ) -> None:
+        self.episodes: list[Trajectory] = []
+        self._on_end, self._path = on_end, None if records is None else Path(records)
+        self._writer: EpisodeWriter | None = None
+        if self._path is not None:
+            stem = self._path.name.removesuffix(".gz").removesuffix(".jsonl")
+            partial = self._path.with_name(f"{stem}.partial.jsonl")
+            partial.unlink(missing_ok=True)
+            self._writer = EpisodeWriter(partial)
+
+    def add(self, episode: Trajectory) -> None:
+        self.episodes.append(episode)
+        if self._writer is not None:
+            self._writer.write(episode)
+        if self._on_end is not None:
+            self._on_end(len(self.episodes))
+
+    def in_order(self) -> list[Trajectory]:
+        return sorted(self.episodes, key=lambda episode: int(episode.episode_id or 0))
+
+    def save(self) -> None:
+        """Write them in order, and drop the file that was written as they came."""
+        if self._writer is None or self._path is None:
+            return
+        self._writer.close()
+        if self.episodes:
+            write_episodes(self._path, self.in_order())
+        self._writer.path.unlink(missing_ok=True)
+
+
+def _play_out(
+    threads: _EpisodeThreads, ended: _EpisodeLog, result: Callable[[], ServedEvaluation]
+) -> ServedEvaluation:
+    """Note the episodes as they end; whatever stops it, those that have ended are kept."""
+    try:
+        for episode in threads.play():
+            ended.add(episode)
+    except EndpointError as error:
+        error.result = result() if ended.episodes else None
+        raise
+    except KeyboardInterrupt:
+        interrupted = Interrupted("interrupted")
+        interrupted.result = result() if ended.episodes else None
+        raise interrupted from None
+    finally:
+        threads.stop()
+        ended.save()
+    return result()
+
+
+def _maker(
+    env: EnvSource, settings: Mapping[str, Any], max_turns: int | None
+) -> Callable[[], gym.Env[str, str]]:
+    if not isinstance(env, str) and settings:
+        raise ConfigError(f"env_kwargs are for an id, got {dict(settings)} for {env!r}")
+
+    source = env_source(env)
+
+    def make() -> gym.Env[str, str]:
+        if not isinstance(source, str):
+            made = make_text(source)
+        else:
+            try:
+                made = make_text(source, **{"rules": "system", **settings})
+            except (gym.error.Error, ImportError, TypeError) as error:
+                raise cannot_build(source, error) from error
+        return made if max_turns is None else EpisodeLimits(made, max_turns=max_turns)
+
+    return make

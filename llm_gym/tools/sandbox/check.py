@@ -1,0 +1,171 @@
+"""Does the sandbox hold on this machine? ``check_isolation`` tries a few ways out.
+
+Each probe is first run without isolation. If it does not succeed there, its failure under
+isolation proves nothing, and it is not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+from llm_gym.tools.sandbox.sandbox import Sandbox
+
+PROBES = {
+    "read a file outside": "print('ESCAPED', open('$SECRET').read())",
+    "list a folder outside": "import os\nprint('ESCAPED', os.listdir(os.path.dirname('$SECRET')))",
+    "write to a file outside": "open('$SECRET', 'a').write('x'); print('ESCAPED')",
+    "read /proc of the program outside": "print('ESCAPED', open('/proc/$PID/cmdline').read())",
+    "connect over TCP": """
+import socket
+print('ESCAPED', socket.create_connection(('127.0.0.1', $PORT), 1))""",
+    "send a datagram": """
+import socket
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', $PORT))
+print('ESCAPED')""",
+    "send a datagram to a socket in a file": """
+import socket
+one, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+one.sendto(b'x', '$SECRET.datagrams')
+print('ESCAPED')""",
+    "signal the program outside": "import os, signal\nos.kill($PID, signal.SIGUSR1)",
+    "start a process": "import os\nif os.fork() == 0: os._exit(0)\nprint('ESCAPED')",
+    "run a program": """
+import subprocess, sys
+print('ESCAPED', subprocess.run([sys.executable, '-c', ''], check=True))""",
+    "share memory": """
+import ctypes
+if ctypes.CDLL(None).memfd_create(b'x', 0) >= 0: print('ESCAPED')""",
+}
+"""Code that tries to get out, by what it tries; harmless where it succeeds."""
+LATE_S = 30.0
+"""Generous: a call that never ends is looked for, not a busy machine."""
+
+
+class Finding(NamedTuple):
+    """What came of one probe."""
+
+    name: str
+    contained: bool
+    detail: str = ""
+    counted: bool = True
+    """Whether it was shown to succeed without isolation."""
+
+
+class Outside:
+    """Something to steal, to break and to reach, and what happened to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.secret = secrets.token_hex(16)
+        self.file = folder / "secret"
+        self.file.write_text(self.secret)
+        self.file.chmod(0o600)
+        self.status = self._stat()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.datagrams.bind(("127.0.0.1", self.port))
+        self.local = socket.socket(socket.AF_UNIX)
+        self.local.bind(f"{self.file}.socket")
+        self.abstract = socket.socket(socket.AF_UNIX)
+        self.abstract.bind(f"\0{self.port}")
+        self.local_datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.local_datagrams.bind(f"{self.file}.datagrams")
+        self.sockets = (
+            *(self.listener, self.datagrams, self.local, self.abstract, self.local_datagrams),
+        )
+        for plug in (self.local, self.abstract):
+            plug.listen()
+        for plug in self.sockets:
+            plug.setblocking(False)
+        self.signals: list[int] = []
+
+    def _stat(self) -> tuple[int, int, int, float]:
+        found = self.file.stat()
+        return found.st_mode, found.st_uid, found.st_nlink, found.st_mtime
+
+    def damage(self) -> str:
+        """Return what was done to it, "" for nothing."""
+        if not self.file.exists() or self.file.read_text() != self.secret:
+            return "the file outside was changed"
+        if self._stat() != self.status:
+            return "mode, owner, links or times of the file outside were changed"
+        if self.signals:
+            return f"a signal came from inside: {self.signals}"
+        for plug in self.sockets:
+            try:
+                plug.recv(1) if plug.type == socket.SOCK_DGRAM else plug.accept()[0].close()
+            except BlockingIOError:
+                continue
+            return "something came over the network"
+        return ""
+
+    def close(self) -> None:
+        for plug in self.sockets:
+            plug.close()
+
+
+@contextmanager
+def outside() -> Iterator[Outside]:
+    """Put something valuable outside: in a file, in the environment and in a descriptor."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Outside(Path(folder))
+        before = signal.signal(signal.SIGUSR1, lambda number, _: place.signals.append(number))
+        os.environ["LLM_GYM_SECRET"] = place.secret
+        descriptor = os.open(place.file, os.O_RDONLY)
+        os.set_inheritable(descriptor, True)
+        try:
+            yield place
+        finally:
+            os.close(descriptor)
+            os.environ.pop("LLM_GYM_SECRET", None)
+            signal.signal(signal.SIGUSR1, before)
+            place.close()
+
+
+def attempt(
+    sandbox: Sandbox, name: str, code: str, place: Outside, timeout: float = 0.5
+) -> Finding:
+    """Try one way out of ``sandbox``."""
+    code = Template(code).substitute(SECRET=place.file, PORT=place.port, PID=os.getpid())
+    took = []
+    for _ in range(2):  # the second finds what the first has left behind
+        result = sandbox.run(code, timeout=timeout)
+        said = result.stdout + result.stderr + result.error
+        if "ESCAPED" in result.stdout or place.secret in said:
+            return Finding(name, False, said[:200])
+        took.append(result.seconds)
+    if min(took) > timeout + LATE_S:
+        return Finding(name, False, f"ended after {min(took):.2f} s instead of {timeout}")
+    if damage := place.damage():
+        return Finding(name, False, damage)
+    if sandbox.run("print(6 * 7)", timeout=10).stdout != "42\n":
+        return Finding(name, False, "the next call does not work")
+    return Finding(name, True, result.error or "nothing happened")
+
+
+def succeeds_without_isolation(name: str, code: str) -> bool:
+    """Return whether an attempt gets through where nothing holds it."""
+    with outside() as place, Sandbox(isolation="none") as open_sandbox:
+        return not attempt(open_sandbox, name, code, place, timeout=20.0).contained
+
+
+def check_isolation(sandbox: Sandbox) -> list[Finding]:
+    """Try every probe on ``sandbox``, which must not have been used before.
+
+    Call it from the main thread: it listens for signals.
+    """
+    with outside() as place:
+        held = [attempt(sandbox, name, code, place) for name, code in PROBES.items()]
+    return [
+        finding._replace(counted=succeeds_without_isolation(finding.name, PROBES[finding.name]))
+        for finding in held
+    ]

@@ -1,0 +1,393 @@
+"""The worker: a warm interpreter, isolated, that forks a child for each call.
+
+It never runs a line of a model's code. A request arrives on a socket with four descriptors: the
+channel for the code, the signal socket, output and errors. The signal socket is how the outside
+holds a child: a byte in (``k`` kill, ``s`` stop, ``c`` continue), the exit status out. When the
+request socket closes, the worker ends, and with it every child.
+
+Where the system has delegated a control group (version 2) to us, each child is bound by one of its
+own. Without, the limits of each process stay (see ``child``)::
+
+    base            llm-gym-...: ours
+    ├── worker      the worker, because the kernel wants no process in the base
+    └── child-N     one call or session: memory.max, pids.max
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from llm_gym.tools.sandbox.inside import (
+    DEVICES,
+    FOLDER,
+    NAMESPACED,
+    child,
+    kernel,
+    namespaces,
+    seccomp,
+)
+
+_SIGNAL_NAMES = {b"k": "SIGKILL", b"s": "SIGSTOP", b"c": "SIGCONT"}
+_REQUEST_BYTES = 65536
+_HIGH = 32  # above every descriptor that is to be replaced
+_LEAST_LANDLOCK = 3  # earlier versions let a file be emptied
+
+
+def _signal(letter: bytes) -> int:
+    # By name when it is needed: not every platform that imports this has them.
+    return int(getattr(signal, _SIGNAL_NAMES.get(letter, "SIGKILL")))
+
+
+class ChildCgroups:
+    """The control groups of a worker's children.
+
+    Args:
+        base: Descriptor of the base group's folder.
+        controllers: Those that it has.
+    """
+
+    def __init__(self, base: int, controllers: list[str]) -> None:
+        self.base, self.controllers = base, controllers
+        self._made = 0
+
+    def make(self, memory_bytes: int, tasks: int) -> str:
+        """Make a group with limits on all its processes together; return its name."""
+        self._made += 1
+        name = f"child-{self._made}"
+        os.mkdir(name, dir_fd=self.base)
+        group = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.base)
+        try:
+            if "memory" in self.controllers:
+                _write(group, "memory.max", str(memory_bytes))
+                with contextlib.suppress(FileNotFoundError):  # a kernel without swap
+                    _write(group, "memory.swap.max", "0")
+            if "pids" in self.controllers:
+                _write(group, "pids.max", str(tasks))
+        finally:
+            os.close(group)
+        return name
+
+    def enter(self, name: str) -> None:
+        """Move this process, and so its children to come, into the group."""
+        _write(self.base, f"{name}/cgroup.procs", "0")
+
+    def remove(self, name: str) -> None:
+        """Remove the group of a child that has ended; the last ones go with the base."""
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=self.base)
+
+
+def _write(group: int, name: str, text: str) -> None:
+    file = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+# --- the init process of a child that may start others ------------------------------------------
+
+
+def run_init(line: socket.socket, become_child: Callable[[], None]) -> NoReturn:
+    """Be the first process of a PID namespace; fork the code, and end when it has ended.
+
+    A signal to one process leaves its children running. The first process of a PID namespace can
+    signal all of them at once, and they end with it. So that process is ours and runs none of the
+    code. It takes signals from the worker over ``line``, a socket that the code does not have.
+    """
+    kernel.die_with_parent(signal.SIGKILL)
+    woken, wake = os.pipe()
+    for end in (woken, wake):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        become_child()
+    poll = select.poll()
+    for descriptor in (line.fileno(), woken):
+        poll.register(descriptor, select.POLLIN)
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if line.fileno() in ready:
+            letters = line.recv(64)
+            if not letters:
+                os._exit(1)
+            with contextlib.suppress(OSError):
+                os.kill(-1, _signal(letters[-1:]))
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 4096)
+            _reap_all(line, pid)
+
+
+def _reap_all(line: socket.socket, main: int) -> None:
+    """Reap whoever has ended, orphans included; end with the process ``main``."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == main:
+                line.send(str(os.waitstatus_to_exitcode(status)).encode())
+                os._exit(0)
+            if pid == 0:
+                return
+
+
+# --- the worker ---------------------------------------------------------------------------------
+
+
+class _Child:
+    """A forked child as the worker sees it."""
+
+    def __init__(
+        self,
+        pid: int,
+        signals: socket.socket,
+        folder: str | None = None,
+        init: socket.socket | None = None,
+        cgroup: str | None = None,
+    ) -> None:
+        self.pid, self.signals, self.folder, self.reaped = pid, signals, folder, False
+        self.cgroup = cgroup
+        self.init = init
+        """Leads to the init process of a child that may have many; see ``run_init``."""
+        self.pidfd = os.pidfd_open(pid)
+
+    def send(self, letter: bytes, group: bool) -> None:
+        """Send a signal; to the process ``group`` too where that is all that reaches children."""
+        if self.reaped:
+            return
+        if self.init is not None and letter in (b"s", b"c"):
+            with contextlib.suppress(OSError):
+                self.init.send(letter)
+            return
+        for kill in (os.killpg, os.kill) if group else (os.kill,):
+            with contextlib.suppress(ProcessLookupError):
+                kill(self.pid, _signal(letter))
+
+    def reap(self) -> None:
+        """Reap a child that has ended, and tell the outside its exit status."""
+        self.reaped = True
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self.init is not None:  # which says how the code ended, while ``status`` is its own
+            self.init.setblocking(False)
+            with contextlib.suppress(OSError, ValueError):
+                status = int(self.init.recv(16) or status)
+            self.init.close()
+        with contextlib.suppress(OSError):
+            self.signals.send(str(status).encode())
+        os.close(self.pidfd)
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class ForkServer:
+    """Serves the requests of one sandbox."""
+
+    def __init__(
+        self,
+        requests: socket.socket,
+        context: child.WorkerContext,
+        cgroups: ChildCgroups | None = None,
+    ) -> None:
+        self.requests, self.context, self.cgroups = requests, context, cgroups
+        self.namespaced = context.isolation in NAMESPACED
+        self.poll = select.poll()
+        self.poll.register(requests, select.POLLIN)
+        self.by_signals: dict[int, _Child] = {}
+        self.by_pidfd: dict[int, _Child] = {}
+        self.myself = os.pidfd_open(os.getpid())
+
+    def serve(self) -> None:
+        """Fork, signal and reap children until the request socket closes."""
+        while True:
+            for descriptor, _ in self.poll.poll():
+                if descriptor == self.requests.fileno():
+                    if not self._take_request():
+                        return self._end()
+                elif found := self.by_pidfd.get(descriptor):
+                    self._reap(found)
+                elif found := self.by_signals.get(descriptor):
+                    self._pass_signal(found)
+
+    def _take_request(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self.requests, _REQUEST_BYTES, 4)
+        if not message:
+            return False
+        if len(descriptors) < 4:  # there were not enough left: who asked sees its ends close
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return True
+        channel, signals, out, err = descriptors
+        held = socket.socket(fileno=signals)
+        try:
+            self._fork(json.loads(message), held, (channel, out, err))
+        except OSError as error:
+            held.send(f"no process: {error}".encode())
+            held.close()
+        for descriptor in (channel, out, err):
+            os.close(descriptor)
+        return True
+
+    def _fork(
+        self, request: dict[str, Any], signals: socket.socket, streams: tuple[int, int, int]
+    ) -> None:
+        if self.namespaced:
+            # Only a process whose children go to its own namespace may make one for them.
+            kernel.setns(self.myself, kernel.CLONE_NEWPID)
+            kernel.unshare(kernel.CLONE_NEWPID)
+        context, limits, folder = self.context, request["limits"], None
+        if context.isolation == "none":
+            folder = tempfile.mkdtemp(dir=context.folder)
+            context = context._replace(folder=folder)
+        cgroup = None
+        if self.cgroups is not None:  # the folder is memory too, and the init process is a task
+            memory = limits["memory_bytes"] + limits["disk_bytes"]
+            cgroup = self.cgroups.make(memory, limits["tasks"] + 1)
+        with_init = self.namespaced and limits["subprocesses"]
+        ours, inner = socket.socketpair() if with_init else (None, None)
+        pid = os.fork()
+        if pid == 0:
+            self._enter(cgroup)
+            if inner is not None:
+                run_init(inner, lambda: _become_child(context, request, streams))
+            _become_child(context, request, streams)
+        if inner is not None:
+            inner.close()
+        try:
+            made = _Child(pid, signals, folder, ours, cgroup)
+        except OSError:  # no descriptor is left to hold it with
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        self.by_signals[signals.fileno()] = self.by_pidfd[made.pidfd] = made
+        self.poll.register(signals, select.POLLIN)
+        self.poll.register(made.pidfd, select.POLLIN)
+
+    def _enter(self, cgroup: str | None) -> None:
+        if self.cgroups is None or cgroup is None:
+            return
+        try:
+            self.cgroups.enter(cgroup)
+        except OSError:  # unbound it must not be
+            os._exit(1)
+
+    def _pass_signal(self, target: _Child) -> None:
+        try:
+            letter = target.signals.recv(16)
+        except OSError:
+            letter = b""
+        target.send(letter, group=not self.namespaced)
+        if not letter:  # the outside has let go; closing first could lose it the exit status
+            self.poll.unregister(target.signals)
+            del self.by_signals[target.signals.fileno()]
+            target.signals.close()
+
+    def _reap(self, ended: _Child) -> None:
+        del self.by_pidfd[ended.pidfd]
+        self.poll.unregister(ended.pidfd)
+        if self.context.isolation == "none":  # what its leader has left behind
+            ended.send(b"k", group=True)
+        ended.reap()
+        if self.cgroups is not None and ended.cgroup is not None:
+            self.cgroups.remove(ended.cgroup)
+
+    def _end(self) -> None:
+        for each in list(self.by_pidfd.values()):
+            each.send(b"k", group=not self.namespaced)
+            each.reap()
+        if self.context.isolation == "none":  # whoever made the folder may have been killed
+            shutil.rmtree(self.context.folder, ignore_errors=True)
+
+
+def _become_child(
+    context: child.WorkerContext, request: dict[str, Any], streams: tuple[int, int, int]
+) -> None:
+    """Isolate the forked process and run the code. Never returns."""
+    import fcntl
+
+    status = 1
+    try:
+        channel, out, err = (fcntl.fcntl(end, fcntl.F_DUPFD, _HIGH) for end in streams)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        plug = socket.socket(fileno=channel)
+        try:
+            child.enter(context, child.ChildLimits(**request["limits"]), channel)
+        except Exception as error:  # noqa: BLE001 - half isolated is not isolated, whatever the reason
+            child.send(plug, {"failed": str(error)})
+            os._exit(1)
+        status = child.serve(plug, once=request["once"])
+    finally:
+        os._exit(status)
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Isolate the worker, say so, and serve."""
+    import fcntl  # noqa: F401 - before the forks, which then need not
+    import resource
+
+    requests = socket.socket(fileno=settings["requests"])
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session holds two of them
+    requests.send(b"here")
+    requests.recv(16)  # we are in our control group now, where there is one
+    cgroups = ChildCgroups(*settings["cgroup"]) if settings["cgroup"] else None
+    try:
+        context = _isolate(settings)
+        child.prepare([context.folder, *settings["path"]])
+        for name in settings["preload"]:
+            importlib.import_module(name)
+    except (OSError, ImportError) as error:
+        requests.send(json.dumps({"refused": str(error)}).encode())
+        return
+    # Done once here, so that no child has to.
+    seccomp.program(
+        context.machine,
+        2 if settings["subprocesses"] else 1,
+        metadata=context.isolation in NAMESPACED,
+        subprocesses=settings["subprocesses"],
+    )
+    gc.collect()
+    gc.freeze()  # the collector of a child need not touch, and so copy, what it shares
+    requests.send(json.dumps({"landlock": context.landlock}).encode())
+    ForkServer(requests, context, cgroups).serve()
+
+
+def _isolate(settings: dict[str, Any]) -> child.WorkerContext:
+    isolation, folder = settings["isolation"], settings["folder"]
+    abi = kernel.landlock_version()
+    if isolation == "namespaces":
+        namespaces.enter(folder, settings["read"], settings["proc"])
+        _continue_as_child()
+    elif isolation == "landlock" and abi < _LEAST_LANDLOCK:
+        raise OSError(f"Landlock {_LEAST_LANDLOCK} is needed and the kernel has {abi or 'none'}")
+    if isolation in NAMESPACED:
+        folder = FOLDER
+    rules: list[kernel.LandlockRule] = []
+    if isolation != "none" and abi:
+        rules = kernel.landlock_rules(settings["read"], (), DEVICES, settings["subprocesses"])
+    return child.WorkerContext(
+        isolation, folder, settings["proc"], os.uname().machine, abi, rules, settings["threads"]
+    )
+
+
+def _continue_as_child() -> None:
+    """Go on as the first process of the new PID namespace; the old one waits for its end."""
+    pid = os.fork()
+    if pid:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 255)
+    kernel.die_with_parent(signal.SIGKILL)

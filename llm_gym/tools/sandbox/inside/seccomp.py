@@ -1,0 +1,160 @@
+"""The system calls that code in the sandbox may make, as a seccomp-BPF program.
+
+A list of what is allowed: whatever is not on it, the calls of future kernels included, fails with
+EPERM. There is no ``socket``, ``mount``, ``ptrace``, ``memfd_create``, ``io_uring`` and no way to
+signal, trace or read another process. ``clone3`` hides its flags behind a pointer, so it answers
+ENOSYS and the C library falls back to ``clone``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
+
+from llm_gym.tools.sandbox.inside import syscalls
+
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+ALLOW = 0x7FFF0000
+KILL_PROCESS = 0x80000000
+EPERM, ENOSYS = 0x00050000 | 1, 0x00050000 | 38
+PRETEND = 0x00050000
+"""Answers as if it had been done."""
+
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY_BIT = 0x15, 0x25, 0x35, 0x45
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
+_X32_BIT = 0x40000000
+
+_CLONE_THREAD = 0x00010000
+_CLONE_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
+_AF_UNIX = 1
+# A pair of these is connected for good. A datagram can be sent to any socket by its path, which
+# Landlock does not see, and the filter cannot read the address.
+_SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE = 1, 5, 0xF
+_PRCTL = (15, 16, 0x53564D41)  # set and get the thread's name, name an area of memory
+_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a tty, bytes to read, flags
+# Duplicates, flags, and the size of a pipe to read; not F_SETOWN, which has signals sent to others,
+# and not F_SETPIPE_SZ, which is memory of the kernel.
+_FCNTL = (*range(6), 36, 1030, 1032)
+# A lock on a file of the host would be in its way, and a million of them are memory of the kernel.
+# Nobody else has the files of a child: it is told that it has the lock.
+_LOCKS = (6, 7, 37, 38)
+# Of a socket: not the size of its buffers (7, 8, 32, 33), which is memory of the kernel.
+_SOCKET_OPTIONS = (2, 9, 10, 13, 15, 16, 18, 19, 20, 21)
+
+Instruction = tuple[int, int, int, int]
+
+
+def _return(value: int) -> Instruction:
+    return (_RETURN, 0, 0, value)
+
+
+def _on_argument(index: int, *tests: tuple[int, Iterable[int], int], otherwise: int) -> bytes:
+    """Return the verdict of the first test that the low half of an argument passes.
+
+    A test is a kind of jump, values of which one has to fit, and the verdict.
+    """
+    rows: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
+    for jump, values, verdict in tests:
+        for value in values:
+            rows += [(jump, 0, 1, value), _return(verdict)]
+    return _packed([*rows, _return(otherwise)])
+
+
+def _one_of(index: int, values: Iterable[int]) -> bytes:
+    """Return code that allows an argument to be one of ``values``."""
+    return _on_argument(index, (_JUMP_EQUAL, values, ALLOW), otherwise=EPERM)
+
+
+def _packed(rows: Iterable[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *row) for row in rows)
+
+
+def _guards(pid: int, subprocesses: bool) -> dict[str, bytes]:
+    """Return the code that decides each call which depends on its arguments."""
+    free = _packed([_return(ALLOW if subprocesses else EPERM)])
+    # With processes of its own there is a PID namespace: nobody else is in sight.
+    itself = free if subprocesses else _one_of(0, [pid])
+    return {
+        "clone": _on_argument(
+            0,
+            (_JUMP_ANY_BIT, [_CLONE_NAMESPACES], EPERM),
+            (_JUMP_ANY_BIT, [_CLONE_THREAD], ALLOW),
+            otherwise=ALLOW if subprocesses else EPERM,
+        ),
+        "clone3": _packed([_return(ENOSYS)]),
+        "fork": free,
+        "vfork": free,
+        "execve": free,
+        "kill": itself,
+        "tgkill": itself,
+        "prlimit64": _one_of(0, [0, pid]),
+        "prctl": _one_of(0, _PRCTL),
+        "socketpair": _packed(
+            [
+                (_LOAD, 0, 0, _ARGUMENTS),
+                (_JUMP_EQUAL, 1, 0, _AF_UNIX),
+                _return(EPERM),
+                (_LOAD, 0, 0, _ARGUMENTS + 8),
+                (_AND, 0, 0, _SOCK_TYPE),
+                (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
+                (_JUMP_EQUAL, 0, 1, _SOCK_SEQPACKET),
+                _return(ALLOW),
+                _return(EPERM),
+            ]
+        ),
+        "ioctl": _one_of(1, _IOCTL),
+        "fcntl": _on_argument(
+            1, (_JUMP_EQUAL, _LOCKS, PRETEND), (_JUMP_EQUAL, _FCNTL, ALLOW), otherwise=EPERM
+        ),
+        "flock": _packed([_return(PRETEND)]),
+        "setsockopt": _one_of(2, _SOCKET_OPTIONS),
+    }
+
+
+def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the runs of numbers that follow each other.
+
+    >>> _runs([7, 1, 2, 3])
+    [(1, 3), (7, 7)]
+    """
+    ordered = sorted(numbers)
+    starts = [ordered[0], *(high for low, high in pairwise(ordered) if high > low + 1)]
+    ends = [*(low for low, high in pairwise(ordered) if high > low + 1), ordered[-1]]
+    return list(zip(starts, ends, strict=True))
+
+
+@cache
+def allowed(machine: str, metadata: bool) -> bytes:
+    """Return the first part: another architecture is the end, what needs no look passes."""
+    rows: list[Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JUMP_EQUAL, 1, 0, AUDIT_ARCH[machine]),
+        _return(KILL_PROCESS),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":  # a second table of numbers for the same calls
+        rows += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), _return(EPERM)]
+    for low, high in _runs(syscalls.always(machine, metadata).values()):
+        rows += [(_JUMP_AT_LEAST, 0, 2, low), (_JUMP_ABOVE, 1, 0, high), _return(ALLOW)]
+    return _packed(rows)
+
+
+@cache  # with a PID namespace the same for every child, and as slow to write as a child is to fork
+def program(machine: str, pid: int, *, metadata: bool, subprocesses: bool) -> bytes:
+    """Return the filter for the process ``pid``.
+
+    Args:
+        machine: ``x86_64`` or ``aarch64``.
+        pid: The process as it sees itself; it may signal no other.
+        metadata: Whether owner, mode and times of files may be changed.
+        subprocesses: Whether it may fork and execute.
+    """
+    code = allowed(machine, metadata)
+    guards = _guards(pid, subprocesses)
+    for name, number in syscalls.guarded(machine).items():
+        # Every guard ends in a return, so what follows it is reached only by the jump.
+        code += _packed([(_JUMP_EQUAL, 0, len(guards[name]) // 8, number)]) + guards[name]
+    return code + _packed([_return(EPERM)])

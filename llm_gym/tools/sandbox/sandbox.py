@@ -1,0 +1,295 @@
+"""``Sandbox``: runs Python that a model wrote, hostile until proven otherwise.
+
+What it holds and what it does not is in ``docs/tools.md``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import math
+import os
+import platform
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.tools.sandbox.process import (
+    SandboxError,
+    SandboxFullError,
+    SandboxProcess,
+    SandboxResult,
+)
+from llm_gym.tools.sandbox.worker import SandboxWorker
+
+ISOLATIONS = ("auto", "bubblewrap", "namespaces", "landlock", "none")
+MAX_CODE_CHARS = 1_000_000
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS}
+_MB = 1 << 20
+
+
+class Sandbox:
+    r"""Runs Python code where it can do no harm.
+
+    The worker starts with the first call and is kept warm. Calls may come from many threads at
+    once. ``close`` it, or use it in a ``with``.
+
+    Args:
+        isolation: ``auto`` takes the strongest that the machine allows of ``bubblewrap``,
+            ``namespaces`` and ``landlock``, and refuses to run if there is none. ``none`` runs
+            the code with your own rights: only for code that you would run yourself.
+        timeout: Seconds a call may take.
+        memory_mb: Memory of a process, the interpreter included.
+        disk_mb: Size of the folder that the code may write to.
+        files: Files in that folder, and descriptors open at once.
+        tasks: Threads and processes at once.
+        output_chars: Characters kept of each of stdout and stderr.
+        subprocesses: Whether the code may start processes, each with ``memory_mb``.
+        read: More paths that the code may read and import from. Where you are root, the code is
+            not, so they must be readable by everybody.
+        preload: Modules imported once, before the first call.
+
+    >>> with Sandbox(isolation="none") as sandbox:
+    ...     sandbox.run("print(6 * 7)").stdout
+    '42\n'
+    """
+
+    def __init__(
+        self,
+        *,
+        isolation: str = "auto",
+        timeout: float = 5.0,
+        memory_mb: int = 512,
+        disk_mb: int = 16,
+        files: int = 128,
+        tasks: int = 32,
+        output_chars: int = 20_000,
+        subprocesses: bool = False,
+        read: Sequence[str] = (),
+        preload: Sequence[str] = (),
+    ) -> None:
+        self._worker: SandboxWorker | None = None
+        self._lock = threading.Lock()
+        if isolation not in ISOLATIONS:
+            raise ConfigError(
+                f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}"
+            )
+        if isolation == "landlock" and subprocesses:
+            raise ConfigError(
+                "isolation='landlock' has no way to end processes that detach: take "
+                "subprocesses=False, or another isolation"
+            )
+        _check_timeout(timeout)
+        least = {"memory_mb": 64, "disk_mb": 1, "files": 16, "tasks": 1, "output_chars": 1}
+        given = {"memory_mb": memory_mb, "disk_mb": disk_mb, "files": files, "tasks": tasks}
+        for name, value in {**given, "output_chars": output_chars}.items():
+            if value < least[name]:
+                raise ConfigError(f"{name} must be at least {least[name]}, got {value}")
+        self.isolation, self.timeout, self.output_chars = isolation, timeout, output_chars
+        self.read, self.preload = tuple(read), tuple(preload)
+        self._limits = {
+            "memory_bytes": memory_mb * _MB,
+            "disk_bytes": disk_mb * _MB,
+            "files": files,
+            "tasks": tasks,
+            "subprocesses": subprocesses,
+        }
+
+    def run(self, code: str, timeout: float | None = None) -> SandboxResult:
+        """Run ``code`` in a process of its own; nothing of it is left afterwards."""
+        seconds = self.timeout if timeout is None else _check_timeout(timeout)
+        if problem := _unusable(code):
+            return problem
+        process = self._fork(once=True, cpu_seconds=math.ceil(seconds) + 1)
+        try:
+            return process.run(code, seconds)
+        except SandboxFullError:
+            raise  # one too many costs no other
+        except SandboxError:
+            self.close()  # what has failed once is not trusted again
+            raise
+        finally:
+            process.close()
+
+    def session(self) -> SandboxSession:
+        """Return a process that keeps its variables from run to run."""
+        return SandboxSession(self)
+
+    @property
+    def mechanism(self) -> str:
+        """What holds the code: the isolation in use. Starts the worker if need be."""
+        return self._started().isolation
+
+    @property
+    def landlock(self) -> int:
+        """Version of Landlock that is used besides, 0 for none."""
+        worker = self._started()
+        return 0 if worker.isolation == "none" else worker.landlock
+
+    def close(self) -> None:
+        """End the worker and everything in it. A later call starts a new one."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _fork(self, once: bool, cpu_seconds: int) -> SandboxProcess:
+        request = {"once": once, "limits": {**self._limits, "cpu_seconds": cpu_seconds}}
+        try:
+            return SandboxProcess(self._started().requests, request, self.output_chars)
+        except OSError as error:
+            if error.errno in _NO_ROOM:  # those that there are go on
+                raise SandboxFullError(
+                    f"no descriptor is left for one more call ({error.strerror}): a session holds "
+                    "four; close some, or raise the limit (ulimit -n)"
+                ) from error
+            self.close()  # the worker has died, killed by somebody outside: one more chance
+            return SandboxProcess(self._started().requests, request, self.output_chars)
+
+    def _started(self) -> SandboxWorker:
+        with self._lock:
+            if self._worker is None:
+                self._worker = self._start()
+                weakref.finalize(self, self._worker.close)
+            return self._worker
+
+    def _start(self) -> SandboxWorker:
+        if sys.platform != "linux":
+            raise SandboxError(f"the sandbox needs Linux, this is {sys.platform}")
+        if self.isolation == "none":
+            return self._launch("none")
+        reasons = []
+        for isolation in self._candidates():
+            try:
+                worker = self._launch(isolation)
+                self._try_out(worker)
+            except SandboxError as error:
+                reasons.append(f"{isolation}: {error}")
+            else:
+                return worker
+        raise SandboxError(
+            f"the code cannot be isolated on this machine ({'; '.join(reasons)}). Allow "
+            'unprivileged user namespaces, or say isolation="none" to run it with your rights'
+        )
+
+    def _launch(self, isolation: str) -> SandboxWorker:
+        return SandboxWorker(isolation, self.read, self.preload, bool(self._limits["subprocesses"]))
+
+    def _candidates(self) -> list[str]:
+        if platform.machine() not in ("x86_64", "aarch64"):
+            raise SandboxError(f"the sandbox knows x86-64 and aarch64, not {platform.machine()}")
+        if self.isolation != "auto":
+            return [self.isolation]
+        names = ["bubblewrap", "namespaces"]
+        if os.geteuid() == 0:
+            # No limit on processes binds the root user; bubblewrap stays root, we do not.
+            names.reverse()
+        # Without namespaces nothing would end processes for certain but that there are none.
+        return names + ["landlock"] * (not self._limits["subprocesses"])
+
+    def _try_out(self, worker: SandboxWorker) -> None:
+        request = {"once": True, "limits": {**self._limits, "cpu_seconds": 10}}
+        process = SandboxProcess(worker.requests, request, self.output_chars)
+        try:
+            result = process.run("print(1)", 10.0)
+            if result.stdout != "1\n":
+                raise SandboxError(result.error or "the trial gave no output")
+        except SandboxError:
+            worker.close()
+            raise
+        finally:
+            process.close()
+
+
+class SandboxSession:
+    """Code that goes on where the last run ended; made by ``Sandbox.session``.
+
+    A run that takes too long or dies takes the variables with it; the next one begins anew.
+    Between runs the process is stopped: its threads do nothing.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._process: SandboxProcess | None = None
+        self.restarts = 0
+        """How often the variables were lost."""
+
+    def run(self, code: str, timeout: float | None = None) -> SandboxResult:
+        """Run ``code`` after what ran before."""
+        seconds = self._sandbox.timeout if timeout is None else _check_timeout(timeout)
+        if problem := _unusable(code):
+            return problem
+        if self._process is None:
+            self._process = self._sandbox._fork(once=False, cpu_seconds=0)
+        process = self._process
+        process.signal(b"c")
+        try:
+            result = process.run(code, seconds)
+        except BaseException:
+            self.close()
+            raise
+        if process.exit_code is None:
+            process.signal(b"s")
+        else:
+            self.close()
+            self.restarts += 1
+        return result
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(SandboxError):
+                process.kill()
+            process.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> SandboxSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@cache
+def _shared(process: int, settings: tuple[tuple[str, Any], ...]) -> Sandbox:
+    sandbox = Sandbox(**dict(settings))
+    atexit.register(sandbox.close)
+    return sandbox
+
+
+def shared(**settings: Any) -> Sandbox:
+    """Return the sandbox with these settings that everything in this process shares.
+
+    It closes when the process ends.
+    """
+    # A fork of the process does not own what its parent started.
+    return _shared(os.getpid(), tuple(sorted(settings.items())))
+
+
+def _check_timeout(timeout: float) -> float:
+    if not 0.0 < timeout < math.inf:
+        raise ConfigError(f"timeout must be a number of seconds above 0, got {timeout!r}")
+    return timeout
+
+
+def _unusable(code: Any) -> SandboxResult | None:
+    problem = ""
+    if not isinstance(code, str):
+        problem = f"code must be text, got {type(code).__name__}"
+    elif len(code) > MAX_CODE_CHARS:
+        problem = f"code has at most {MAX_CODE_CHARS} characters"
+    return SandboxResult(ok=False, exit_code=1, error=problem) if problem else None

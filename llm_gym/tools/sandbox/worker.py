@@ -1,0 +1,385 @@
+"""Starting a worker: what it may read, the command that isolates it, and its control group."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time  # noqa: TID251 - waits for the kernel; no episode depends on it
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_gym.tools.sandbox.inside import (
+    CGROUP_CONTROLLERS,
+    DEVICES,
+    FOLDER,
+    NAMESPACED,
+    NOBODY,
+    WORKER_CGROUP,
+)
+from llm_gym.tools.sandbox.process import SandboxError
+
+_CAP_SYS_ADMIN = 21
+_START = 30.0  # seconds for a worker to start, preloaded packages included
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
+# The inner half without llm_gym itself, which would bring numpy and Gymnasium along.
+_BOOT = """
+import json, os, sys, types
+package = ["llm_gym", "tools", "sandbox"]
+for count in range(1, 4):
+    module = types.ModuleType(".".join(package[:count]))
+    module.__path__ = [os.path.join(sys.argv[1], *package[:count])]
+    sys.modules[module.__name__] = module
+from llm_gym.tools.sandbox.inside.fork_server import main
+main(json.loads(sys.argv[2]))
+"""
+PRELOAD = (
+    "bisect", "collections", "dataclasses", "datetime", "decimal", "fractions", "functools",
+    "heapq", "itertools", "json", "math", "operator", "re", "statistics", "string", "textwrap",
+    "typing",
+)  # fmt: skip
+"""Modules that code asks for all the time: imported once, before the first call."""
+
+
+def readable(more: Iterable[str] = ()) -> list[str]:
+    """Return the real paths that code may read: interpreter, packages, system libraries."""
+    paths = sysconfig.get_paths()
+    wanted = [os.path.dirname(paths[name]) for name in ("stdlib", "platstdlib")]
+    wanted += [paths[name] for name in ("purelib", "platlib")]
+    wanted += [os.path.realpath(sys.executable), *_SYSTEM, *more]
+    found = sorted({os.path.realpath(path) for path in wanted if os.path.exists(path)})
+    kept: list[str] = []
+    for path in found:
+        if not any(_within(path, parent) for parent in kept):
+            kept.append(path)
+    return kept
+
+
+def _within(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(parent.rstrip("/") + "/")
+
+
+class SandboxWorker:
+    """A running worker process and the request socket to it.
+
+    Args:
+        isolation: bubblewrap, namespaces, landlock or none.
+        read: What code may read besides interpreter, packages and system libraries.
+        preload: Modules to import before the first call.
+        subprocesses: Whether children may execute programs.
+    """
+
+    def __init__(
+        self, isolation: str, read: Sequence[str], preload: Sequence[str], subprocesses: bool
+    ) -> None:
+        self.isolation = isolation
+        self.owner, self.closed = os.getpid(), False
+        paths = readable(read)
+        wrapper = _wrapper(isolation, paths)
+        who = _who(isolation)
+        self.folder = tempfile.mkdtemp(prefix="llm-gym-")
+        os.chmod(self.folder, 0o711)  # whoever the worker is, it builds its new root on this folder
+        home = FOLDER if isolation in NAMESPACED else self.folder
+        self.requests, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+        self._cgroup = _cgroup_for(isolation)
+        settings = {
+            "isolation": isolation,
+            "requests": inner.fileno(),
+            "proc": proc,
+            "folder": self.folder,
+            "read": paths,
+            "path": _import_path(paths, read),
+            "preload": [*PRELOAD, *preload],
+            "subprocesses": subprocesses,
+            "threads": _threads_of(NOBODY if who else os.geteuid()),
+            "cgroup": self._cgroup and [self._cgroup.descriptor, self._cgroup.controllers],
+        }
+        group = () if self._cgroup is None else (self._cgroup.descriptor,)
+        try:
+            command = [*wrapper, *_python(settings)]
+            self.process = self._start(command, home, who, (inner.fileno(), proc, *group))
+        finally:
+            inner.close()
+            for descriptor in (proc, *group):
+                os.close(descriptor)
+        self.landlock = self._greet()
+        if isolation != "none":
+            # Nothing is written to it; a program that is killed could not clear it away.
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(
+        self, command: list[str], home: str, who: dict[str, Any], passed: tuple[int, ...]
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                command,
+                env=_environment(home),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=passed,
+                start_new_session=True,  # an interrupt at the terminal is not for the worker
+                **who,
+            )
+        except OSError as error:
+            self.requests.close()
+            self._clear_away()
+            raise SandboxError(_cannot_start(error, who)) from error
+
+    def _greet(self) -> int:
+        """Wait until the worker is ready; return its version of Landlock."""
+        self.requests.settimeout(_START)
+        try:
+            # Bound before it builds anything: it waits for our word.
+            if self.requests.recv(16) and self._cgroup is not None:
+                self._cgroup.take(self.process.pid)
+            self.requests.send(b"go")
+            answer: dict[str, Any] = json.loads(self.requests.recv(65536) or b"{}")
+        except TimeoutError:
+            answer = {"refused": f"no answer within {_START:g} s"}
+        except OSError as error:
+            answer = {"refused": f"the worker cannot be bound: {error}"}
+        self.requests.settimeout(None)
+        if "landlock" in answer:
+            return int(answer["landlock"])
+        complaint = self.close()
+        raise SandboxError(answer.get("refused") or complaint or "the worker did not start")
+
+    def close(self) -> str:
+        """End the worker with everything in it; return what it complained about, if anything."""
+        if self.closed or self.owner != os.getpid():
+            return ""  # a fork of the program does not own it
+        self.closed = True
+        self.requests.close()
+        try:
+            _, complaint = self.process.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            _, complaint = self.process.communicate()
+        self._clear_away()
+        last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
+        return last[0] if last else ""
+
+    def _clear_away(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._cgroup is not None:
+            self._cgroup.remove()
+
+    @property
+    def controllers(self) -> list[str]:
+        """The controllers that limit each child as a whole; none where no group is delegated."""
+        return [] if self._cgroup is None else self._cgroup.controllers
+
+
+def _cgroup_for(isolation: str) -> WorkerCgroup | None:
+    if isolation == "none":
+        return None
+    return make_cgroup(NOBODY if os.geteuid() == 0 else None)
+
+
+def _who(isolation: str) -> dict[str, Any]:
+    """Return who a worker starts as: never as root, unless root builds its namespaces first."""
+    if os.geteuid() != 0 or isolation == "none":
+        return {}
+    if isolation == "namespaces" and _may_mount():
+        return {}  # becomes nobody by itself, once its namespaces stand
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+def _may_mount() -> bool:
+    """Return whether this process has CAP_SYS_ADMIN, which a root in a container often lacks."""
+    with open("/proc/self/status") as file:
+        found = next((line for line in file if line.startswith("CapEff:")), "CapEff: 0")
+    return bool(int(found.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
+
+
+def _cannot_start(error: OSError, who: dict[str, Any]) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "no descriptors are left; raise the limit (ulimit -n)"
+    if not who or not isinstance(error, PermissionError):
+        return f"the worker cannot be started: {error}"
+    return (
+        f"root without CAP_SYS_ADMIN runs code as nobody, and cannot become nobody here ({error}); "
+        f"give it CAP_SETUID and a Python that everybody may read, not {sys.executable}, or run "
+        "as an ordinary user"
+    )
+
+
+def _threads_of(user: int) -> int:
+    """Return how many threads a user has: the limit on tasks counts them all."""
+    count = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{name}").st_uid == user:
+                count += len(os.listdir(f"/proc/{name}/task"))
+    return count
+
+
+def _import_path(paths: Sequence[str], more: Sequence[str]) -> list[str]:
+    found = [os.path.realpath(path) for path in [*sys.path, *more] if path]
+    return [path for path in found if any(_within(path, parent) for parent in paths)]
+
+
+def _environment(home: str) -> dict[str, str]:
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {
+        "HOME": home,
+        "TMPDIR": home,
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "USER": "sandbox",
+        "PYTHONHASHSEED": "0",  # a call should not depend on chance
+        # The C library reserves address space per thread, which would count as memory.
+        "MALLOC_ARENA_MAX": "1",
+        **dict.fromkeys(threads, "1"),
+    }
+
+
+def _python(settings: dict[str, Any]) -> list[str]:
+    root = str(Path(__file__).parents[3])
+    flags = ["-s", "-S", "-P", "-B", "-X", "utf8"]
+    return [os.path.realpath(sys.executable), *flags, "-c", _BOOT, root, json.dumps(settings)]
+
+
+def _wrapper(isolation: str, paths: Sequence[str]) -> list[str]:
+    """Return the command that a worker is started under: bubblewrap's, or none."""
+    if isolation != "bubblewrap":
+        return []
+    program = shutil.which("bwrap")
+    if program is None:
+        raise SandboxError("the program bwrap is not there")
+    command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-add", "ALL"]
+    # Only the worker reads the inner half: children are forked after it has been loaded.
+    inner = str(Path(__file__).parent / "inside")
+    for path in [*paths, inner]:
+        command += ["--ro-bind", path, path]
+    for path in filter(os.path.exists, DEVICES):
+        command += ["--dev-bind", path, path, "--remount-ro", path]
+    for path in ("/lib", "/lib64", "/bin"):
+        if os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+    if not any(path.startswith("/tmp/") for path in paths):
+        command += ["--symlink", FOLDER, "/tmp"]
+    command += ["--dir", FOLDER, "--remount-ro", "/", "--chdir", "/", "--hostname", "sandbox"]
+    return command
+
+
+_TRIES, _PAUSE_S = 50, 0.01
+
+
+class WorkerCgroup:
+    """A control group of our own: its descriptor goes to the worker.
+
+    Args:
+        folder: An existing group that others can be made in.
+        owner: User who is to have it; None for whoever we are.
+    """
+
+    def __init__(self, folder: Path, owner: int | None = None) -> None:
+        self.path = folder / f"llm-gym-{os.getpid()}-{secrets.token_hex(4)}"
+        self.path.mkdir()
+        try:
+            self.controllers = _controllers(self.path / "cgroup.controllers")
+            wanted = " ".join(f"+{name}" for name in self.controllers)
+            (self.path / "cgroup.subtree_control").write_text(wanted)
+            (self.path / WORKER_CGROUP).mkdir()
+            if owner is not None:
+                # The folder, to make groups in; the files, to move processes between them.
+                for name in (".", "cgroup.procs", WORKER_CGROUP, f"{WORKER_CGROUP}/cgroup.procs"):
+                    os.chown(self.path / name, owner, owner)
+            self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self.remove()
+            raise
+
+    def take(self, pid: int) -> None:
+        """Move a process, the worker, into it, with those that it has started by now."""
+        procs = self.path / WORKER_CGROUP / "cgroup.procs"
+        procs.write_text(str(pid))
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            self.take(int(child))
+
+    def remove(self) -> None:
+        """Remove the group with all below it; whatever still runs in it is killed."""
+        with contextlib.suppress(OSError):
+            (self.path / "cgroup.kill").write_text("1")
+        with contextlib.suppress(OSError):
+            for each in self.path.iterdir():
+                if each.is_dir():
+                    _remove(each)
+        _remove(self.path)
+
+
+def make_cgroup(owner: int | None = None) -> WorkerCgroup | None:
+    """Return a group of our own, or None where the system gives us none."""
+    for folder in _candidates():
+        _sweep(folder)
+        try:
+            return WorkerCgroup(folder, owner)
+        except OSError:
+            continue
+    return None
+
+
+def _candidates() -> Iterator[Path]:
+    """Yield groups that hand a controller down: our own's parent, since ours has processes."""
+    own = _own()
+    if own is None:
+        return
+    mount, inside = own
+    place = mount / inside.lstrip("/")
+    for folder in (place, *([] if place == mount else [place.parent])):
+        if _controllers(folder / "cgroup.subtree_control") and os.access(folder, os.W_OK):
+            yield folder
+
+
+def _own() -> tuple[Path, str] | None:
+    """Return where version 2 is mounted and which group below it is ours; None without."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        ours = next((line[3:] for line in lines if line.startswith("0::")), None)
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            _, place, kind, *_ = line.split()
+            if kind == "cgroup2" and ours is not None:
+                return Path(place), ours
+    return None
+
+
+def _controllers(file: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        found = file.read_text().split()
+        return [name for name in CGROUP_CONTROLLERS if name in found]
+    return []
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a program that was killed has left: a worker ends with it, its group does not."""
+    for left in folder.glob("llm-gym-*"):
+        owner = left.name.split("-")[2]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            for each in (*left.glob("*/"), left):
+                with contextlib.suppress(OSError):
+                    each.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a group, once those who were killed in it are gone."""
+    for _ in range(_TRIES):
+        try:
+            return folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(_PAUSE_S)

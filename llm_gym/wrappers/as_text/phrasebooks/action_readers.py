@@ -1,0 +1,280 @@
+"""The readers of choices, texts and compositions, and the way to the reader of a space."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers.as_text.phrasebooks.readers import FEW, NumberReader, Reader, Unusable
+
+_IDLE = re.compile(
+    r"no.?op|(?:do )?nothing|(?:do not|don't) \w+|stay|wait|idle|none|stand|stick|hold|done|"
+    r"(?:torque|force) 0|no \w+"
+)
+"""Names of choices that leave things as they are."""
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+
+
+def tidy(text: str) -> str:
+    """Return ``text`` as names are compared: lower case, single spaces, no quotes around it.
+
+    >>> tidy(' "Move  Left". ')
+    'move left'
+    """
+    return " ".join(text.lower().split()).strip(" .!'\"`")
+
+
+class ChoiceReader(Reader):
+    """Reads one of some numbered choices by its name or its number.
+
+    >>> reader = ChoiceReader(spaces.Discrete(2), ["Push left", "push right"])
+    >>> int(reader.read("PUSH left.")), int(reader.read("1")), reader.write(1)
+    (0, 1, 'push right')
+    """
+
+    def __init__(
+        self,
+        space: spaces.Discrete,
+        names: Sequence[str] | None = None,
+        aliases: Mapping[str, int] | None = None,
+    ) -> None:
+        self.low, self.high = int(space.start), int(space.start + space.n - 1)
+        self._type = np.dtype(space.dtype).type
+        self.named = names is not None
+        self.names: list[str] | None = None
+        if names is not None:
+            self.names = [tidy(name) for name in names]
+            if len(self.names) != int(space.n) or len(set(self.names)) != len(self.names):
+                raise ConfigError(f"{space} needs {space.n} different names, got {list(names)}")
+        elif space.n <= FEW:
+            self.names = [str(choice) for choice in range(self.low, self.high + 1)]
+        self.table: dict[str, Any] = {}
+        """From every way to write a choice to the action."""
+        if self.names is not None:
+            for choice, name in enumerate(self.names, self.low):
+                self.table.setdefault(str(choice), self._type(choice))
+                self.table[name] = self._type(choice)
+        for alias, choice in (aliases or {}).items():
+            if self._holds(choice):
+                self.table.setdefault(tidy(alias), self._type(choice))
+
+    def read(self, text: str) -> Any:
+        word = tidy(text)
+        if word in self.table:
+            return self.table[word]
+        if self.names is None and _INTEGER.fullmatch(word) and self._holds(int(word)):
+            return self._type(int(word))
+        raise Unusable(f"Your move must be {self.how()}.")
+
+    def _holds(self, choice: int) -> bool:
+        return self.low <= choice <= self.high
+
+    def write(self, action: Any) -> str:
+        return str(int(action)) if self.names is None else self.names[int(action) - self.low]
+
+    def from_json(self, data: Any) -> Any:
+        if isinstance(data, str):
+            return self.read(data)
+        if isinstance(data, (int, float)) and data == data // 1 and self._holds(int(data)):
+            return self._type(int(data))
+        raise Unusable(f"A choice must be {self.how()}.")
+
+    def to_json(self, action: Any) -> str | int:
+        return self.write(action) if self.named else int(action)
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        return self._type(int(rng.integers(self.low, self.high, endpoint=True)))
+
+    def how(self) -> str:
+        if self.named and self.names is not None:
+            return f"one of: {', '.join(self.names)}"
+        return f"a whole number from {self.low} to {self.high}"
+
+    def pattern(self) -> str:
+        if self.names is not None:
+            return "|".join(map(re.escape, self.names))
+        return rf"{'-?' * (self.low < 0)}[0-9]{{1,{max(len(str(self.low)), len(str(self.high)))}}}"
+
+    def json_pattern(self) -> str:
+        return f'"(?:{self.pattern()})"' if self.named else f"(?:{self.pattern()})"
+
+    def moves(self) -> Sequence[str] | None:
+        return self.names
+
+    def aliases(self) -> Mapping[str, str]:
+        words = {word: self.write(action) for word, action in self.table.items()}
+        return {word: move for word, move in words.items() if word != move}
+
+    def fallback(self) -> Any:
+        idle = [name for name in self.names or () if _IDLE.fullmatch(name)]
+        return self.table[idle[0]] if idle else self._type(self.low)
+
+    def allowed(self, mask: Any) -> Sequence[str] | None:
+        flags = np.asarray(mask) if isinstance(mask, (np.ndarray, list, tuple)) else None
+        if flags is None or self.names is None or flags.shape != (len(self.names),):
+            return None
+        return [name for name, flag in zip(self.names, flags.tolist(), strict=True) if flag]
+
+
+class WordsReader(Reader):
+    """Reads a text as it stands.
+
+    >>> WordsReader(spaces.Text(5)).how()
+    'a text of 1 to 5 characters'
+    >>> WordsReader(spaces.Text(5, charset="UDLR")).how()
+    'a text of 1 to 5 characters among DLRU'
+    """
+
+    def __init__(self, space: spaces.Text) -> None:
+        self.space = space
+
+    def read(self, text: str) -> str:
+        if not self.space.contains(text):
+            raise Unusable(f"Your move must be {self.how()}.")
+        return text
+
+    def write(self, action: Any) -> str:
+        return str(action)
+
+    def from_json(self, data: Any) -> str:
+        return self.read(data if isinstance(data, str) else json.dumps(data))
+
+    def to_json(self, action: Any) -> str:
+        return str(action)
+
+    def draw(self, rng: np.random.Generator) -> str:
+        space = self.space
+        if isinstance(space, AnyText) and space.examples:
+            return space.examples[int(rng.integers(len(space.examples)))]
+        letters = string.ascii_letters if isinstance(space, AnyText) else space.character_list
+        length = int(rng.integers(space.min_length, min(space.max_length, 32), endpoint=True))
+        return "".join(letters[int(at)] for at in rng.integers(len(letters), size=length))
+
+    def how(self) -> str:
+        words = f"a text of {self.space.min_length} to {self.space.max_length} characters"
+        if isinstance(self.space, AnyText):
+            return words
+        letters = sorted(self.space.character_list)
+        everyday = set(string.ascii_letters + string.digits)
+        many = len(letters) > 64 or everyday <= set(letters)
+        return words if many else f"{words} among {''.join(letters)}"
+
+    def pattern(self) -> str:
+        least, most = self.space.min_length, min(self.space.max_length, 10_000)
+        if isinstance(self.space, AnyText):
+            return rf"[^\n]{{{least},{most}}}"
+        letters = "".join(map(re.escape, self.space.character_list))
+        return f"[{letters}]{{{least},{most}}}"
+
+    def json_pattern(self) -> str:
+        return r'"(?:[^"\\\n]|\\.)*"'
+
+
+class PartsReader(Reader):
+    """Reads a Dict as a JSON object and a Tuple as a JSON list.
+
+    >>> reader = PartsReader(spaces.Dict(gear=spaces.Discrete(3), wheel=spaces.Box(-1, 1)))
+    >>> reader.read('{"gear": 2, "wheel": 0.5}')
+    {'gear': np.int64(2), 'wheel': array([0.5], dtype=float32)}
+    """
+
+    def __init__(self, space: spaces.Dict | spaces.Tuple[Any]) -> None:
+        self.is_dict = isinstance(space, spaces.Dict)
+        found = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        self.keys: dict[str, Any] = {str(key): key for key, _ in found}
+        self.parts = {str(key): make_reader(space[key]) for key in self.keys.values()}
+
+    def read(self, text: str) -> Any:
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            raise Unusable(f"Your move must be {self._kind()}.") from None
+        return self.from_json(data)
+
+    def from_json(self, data: Any) -> Any:
+        if isinstance(data, str):
+            return self.read(data)
+        if self.is_dict:
+            if not isinstance(data, dict) or data.keys() != self.parts.keys():
+                raise Unusable(f"Your move must be {self._kind()}.")
+            return {self.keys[name]: self._part(name, data[name]) for name in self.parts}
+        if not isinstance(data, list) or len(data) != len(self.parts):
+            raise Unusable(f"Your move must be {self._kind()}.")
+        return tuple(self._part(name, data[int(name)]) for name in self.parts)
+
+    def _part(self, name: str, data: Any) -> Any:
+        try:
+            return self.parts[name].from_json(data)
+        except Unusable as error:
+            raise Unusable(f"In {self._title(name)}: {error}") from None
+
+    def to_json(self, action: Any) -> Any:
+        written = {n: part.to_json(action[self.keys[n]]) for n, part in self.parts.items()}
+        return written if self.is_dict else list(written.values())
+
+    def write(self, action: Any) -> str:
+        return json.dumps(self.to_json(action), ensure_ascii=False)
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        drawn = {self.keys[name]: part.draw(rng) for name, part in self.parts.items()}
+        return drawn if self.is_dict else tuple(drawn.values())
+
+    def fallback(self) -> Any:
+        found = {self.keys[name]: part.fallback() for name, part in self.parts.items()}
+        if any(part is None for part in found.values()):
+            return None
+        return found if self.is_dict else tuple(found.values())
+
+    def how(self) -> str:
+        told = [f"{self._title(name)} is {part.how()}" for name, part in self.parts.items()]
+        return f"{self._kind()}; {'; '.join(told)}"
+
+    def _kind(self) -> str:
+        if self.is_dict:
+            return f"a JSON object with {', '.join(map(json.dumps, self.parts))}"
+        return f"a JSON list of {len(self.parts)} part{'s' * (len(self.parts) != 1)}"
+
+    def _title(self, name: str) -> str:
+        return json.dumps(name) if self.is_dict else f"part {int(name) + 1}"
+
+    def pattern(self) -> str:
+        parts = [part.json_pattern() for part in self.parts.values()]
+        if self.is_dict:
+            keys = [re.escape(json.dumps(name, ensure_ascii=False)) for name in self.parts]
+            pairs = [f"{key}: {part}" for key, part in zip(keys, parts, strict=True)]
+            return rf"\{{{', '.join(pairs)}\}}"
+        return rf"\[{', '.join(parts)}\]"
+
+    json_pattern = pattern
+
+
+def make_reader(
+    space: Space[Any], names: Sequence[str] | None = None, aliases: Mapping[str, int] | None = None
+) -> Reader:
+    """Return the reader of ``space``.
+
+    Args:
+        space: An action space.
+        names: Of the choices of a Discrete, or of the numbers of an array.
+        aliases: Further words for the choices of a Discrete.
+    """
+    if isinstance(space, spaces.Discrete):
+        return ChoiceReader(space, names, aliases)
+    if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return NumberReader(space, names)
+    if isinstance(space, spaces.Text):
+        return WordsReader(space)
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return PartsReader(space)
+    raise ConfigError(
+        "AsText reads actions of Discrete, MultiDiscrete, MultiBinary, Box, Text, Dict and Tuple "
+        f"spaces, got {space}; pass parse=, a function from text to action"
+    )

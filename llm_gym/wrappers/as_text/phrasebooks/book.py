@@ -1,0 +1,309 @@
+"""``Phrasebook``: the words for one kind of environment, and which phrasebook an environment gets.
+
+The base class finds words for any environment in its spaces, its spec and its docstring. A
+subclass overrides what it can say better. Its methods have the names and the meaning of those of
+``llm_gym.core.game.Game``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import flag
+from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
+from llm_gym.wrappers.as_text.phrasebooks.discover import (
+    choice_names,
+    column_names,
+    for_authors,
+    numbered,
+    prose,
+    sections,
+    step_limit,
+)
+from llm_gym.wrappers.as_text.phrasebooks.observations import FEW, say
+from llm_gym.wrappers.as_text.phrasebooks.readers import Reader
+
+_STORY, _REWARDS = 700, 400  # characters taken from a docstring
+_MASK = "action_mask"
+
+
+class Phrasebook:
+    """Words for an environment, found in its spaces, its spec and its docstring.
+
+    A subclass may set ``names`` and ``aliases`` and override any method; ``self.env`` is the
+    environment with its wrappers, ``self.game`` the one inside.
+
+    Args:
+        env: The environment to find words for.
+        reads_actions: False where a function of the user's reads the actions, so that their
+            space may be any.
+    """
+
+    names: Sequence[str] | None = None
+    """Of the choices of a Discrete action space, in their order; a smaller space has the first."""
+    aliases: Mapping[str, int] = {}
+    """Further words for these choices."""
+    labels: Sequence[str] | None = None
+    """Of the numbers of a Box of observations; of the columns, where it has rows."""
+    mask_advises = False
+    """Whether an action that the mask excludes can be played all the same, and does nothing."""
+    fallback: str | None = None
+    """The move that is played for a text that means none, where it is not the idle one."""
+
+    def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
+        self.env = env
+        self.game: Any = env.unwrapped
+        self._doc = sections(_docstring(type(self.game)))
+        self.reader: Reader | None = None
+        if reads_actions:
+            self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
+        self._labels = self.labels or self._observation_labels()
+        self._legal_lines: dict[bytes, str] = {}
+
+    # --- what the player is told ---------------------------------------------------------
+
+    def rules_text(self) -> str:
+        """Return what the game is about; how to write a move is added to it."""
+        spec = self.env.spec
+        told = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
+        story = prose(self._doc.get("description") or self._doc[""], _STORY)
+        told.append(story)
+        for heading in ("rewards", "reward", "reward function"):
+            if rewards := prose(self._doc.get(heading, ""), _REWARDS):
+                told.append(f"Rewards: {rewards}")
+                break
+        told.append(self.limit_text())
+        return " ".join(filter(None, told))
+
+    def step_limit(self) -> int | None:
+        """Return after how many moves an episode is cut, where that is known."""
+        return step_limit(self.env, self.game)
+
+    def limit_text(self) -> str:
+        """Return what is known about the length of an episode."""
+        limit = self.step_limit()
+        return f"The episode is cut after {limit} moves." if limit else ""
+
+    def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return what the player sees."""
+        told = say(self.env.observation_space, observation, self._labels)
+        return f"{told}\n{line}" if (line := self.legal_line(info)) else told
+
+    def legal_line(self, info: Mapping[str, Any]) -> str:
+        """Return which moves the action mask allows, where there is one."""
+        mask = info.get(_MASK)
+        if mask is None:
+            return ""
+        # Building the line costs more than all the rest of a step, and masks come back.
+        key = mask.tobytes() if isinstance(mask, np.ndarray) else repr(mask).encode()
+        if key not in self._legal_lines:
+            moves = self.reader.allowed(mask) if self.reader is not None else None
+            if len(self._legal_lines) >= FEW:
+                self._legal_lines.clear()
+            self._legal_lines[key] = f"Legal moves: {', '.join(moves)}." if moves else ""
+        return self._legal_lines[key]
+
+    def ending(self, reward: float) -> str:
+        """Return what is said at the end of a game, after the description of its last state."""
+        return "The episode is over."
+
+    # --- moves ---------------------------------------------------------------------------
+
+    def parse(self, move: str) -> Any:
+        """Return the action that ``move`` means, or raise ``Unusable`` with the reason."""
+        assert self.reader is not None, "only a user's own function reads these actions"
+        return self.reader.read(move)
+
+    def how(self) -> str:
+        """Return how a move is written, as a sentence."""
+        return "" if self.reader is None else f"Your move is {self.reader.how()}."
+
+    def example_moves(self) -> Sequence[str]:
+        """Return a few typical moves; the first one illustrates the format in the rules."""
+        return ["your move"] if self.reader is None else self.reader.examples()
+
+    def legal_moves(self, info: Mapping[str, Any]) -> Sequence[str] | None:
+        """Return the moves that the action mask allows, or all, or None where they are many."""
+        if self.reader is None:
+            return None
+        allowed = None if (mask := info.get(_MASK)) is None else self.reader.allowed(mask)
+        return allowed or self.reader.moves()
+
+    def fallback_move(self, info: Mapping[str, Any]) -> str | None:
+        """Return the move that is played for a text that means none: the idle one, if it is legal.
+
+        None where no such move is known.
+        """
+        if self.reader is None:
+            return None
+        action = self.reader.fallback()
+        idle = self.fallback or (None if action is None else self.reader.write(action))
+        legal = None if info.get(_MASK) is None else self.legal_moves(info)
+        return idle if legal is None or idle in legal else legal[0]
+
+    def random_move(self, info: Mapping[str, Any], rng: np.random.Generator) -> str:
+        """Return a random usable move."""
+        if moves := self.legal_moves(info):
+            return moves[int(rng.integers(len(moves)))]
+        if self.reader is None:
+            raise NotImplementedError("with a parse function of your own there is no random move")
+        return self.reader.write(self.reader.draw(rng))
+
+    def move_pattern(self) -> str | None:
+        """Return a regex of the moves, where ``legal_moves`` cannot list them."""
+        return None if self.reader is None else self.reader.pattern()
+
+    def oracle_move(self) -> str:
+        """Return a move of a best player who sees everything."""
+        raise NotImplementedError(f"{type(self).__name__} does not define oracle_move()")
+
+    def played(self, action: Any) -> None:
+        """Note what was played, for an oracle that has to know; called only where overridden."""
+        return
+
+    # --- the result ----------------------------------------------------------------------
+
+    def success(
+        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
+    ) -> bool | None:
+        """Return whether a finished episode was a success, or None if that is unknown.
+
+        By default the environment says so itself (``info["is_success"]``), or its spec has the
+        return from which on it counts as solved.
+        """
+        if (told := flag(info, "is_success")) is not None:
+            return told
+        threshold = None if self.env.spec is None else self.env.spec.reward_threshold
+        return None if threshold is None else total >= threshold
+
+    # --- from the docstring --------------------------------------------------------------
+
+    def _action_names(self) -> Sequence[str] | None:
+        space = self.env.action_space
+        if isinstance(space, spaces.Discrete):
+            if self.names is not None and space.n <= len(self.names):
+                return self.names[: int(space.n)]
+            return self._choice_names(int(space.n)) if space.start == 0 else None
+        return self._listed("action", _length(space)) if _length(space) else None
+
+    def _choice_names(self, count: int) -> Sequence[str] | None:
+        if count > FEW:
+            return None
+        if found := choice_names(self.game, count):
+            return found
+        names = self._listed("action", count)
+        lowered = [name.lower() for name in names or ()]
+        return lowered if len(set(lowered)) == count else None
+
+    def _observation_labels(self) -> Sequence[str]:
+        space = self.env.observation_space
+        if isinstance(space, spaces.Box) and len(space.shape) == 2:
+            return column_names(self.game, space.shape[1])
+        count = _length(space)
+        return (self._listed("observation", count) or ()) if count else ()
+
+    def _listed(self, what: str, count: int) -> list[str] | None:
+        for heading, text in self._doc.items():
+            if heading.startswith(what):
+                return numbered(text, count)
+        return None
+
+
+def _length(space: gym.Space[Any]) -> int:
+    """Return how many numbers stand in a row in ``space``; 0 where they do not."""
+    in_a_row = isinstance(space, (spaces.Box, spaces.MultiDiscrete))
+    return space.shape[0] if in_a_row and space.shape and len(space.shape) == 1 else 0
+
+
+def _docstring(kind: type) -> str:
+    """Return the docstring of an environment's class, or of the nearest one it derives from."""
+    own = itertools.takewhile(lambda each: each not in (gym.Env, gym.Wrapper, object), kind.__mro__)
+    docs = [each.__doc__ or "" for each in own]
+    return docs[0] or next((doc for doc in docs if doc and not for_authors(doc)), "")
+
+
+def named_choices(book: Phrasebook) -> Mapping[str, Any]:
+    """Return the moves that need no reading: from text to action."""
+    return book.reader.table if isinstance(book.reader, ChoiceReader) else {}
+
+
+_TOY, _CONTROL = "gymnasium.envs.toy_text", "gymnasium.envs.classic_control"
+_HERE = "llm_gym.wrappers.as_text.phrasebooks"
+
+# By class, so that every id of a class is found, and every class that derives from it. Strings,
+# so that neither the environments nor their phrasebooks are imported before they are used.
+_BOOKS: dict[str, str | type[Phrasebook]] = {
+    f"{_TOY}.frozen_lake:FrozenLakeEnv": f"{_HERE}.toy_text:FrozenLakeWords",
+    f"{_TOY}.cliffwalking:CliffWalkingEnv": f"{_HERE}.toy_text:CliffWalkingWords",
+    f"{_TOY}.taxi:TaxiEnv": f"{_HERE}.toy_text:TaxiWords",
+    f"{_TOY}.blackjack:BlackjackEnv": f"{_HERE}.toy_text:BlackjackWords",
+    f"{_CONTROL}.cartpole:CartPoleEnv": f"{_HERE}.control:CartPoleWords",
+    f"{_CONTROL}.mountain_car:MountainCarEnv": f"{_HERE}.control:MountainCarWords",
+    f"{_CONTROL}.acrobot:AcrobotEnv": f"{_HERE}.control:AcrobotWords",
+    "gymnasium.envs.box2d.lunar_lander:LunarLander": f"{_HERE}.control:LunarLanderWords",
+    "minigrid.minigrid_env:MiniGridEnv": f"{_HERE}.minigrid:MiniGridWords",
+    "highway_env.envs.common.abstract:AbstractEnv": f"{_HERE}.highway:HighwayWords",
+}
+
+
+def register_phrasebook(env: str | type[gym.Env[Any, Any]], book: str | type[Phrasebook]) -> None:
+    """Use ``book`` for ``env`` from now on, in place of any other.
+
+    Args:
+        env: An id (``Maze-v2``; ``Maze`` stands for every version), or a class of environments
+            (with all that derive from it), which may be given as ``module:Class``.
+        book: A subclass of ``Phrasebook``, which may be given as ``module:Class``.
+    """
+    if isinstance(env, type):
+        env = _path(env)
+    if not isinstance(env, str) or not env:
+        raise ConfigError(f"a phrasebook is for an id or a class of environments, got {env!r}")
+    _BOOKS[env] = book if isinstance(book, str) else _checked(book)
+
+
+def find_phrasebook(env: gym.Env[Any, Any]) -> type[Phrasebook]:
+    """Return the phrasebook for ``env``: by its id, by its class, or the one for all.
+
+    >>> find_phrasebook(gym.make("CartPole-v1")).__name__
+    'CartPoleWords'
+    >>> find_phrasebook(gym.make("Pendulum-v1")).__name__
+    'Phrasebook'
+    """
+    name = env.spec.id if env.spec is not None else ""
+    keys = [name, re.sub(r"-v\d+$", "", name), *map(_path, type(env.unwrapped).__mro__)]
+    for key in keys:
+        if key in _BOOKS:
+            return load_phrasebook(_BOOKS[key])
+    return Phrasebook
+
+
+def load_phrasebook(book: str | type[Phrasebook]) -> type[Phrasebook]:
+    """Return a phrasebook that may be given as ``module:Class``."""
+    if not isinstance(book, str):
+        return _checked(book)
+    module, colon, name = book.partition(":")
+    if not colon:
+        raise ConfigError(f"a phrasebook is given as a class or as 'module:Class', got {book!r}")
+    try:
+        return _checked(getattr(import_module(module), name, None))
+    except ImportError as error:
+        raise ConfigError(f"the phrasebook {book} cannot be imported: {error}") from error
+
+
+def _checked(book: Any) -> type[Phrasebook]:
+    if isinstance(book, type) and issubclass(book, Phrasebook):
+        return book
+    raise ConfigError(f"a phrasebook must be a subclass of {_HERE}.Phrasebook, got {book!r}")
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"

@@ -1,0 +1,135 @@
+"""Phrasebooks of Gymnasium's classic control tasks and of LunarLander."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
+from llm_gym.wrappers.as_text.phrasebooks.observations import number
+
+
+class CartPoleWords(Phrasebook):
+    """Position and speed of the cart, angle and speed of the pole."""
+
+    names = ("push left", "push right")
+    aliases = {"left": 0, "right": 1}
+    labels = ("Cart position", "cart speed", "pole angle", "pole speed")
+
+    def rules_text(self) -> str:
+        track, angle = self.game.x_threshold, self.game.theta_threshold_radians
+        return (
+            "A pole stands on a cart, which you push to the left or to the right. Keep the pole "
+            f"up as long as you can. It has fallen when its angle leaves {-angle:.3g} to "
+            f"{angle:.3g} radians, and the track ends at {-track:g} and {track:g}. What is to the "
+            f"right is positive: position, angle and speeds. {self.limit_text()}"
+        ).strip()
+
+    def ending(self, reward: float) -> str:
+        return "The pole has fallen or the cart has left the track."
+
+
+class MountainCarWords(Phrasebook):
+    """Position and speed of the car."""
+
+    names = ("push left", "do nothing", "push right")
+    aliases = {"left": 0, "nothing": 1, "wait": 1, "right": 2}
+    labels = ("Position", "speed")
+
+    def rules_text(self) -> str:
+        game = self.game
+        return (
+            "A car stands in a valley between two hills. Its motor is too weak to drive straight "
+            f"up: swing to and fro to gain speed. The goal is the position {game.goal_position:g}, "
+            f"up on the right; the valley is lowest at -0.52 and ends on the left at "
+            f"{game.min_position:g}. Speed is positive to the right. Every move costs 1 point. "
+            f"{self.limit_text()}"
+        ).strip()
+
+    def ending(self, reward: float) -> str:
+        return "The car is on the hill."
+
+    def success(
+        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
+    ) -> bool | None:
+        return terminated
+
+
+class AcrobotWords(Phrasebook):
+    """Angles and speeds of the two links, and how high the tip is."""
+
+    names = ("torque -1", "torque 0", "torque 1")
+    aliases = {"torque +1": 2, "+1": 2, "-1": 0}
+
+    def rules_text(self) -> str:
+        return (
+            "Two links hang in a chain from a fixed point. You turn the joint between them with a "
+            "torque of -1, 0 or 1; swing the tip up until its height is above 1. Both links hang "
+            "down at angle 0, with the tip at height -2. The second angle is relative to the first "
+            f"link. Angles are in radians. Every move costs 1 point. {self.limit_text()}"
+        ).strip()
+
+    def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
+        cos1, sin1, cos2, sin2, speed1, speed2 = map(float, observation)
+        first, second = math.atan2(sin1, cos1), math.atan2(sin2, cos2)
+        height = -cos1 - math.cos(first + second)
+        values = map(number, (first, second, speed1, speed2, height))
+        names = ("First angle", "second angle", "first speed", "second speed", "tip height")
+        return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+
+    def ending(self, reward: float) -> str:
+        return "The tip is up."
+
+    def success(
+        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
+    ) -> bool | None:
+        return terminated
+
+
+_NAMES = ("Sideways", "height", "sideways speed", "vertical speed", "tilt", "tilt speed")
+
+_ENGINES = ("main engine", "side engines")
+
+
+class LunarLanderWords(Phrasebook):
+    """Where the lander is, how it moves, how it is tilted, and which legs stand."""
+
+    names = ("do nothing", "fire left engine", "fire main engine", "fire right engine")
+    aliases = {"nothing": 0, "wait": 0, "left": 1, "main": 2, "right": 3}
+
+    def _action_names(self) -> Sequence[str] | None:
+        if getattr(self.game, "continuous", False):
+            return _ENGINES
+        return super()._action_names()
+
+    def rules_text(self) -> str:
+        told = [
+            "Land softly on the pad, which is at sideways 0 and height 0. To the right and up are "
+            "positive. Tilt is in radians, positive to the left. The main engine pushes the lander "
+            "along its axis, up when it is upright; the left engine pushes and tilts it to "
+            "the left, the right engine to the right. A crash costs 100 points, "
+            "coming to rest earns 100, each leg on the ground 10; engines cost fuel. 200 points "
+            "count as a success.",
+        ]
+        if getattr(self.game, "continuous", False):
+            told.append(
+                "The main engine burns above 0, from half power to full at 1. The side engines "
+                "burn beyond 0.5: the left one below -0.5, the right one above 0.5."
+            )
+        if getattr(self.game, "enable_wind", False):
+            told.append("There is wind.")
+        return " ".join([*told, self.limit_text()]).strip()
+
+    def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
+        *numbers, left, right = map(float, observation)
+        told = [f"{name} {number(x)}" for name, x in zip(_NAMES, numbers, strict=True)]
+        legs = [f"{side} leg {'down' if leg else 'up'}" for side, leg in _legs(left, right)]
+        return ", ".join(told + legs)
+
+    def ending(self, reward: float) -> str:
+        return "The lander is at rest." if reward > 0 else "The lander has crashed."
+
+
+def _legs(left: float, right: float) -> tuple[tuple[str, float], ...]:
+    return ("left", left), ("right", right)

@@ -1,0 +1,174 @@
+"""From what a model wrote to the action that it means.
+
+Read ``ReplyReader.read`` first: a reply may be a move just as the format asks, or a sentence that
+plainly names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from llm_gym.core.text import clip
+from llm_gym.reading.answer import readings
+from llm_gym.reading.formats import ActionFormat, drop_thinking
+from llm_gym.reading.markup import visible
+from llm_gym.reading.moves import Named, find_pattern, find_phrases
+from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, named_choices
+from llm_gym.wrappers.as_text.phrasebooks.readers import NumberReader, Unusable
+from llm_gym.wrappers.as_text.settings import numbers_in
+
+
+class ParsedReply(NamedTuple):
+    """What was found in a reply."""
+
+    move: str | None
+    action: Any = None
+    how: str = "format"
+    problem: str | None = None
+    """Why there is no action, as the player is told; None where there is one."""
+
+
+class ReplyReader:
+    """Finds the action that a reply means.
+
+    Args:
+        book: The words of the environment.
+        format: How a move is written.
+        space: Of the actions.
+        parse: The author's own function from a move to an action; None for the phrasebook's.
+        strict: Whether only a move written just as the format asks counts.
+        refuses: Whether an action that the mask excludes is an unusable one.
+    """
+
+    def __init__(
+        self,
+        book: Phrasebook,
+        format: ActionFormat,
+        space: gym.Space[Any],
+        parse: Callable[[str], Any] | None,
+        *,
+        strict: bool,
+        refuses: bool,
+    ) -> None:
+        self.book, self.format, self.strict, self.refuses = book, format, strict, refuses
+        if parse is None and type(book).parse is not Phrasebook.parse:
+            parse = book.parse
+        self._parse, self._space = parse, space
+        self._longest = 1000 + 40 * numbers_in(space)
+        at_once = parse is None and not refuses
+        self._choices: Mapping[str, Any] = named_choices(book) if at_once else {}
+
+    @property
+    def by_function(self) -> bool:
+        """Whether moves are read by a function that only its author knows."""
+        return self._parse is not None
+
+    def instruction(self) -> str:
+        """Return how a move is written, with an example."""
+        return self.format.tell(self.book.example_moves()[0])
+
+    def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> ParsedReply:
+        """Return what was found; ``info`` says what is legal, ``told`` what the model has read."""
+        move = self.format.parse(drop_thinking(reply) if self.strict else visible(reply))
+        if move is not None and (action := self._choices.get(move)) is not None:
+            return ParsedReply(move, action)
+        try:
+            return ParsedReply(move, self.action(move, info))
+        except Unusable as reason:
+            problem = str(reason)
+        if self.strict:
+            return ParsedReply(move, problem=problem)
+        speaker = BookSpeaker(self.book, info, told)
+        try:
+            return read_on(reply, speaker, lambda found: self.action(found, info))
+        except Unusable as closer:
+            # Where a move is an object, what is inside one is no move of its own.
+            is_object = isinstance(self._space, gym.spaces.Dict | gym.spaces.Tuple)
+            return ParsedReply(move, problem=problem if is_object else str(closer) or problem)
+
+    def action(self, move: str | None, info: Mapping[str, Any]) -> Any:
+        """Return the action that ``move`` means, or raise ``Unusable`` with the reason."""
+        if move is None:
+            raise Unusable(f"I found no move in your reply. {self.instruction()}".rstrip())
+        if len(move) > self._longest:
+            raise Unusable(f"A move has at most {self._longest} characters.")
+        if self._parse is None:
+            action = self.book.parse(move)
+        else:
+            action = read_by_function(self._parse, self._space, move)
+        if self.refuses:
+            legal, reader = self.book.legal_moves(info), self.book.reader
+            if legal is not None and reader is not None and reader.write(action) not in legal:
+                raise Unusable(f"That is not possible now. Legal moves: {', '.join(legal)}.")
+        return action
+
+
+class BookSpeaker:
+    """Finds the moves of a phrasebook in sentences.
+
+    Args:
+        book: The words of the environment.
+        info: The last info, whose action mask says what is legal.
+        told: What the model has read, which says nothing when it is quoted back.
+    """
+
+    def __init__(
+        self, book: Phrasebook, info: Mapping[str, Any], told: tuple[str, ...] = ()
+    ) -> None:
+        self.book, self.told = book, told
+        self.moves = book.legal_moves(info)
+        aliases = {} if book.reader is None else book.reader.aliases()
+        meant = {word: move for word, move in aliases.items() if move in (self.moves or ())}
+        # A number in a sentence is mostly an angle, a position or a count; alone it is a choice.
+        self._numbers = {word: move for word, move in meant.items() if word[-1:].isdecimal()}
+        self._meant = {word: move for word, move in meant.items() if word not in self._numbers}
+        numbers = self.moves is None and isinstance(book.reader, NumberReader)
+        self.pattern = book.move_pattern() if numbers else None
+        self.free_text = self.moves is None and self.pattern is None
+
+    mention_is_answer = False
+
+    def named_moves(self, text: str) -> Iterator[Named]:
+        if (number := self._numbers.get(text.strip())) is not None:
+            yield 0, len(text), number
+        elif self.moves is not None:
+            for start, end, word in find_phrases(text, [*self.moves, *self._meant]):
+                yield start, end, self._meant.get(word, word)
+        elif self.pattern:
+            yield from find_pattern(text, self.pattern)
+
+    def marked_move(self, label: str, text: str) -> str:
+        return "" if self.free_text and label in ("fence", "brackets") else text
+
+
+def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> ParsedReply:
+    """Return the move in a reply that is more than a move.
+
+    Raises ``Unusable``, with what was understood, if anything, where there is none.
+    """
+    for found in readings(reply, speaker, speaker.told):
+        if found.move is None:
+            raise Unusable(found.problem)
+        try:
+            return ParsedReply(found.move, read(found.move), found.how)
+        except Unusable:
+            if found.is_final:
+                raise
+    raise Unusable("")
+
+
+def read_by_function(parse: Callable[[str], Any], space: gym.Space[Any], move: str) -> Any:
+    """Return the action that a function of the user's finds in ``move``."""
+    try:
+        chosen = parse(move)
+        usable = chosen is not None and space.contains(chosen)
+    except Unusable:
+        raise
+    except Exception as error:  # it reads what a model wrote, and may trip over anything
+        raise Unusable(f"I cannot use that move: {clip(str(error), 200)}") from error
+    if not usable:
+        raise Unusable("I cannot use that move.")
+    return chosen

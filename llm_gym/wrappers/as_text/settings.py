@@ -1,0 +1,141 @@
+"""The settings of ``AsText``: their checks, the rules text they lead to, the shapes of results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+from gymnasium import Space, spaces
+
+from llm_gym.core.errors import ConfigError, ContractError
+from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
+
+_ONE_OF: Mapping[str, tuple[str | None, ...]] = {
+    "rules": ("observation", "system", None),
+    "invalid": ("fallback", "feedback", "terminate"),
+    "masked": ("play", "refuse"),
+}
+_AT_LEAST = {"retries": 0, "max_invalid": 1, "max_observation_chars": 200}
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ``ConfigError`` for a setting that cannot be honoured."""
+    for name, known in _ONE_OF.items():
+        if settings[name] not in known:
+            words = " or ".join(repr(word) for word in known if word is not None)
+            raise ConfigError(f"{name} must be {words}, got {settings[name]!r}")
+    _check_counts(settings)
+    penalty = settings["penalty"]
+    if not isinstance(penalty, (int, float)) or not 0.0 <= penalty < math.inf:
+        raise ConfigError(f"penalty must be a number of at least 0, got {penalty!r}")
+    for name in ("system_prompt", "fallback"):
+        if not isinstance(settings[name], str | None):
+            raise ConfigError(f"{name} must be a str, got {settings[name]!r}")
+    for name in ("describe", "parse"):
+        if settings[name] is not None and not callable(settings[name]):
+            raise ConfigError(f"{name} must be a function, got {settings[name]!r}")
+    if settings["parse"] is not None and settings["masked"] == "refuse":
+        raise ConfigError("masked='refuse' needs no parse; return None in parse to refuse a move")
+
+
+def _check_counts(settings: Mapping[str, Any]) -> None:
+    for name, least in _AT_LEAST.items():
+        value = settings[name]
+        if name == "max_invalid" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def numbers_in(space: Space[Any]) -> int:
+    """Return how many numbers, or characters, an action of ``space`` has at most.
+
+    >>> numbers_in(spaces.Dict(arm=spaces.Box(-1, 1, (2, 3)), say=spaces.Text(10)))
+    16
+    """
+    if isinstance(space, spaces.Dict):
+        return sum(map(numbers_in, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return sum(map(numbers_in, space.spaces))
+    if isinstance(space, spaces.Text):
+        return int(space.max_length)
+    return math.prod(space.shape or ())
+
+
+def path_of(phrasebook: Any) -> Any:
+    """Return a class as ``module:Class``, which JSON can hold, where it can be found by that."""
+    if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
+        return f"{phrasebook.__module__}:{phrasebook.__qualname__}"
+    return phrasebook
+
+
+def write_rules(
+    book: Phrasebook,
+    instruction: str,
+    *,
+    invalid: str,
+    fallback: str | None,
+    retries: int,
+    max_invalid: int | None,
+    penalty: float,
+) -> str:
+    """Return the rules of ``book`` and of these settings of ``AsText``.
+
+    ``instruction`` is how a move is written, ``fallback`` the move that is played for an unusable
+    reply, if any.
+    """
+    parts = [book.rules_text(), book.how()]
+    if retries:
+        parts.append(f"Up to {retries} unusable replies per turn are forgiven.")
+    if invalid == "terminate":
+        parts.append("An unusable reply ends the episode.")
+    elif fallback is not None:
+        parts.append(f"For an unusable reply I play {fallback}, and what it earns does not count.")
+    if max_invalid is not None and invalid != "terminate":
+        cut = f"After {max_invalid} unusable replies the episode is cut,"
+        parts.append(f"{cut} and costs what random play would cost.")
+    if penalty:
+        parts.append(f"Each unusable reply costs {penalty:g} points.")
+    return f"{' '.join(filter(None, parts))}\n{instruction}".rstrip("\n")
+
+
+_RESET = "observation, info"
+_STEP = "observation, reward, terminated, truncated, info"
+
+
+def of_reset(env: gym.Env[Any, Any], given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the two values of ``reset``."""
+    if type(given) is not tuple or len(given) != 2:
+        raise _misshapen(env, "reset", _RESET, given)
+    _check_info(env, "reset", given[1])
+    return given
+
+
+def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """Return the five values of ``step``."""
+    if type(given) is not tuple or len(given) != 5:
+        raise _misshapen(env, "step", _STEP, given)
+    if getattr(given[1], "size", 1) > 1:
+        raise ContractError(
+            f"{type(env.unwrapped).__name__} pays a vector of {given[1].size} rewards; wrap it in "
+            "one that pays a single number, such as mo_gymnasium.wrappers.LinearReward"
+        )
+    _check_info(env, "step", given[4])
+    return given
+
+
+def _check_info(env: gym.Env[Any, Any], method: str, info: Any) -> None:
+    if not isinstance(info, dict):
+        raise ContractError(
+            f"{type(env.unwrapped).__name__}.{method} must return a dictionary as info, got "
+            f"{info!r:.100}"
+        )
+
+
+def _misshapen(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> ContractError:
+    count = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
+    return ContractError(
+        f"{type(env.unwrapped).__name__}.{method} must return ({names}), got {count}"
+    )

@@ -1,0 +1,438 @@
+"""``AsText``: any Gymnasium environment, played in words.
+
+Read ``step`` first: find the action that the model's text means, let the environment play it, and
+say what it shows. The words come from a phrasebook or from the functions given. Reward, flags and
+info are the environment's own.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.core.env import MAX_ACTION_CHARS
+from llm_gym.core.errors import ConfigError, ContractError
+from llm_gym.core.infos import flag
+from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.core.settings import get_format
+from llm_gym.core.spaces import AnyText
+from llm_gym.core.text import clip
+from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
+from llm_gym.wrappers.as_text.phrasebooks.readers import Unusable
+from llm_gym.wrappers.as_text.replies import ParsedReply, ReplyReader
+from llm_gym.wrappers.as_text.settings import (
+    check_settings,
+    of_reset,
+    of_step,
+    path_of,
+    write_rules,
+)
+from llm_gym.wrappers.as_text.success import Success, load_success, refusal
+
+_PLAYING = StopReason.PLAYING
+_NOTHING_READ = ParsedReply(None)
+_MAX_INVALID = 20
+_PLAYED_ON = 200  # steps of the random play that says what giving up costs
+_ENDLESS = 1000  # turns of an episode that has no limit
+_ESCAPED = r'(?:[^"\\\n]|\\.){1,2000}'
+_VERDICTS = ("success", "is_success")  # of an environment on a game that the fallback ended
+_Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
+_Step = tuple[str, SupportsFloat, bool, bool, dict[str, Any]]
+
+
+class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
+    r"""Play any environment in text.
+
+    The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of
+    these. Actions are named and observations described by the environment's phrasebook, or else
+    from its spaces, its spec and its docstring. Reward, flags and the keys of ``info`` that the
+    environment sets are passed on untouched; to ``info`` are added, where they are free:
+    ``move``, ``reader``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
+    ``reward_terms``, ``turn``, ``invalid_actions``, and ``fallback``, the move that was played
+    for an unusable text.
+
+    A text that means no action is answered, and the fallback is played in its place, a move that
+    does as little as possible: time goes on, and costs what it costs. What the fallback earns is
+    not paid, and a game that it ends is no success. So nonsense is never better than playing,
+    whatever the environment pays. Where no fallback is known (texts, functions of one's own), and
+    with ``invalid="feedback"``, the environment does not see the text, and it costs as much as
+    the worst step of the episode so far. An episode that unusable texts end costs as much as a
+    random player loses in the turns that are left (of the environment's limit, or of 1,000).
+
+    Args:
+        env: The environment to play.
+        phrasebook: The words, instead of those registered for the environment: a subclass of
+            ``Phrasebook`` or its name, ``module:Class``. ``Phrasebook`` itself uses only spaces,
+            spec and docstring.
+        system_prompt: Told instead of the rules, word for word.
+        describe: From observation and info to what the player sees.
+        parse: From the text of a move to the action. None, or any exception, means that the text
+            cannot be used; the player is told the exception's message.
+        success: Whether an episode that is over was a success: a function of the sum of rewards,
+            of ``terminated``, of the last reward and of ``info``, or its name,
+            ``module:function``.
+        action_format: How a move is written: plain, tag, boxed, json, react or raw.
+        strict: Whether only a move written just as the format asks counts. By default the one
+            move that a reply plainly names is that move.
+        rules: Where the rules go: into the first observation, or into ``system_prompt``, which
+            is the default where a ``system_prompt`` is given.
+        invalid: What an unusable text does: ``fallback`` says why and plays the fallback,
+            ``feedback`` says why, ``terminate`` ends the episode.
+        fallback: The move that is played for an unusable text, instead of the phrasebook's.
+        penalty: Taken from the reward at every unusable text, at least 0.
+        retries: Unusable texts per turn that do not count.
+        max_invalid: Unusable texts that count, after which the episode is truncated; None, for
+            fallbacks where the environment has a limit of its own, leaves it to that, and is 20
+            otherwise.
+        masked: What an action does that ``info["action_mask"]`` excludes: ``play`` passes it on,
+            ``refuse`` makes it an unusable one.
+        max_observation_chars: Longer descriptions are cut.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> env = AsText(gym.make("FrozenLake-v1", is_slippery=False), rules="system")
+        >>> print(env.reset(seed=0)[0])
+        P . . .
+        . H . H
+        . . . H
+        H . . G
+        >>> observation, reward, terminated, truncated, info = env.step("Hm.\nright")
+        >>> info["move"], info["valid_action"], info["prob"]
+        ('right', True, 1.0)
+    """
+
+    has_splits = False
+    _worst = 0.0
+    """The lowest reward of a step in this episode."""
+    _player_seed: int | None = None
+    _player_rng: np.random.Generator | None = None
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        phrasebook: str | type[Phrasebook] | None = None,
+        system_prompt: str | None = None,
+        describe: Callable[[Any, dict[str, Any]], str] | None = None,
+        parse: Callable[[str], Any] | None = None,
+        success: str | Success | None = None,
+        action_format: str = "plain",
+        strict: bool = False,
+        rules: Literal["observation", "system"] | None = None,
+        invalid: Literal["fallback", "feedback", "terminate"] = "fallback",
+        fallback: str | None = None,
+        penalty: float = 0.0,
+        retries: int = 0,
+        max_invalid: int | None = None,
+        masked: Literal["play", "refuse"] = "play",
+        max_observation_chars: int = 8192,
+    ) -> None:
+        settings = {
+            "phrasebook": path_of(phrasebook),
+            "system_prompt": system_prompt,
+            "describe": describe,
+            "parse": parse,
+            "success": success,
+            "action_format": action_format,
+            "strict": strict,
+            "rules": rules,
+            "invalid": invalid,
+            "fallback": fallback,
+            "penalty": penalty,
+            "retries": retries,
+            "max_invalid": max_invalid,
+            "masked": masked,
+            "max_observation_chars": max_observation_chars,
+        }
+        check_settings(settings)
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **settings)
+        gym.Wrapper.__init__(self, env)
+        kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
+        self.book = kind(env, reads_actions=parse is None)
+        self._format = get_format(action_format)
+        how = {"strict": strict, "refuses": masked == "refuse"}
+        self._replies = ReplyReader(self.book, self._format, env.action_space, parse, **how)
+        self._describe, self._own_describe = describe or self.book.describe, describe
+        self._played = None if kind.played is Phrasebook.played else self.book.played
+        self.rules = rules or ("observation" if system_prompt is None else "system")
+        self.invalid, self.penalty, self.retries = invalid, penalty, retries
+        self._fallback = None if fallback is None else self._checked_fallback(fallback)
+        self._success = load_success(success)
+        self._set_spaces(max_observation_chars)
+        self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
+        limited = self._plays_on and self.book.step_limit() is not None
+        self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
+        self._told = self._rules_told() if system_prompt is None else system_prompt
+        self._clear(None)
+
+    def _set_spaces(self, max_observation_chars: int) -> None:
+        self.max_observation_chars = max_observation_chars
+        self.observation_space = AnyText(max_observation_chars)
+        examples = [self._format.render(move) for move in self.book.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
+
+    def _clear(self, stop: StopReason | None) -> None:
+        self._stop = stop
+        self._state, self._total = "", 0.0
+        self._last_info: dict[str, Any] = {}
+        self._turn = self._misses = self._charged = self._invalid_actions = 0
+        self._worst = 0.0
+
+    # --- Gymnasium -----------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode; seed and options are the environment's."""
+        if seed is not None:
+            self._player_seed, self._player_rng = seed, None
+        observation, info = of_reset(self.env, self.env.reset(seed=seed, options=options))
+        self._clear(_PLAYING)
+        self._last_info = info
+        self._state = text = self._words(observation, info)
+        ours = self._info(_NOTHING_READ, {})
+        if self.rules == "system":
+            ours["system_prompt"] = self._told  # for players at the other end of a process
+        else:
+            text = clip(f"{self._told}\n\n{text}", self.max_observation_chars)
+        return text, {**ours, **info}
+
+    def step(self, action: str) -> _Step:
+        """Play the action that the move in ``action`` means."""
+        if self._stop is not _PLAYING or not isinstance(action, str):
+            raise refusal(action, self._stop)
+        reading = self._replies.read(action, self._last_info, (self._told, self._state))
+        if reading.problem is not None:
+            return self._answer(reading)
+        text, reward, terminated, truncated, ours, info = self._play(reading)
+        return text, reward, terminated, truncated, {**ours, **info}
+
+    # --- the turn ------------------------------------------------------------------------
+
+    def _play(self, reading: ParsedReply) -> _Played:
+        """Let the environment play an action, and say what it shows."""
+        played = of_step(self.env, self.env.step(reading.action))
+        observation, reward, terminated, truncated, info = played
+        if self._played is not None:
+            self._played(reading.action)
+        self._turn += 1
+        self._misses = 0
+        self._last_info = info
+        points = float(reward)
+        self._worst = min(self._worst, points)
+        self._total += points
+        self._state = text = self._words(observation, info)
+        ours = self._info(reading, {"reward": points})
+        if terminated or truncated:
+            self._finish(ours, terminated, truncated, points, info)
+            if terminated and self._own_describe is None:
+                text = f"{text}\n{self.book.ending(points)}".strip()
+                text = clip(text, self.max_observation_chars)
+        return text, reward, terminated, truncated, ours, info
+
+    def _checked_fallback(self, move: str) -> str | None:
+        """Return the fallback that was given; None where the phrasebook keeps it from here on.
+
+        That knows when it is legal, and what to play instead.
+        """
+        try:
+            action = self._replies.action(move, {})
+        except Unusable as problem:
+            raise ConfigError(f"fallback must be a move, got {move!r:.100}: {problem}") from None
+        if self._replies.by_function or self.book.reader is None:
+            return move
+        self.book.fallback = self.book.reader.write(action)
+        return None
+
+    def _fallback_move(self, info: Mapping[str, Any]) -> str | None:
+        if self._replies.by_function and self._fallback is None:
+            return None
+        if self.book.mask_advises and not self._replies.refuses:
+            info = {}  # the move that the rules name can always be played
+        return self._fallback or self.book.fallback_move(info)
+
+    def _play_fallback(self, reading: ParsedReply) -> _Step | None:
+        """Play the fallback for an unusable text; None where there is none now."""
+        fallback = self._fallback_move(self._last_info)
+        if fallback is None:
+            return None
+        self._charged += 1
+        action = self._replies.action(fallback, self._last_info)
+        played = self._play(reading._replace(action=action))
+        text, reward, terminated, truncated, ours, info = played
+        points = float(reward)
+        # It may cost, and does not earn.
+        terms = ours["reward_terms"] = {"reward": min(points, 0.0)}
+        self._total += terms["reward"] - points
+        if self.penalty:
+            terms["invalid"] = -self.penalty
+        if terminated or truncated:
+            ours["success"] = False
+            if self._stop is StopReason.WON:
+                self._stop = ours["stop_reason"] = StopReason.LOST
+        elif self.max_invalid is not None and self._charged >= self.max_invalid:
+            truncated = True
+            self._stop = ours["stop_reason"] = StopReason.MAX_STEPS
+            terms["given_up"] = self.quitting_cost()
+        ours["fallback"] = fallback
+        text = f"{reading.problem} I play {fallback} for you.\n{text}"
+        won = {key: value for key, value in info.items() if key not in _VERDICTS}
+        text = clip(text, self.max_observation_chars)
+        return text, sum(terms.values()), terminated, truncated, {**ours, **won}
+
+    def _answer(self, reading: ParsedReply) -> _Step:
+        """Answer an unusable text: play the fallback, or leave the environment as it is."""
+        self._invalid_actions += 1
+        self._misses += 1
+        counts = self._misses > self.retries
+        if counts and self._plays_on and (step := self._play_fallback(reading)):
+            return step
+        cost = self.penalty
+        if counts:
+            cost -= self._worst
+            self._misses = 0
+            self._charged += 1
+            self._turn += 1
+            if self.invalid == "terminate":
+                self._stop = StopReason.INVALID
+            elif self._charged >= (self.max_invalid or _MAX_INVALID):
+                self._stop = StopReason.MAX_STEPS
+        terminated = self._stop is StopReason.INVALID
+        terms = {"invalid": -cost} if cost else {}
+        info = self._info(reading, terms)
+        if "action_mask" in self._last_info:
+            info["action_mask"] = self._last_info["action_mask"]  # it still holds
+        said = reading.problem or ""
+        text = said if terminated else f"{said}\n{self._state}"
+        cut = self._stop is StopReason.MAX_STEPS
+        if terminated or cut:
+            terms["given_up"] = self.quitting_cost()
+        reward = sum(terms.values(), 0.0)
+        return clip(text, self.max_observation_chars), reward, terminated, cut, info
+
+    def quitting_cost(self) -> float:
+        """Return what a random player would lose in the turns that are left; it earns nothing.
+
+        Only for an episode that is over: the environment is played on and must be reset.
+        """
+        entropy = None if self._player_seed is None else (self._player_seed, 2)
+        rng, info, over = np.random.default_rng(entropy), self._last_info, False
+        left = (self.book.step_limit() or _ENDLESS) - self._turn
+        lost, steps = 0.0, 0
+        while steps < min(left, _PLAYED_ON) and not over:
+            try:
+                action = self._random_action(info, rng)
+                _, reward, terminated, truncated, info = of_step(self.env, self.env.step(action))
+            except Exception:  # noqa: BLE001 - of others' code, in an episode that is over
+                break
+            lost += float(reward) if float(reward) < 0.0 else 0.0
+            steps, over = steps + 1, terminated or truncated
+        return lost * left / steps if steps and not over else lost
+
+    def _random_action(self, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
+        try:
+            return self._replies.action(self.book.random_move(info, rng), info)
+        except (NotImplementedError, Unusable):  # moves that only the author's function reads
+            space = copy.deepcopy(self.env.action_space)
+            space.seed(int(rng.integers(2**31)))
+            return space.sample()
+
+    def _info(self, reading: ParsedReply, terms: dict[str, float]) -> dict[str, Any]:
+        return {
+            "move": reading.move,
+            "reader": reading.how,
+            "valid_action": reading.problem is None,
+            "success": False,
+            "stop_reason": self._stop,
+            "reward_terms": terms,
+            "turn": self._turn,
+            "invalid_actions": self._invalid_actions,
+        }
+
+    def _finish(
+        self,
+        ours: dict[str, Any],
+        terminated: bool,
+        truncated: bool,
+        points: float,
+        info: Mapping[str, Any],
+    ) -> None:
+        """Note how the episode ended, where that can be known."""
+        success = flag(info, "success")
+        if self._success is not None:
+            success = self._success(self._total, terminated, points, info)
+        elif success is None:
+            success = self.book.success(self._total, terminated, points, info)
+        known: dict[str, Any] = {"stop_reason": info.get("stop_reason")}
+        if success is None:
+            del ours["success"]
+        else:
+            ours["success"] = known["success"] = bool(success)
+        self._stop = ours["stop_reason"] = stop_reason(terminated, truncated, known)
+
+    # --- players -------------------------------------------------------------------------
+
+    def legal_actions(self) -> list[str] | None:
+        """Return every usable action in this state, or None where there are too many."""
+        moves = self.book.legal_moves(self._last_info)
+        return None if moves is None else [self._format.render(move) for move in moves]
+
+    def action_pattern(self) -> str:
+        """Return a regex that usable actions match in full, for constrained decoding."""
+        moves = self.book.legal_moves(self._last_info)
+        if moves is not None:
+            return self._format.pattern(moves)
+        pattern = self.book.move_pattern() or r"[^\n]{1,200}"
+        if '"' in pattern and self._format.escape('"') != '"':
+            pattern = _ESCAPED  # quotes within quotes: any string that JSON allows
+        return self._format.pattern(pattern)
+
+    def random_action(self) -> str:
+        """Return a random usable action, drawn from a generator that ``reset`` seeds."""
+        if self._player_rng is None:
+            entropy = None if self._player_seed is None else (self._player_seed, 1)
+            self._player_rng = np.random.default_rng(entropy)
+        return self._format.render(self.book.random_move(self._last_info, self._player_rng))
+
+    def oracle_action(self) -> str:
+        """Return the action of a best player who sees everything, where there is one."""
+        return self._format.render(self.book.oracle_move())
+
+    # --- text ----------------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
+        return self._told if self.rules == "system" else ""
+
+    def _rules_told(self) -> str:
+        return write_rules(
+            self.book,
+            self._replies.instruction(),
+            invalid=self.invalid,
+            fallback=self._fallback_move({}) if self._plays_on else None,
+            retries=self.retries,
+            max_invalid=self.max_invalid,
+            penalty=self.penalty,
+        )
+
+    def _words(self, observation: Any, info: dict[str, Any]) -> str:
+        text = self._describe(observation, info)
+        if not isinstance(text, str):
+            raise ContractError(f"describe must return a str, got {type(text).__name__}")
+        longest = self.max_observation_chars
+        return text if len(text) <= longest else clip(text, longest)
+
+
+SETTINGS: Mapping[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(AsText.__init__).parameters.items()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+}
+"""The settings of ``AsText`` and their defaults."""

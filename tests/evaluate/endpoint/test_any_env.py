@@ -1,0 +1,106 @@
+"""A served model plays whatever can be made: other people's environments, broken ones too."""
+
+import gymnasium as gym
+import pytest
+
+from llm_gym import BaseEnvironment
+from llm_gym.core.outcome import StopReason
+from llm_gym.core.spaces import AnyText
+from llm_gym.evaluate.endpoint import play
+from tests.evaluate.endpoint.stand_in import StandIn
+
+
+class Moody(gym.Env):
+    """Raises where it is told to."""
+
+    observation_space = action_space = AnyText(100)
+
+    def __init__(self, bad_reset=None, bad_step=None):
+        self.bad_reset, self.bad_step = bad_reset, bad_step
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seed, self.turn = seed, 0
+        if seed == self.bad_reset:
+            raise RuntimeError("no game today")
+        return "Say something.", {}
+
+    def step(self, action):
+        self.turn += 1
+        if (self.seed, self.turn) == self.bad_step:
+            raise RuntimeError("enough")
+        return "Go on.", 1.0, self.turn == 3, False, {}
+
+
+class Endless(Moody):
+    def step(self, action):
+        return "Go on.", 0.0, False, False, {}
+
+
+class Door(BaseEnvironment):
+    def reset(self):
+        return "The door is shut."
+
+    def get_state_description(self):
+        return "The door is shut."
+
+    def step(self, action):
+        self.done = True
+        return "It opens.", 1.0, True, {}
+
+
+@pytest.fixture
+def server():
+    with StandIn(lambda messages: "left") as server:
+        yield server
+
+
+def test_any_gymnasium_id_is_played_in_words(server):
+    result = play("CartPole-v1", server.url, "m", 2)
+    assert result.env_id == "CartPole-v1"
+    assert all(episode.terminated[-1] for episode in result.episodes)
+    assert result.invalid == 0.0
+    system, user = server.asked[0]["messages"]
+    assert system["role"] == "system"
+    assert "left" in system["content"]
+    assert user["role"] == "user"
+    assert result.mean_return == result.mean_turns > 5
+
+
+def test_settings_go_to_the_environment_or_to_its_words(server):
+    settings = {"is_slippery": False, "action_format": "tag", "strict": True}
+    [episode] = play("FrozenLake-v1", server.url, "m", 1, env_kwargs=settings).episodes
+    assert episode.infos[-1]["invalid_actions"] > 0, "left is no tag"
+    assert "<action>" in server.asked[0]["messages"][0]["content"]
+
+
+def test_a_factory_makes_the_environments_and_old_classes_are_adapted(server):
+    result = play(Door, server.url, "m", 2)
+    assert [episode.total_reward for episode in result.episodes] == [1.0, 1.0]
+    assert result.env_id.endswith(":Door")
+
+
+def test_an_environment_that_raises_costs_its_own_episode_and_no_other(server, caplog):
+    result = play(lambda: Moody(bad_step=(1, 2)), server.url, "m", 3, num_envs=1)
+    good, bad, last = result.episodes
+    assert [e.stop_reason for e in (good, last)] == [StopReason.FINISHED] * 2
+    assert bad.stop_reason == StopReason.ERROR
+    assert (bad.num_turns, bad.truncated, bad.rewards) == (2, [False, True], [1.0, 0.0])
+    assert bad.infos[-1]["error"] == "RuntimeError: enough"
+    assert "episode 1: its environment raised RuntimeError: enough" in caplog.text
+    assert any("1 of " in note and "failed in their environment" in note for note in result.notes())
+    bad.check()
+
+
+def test_an_environment_that_cannot_begin_has_an_episode_without_turns(server):
+    result = play(lambda: Moody(bad_reset=0), server.url, "m", 2)
+    bad, good = result.episodes
+    assert (bad.stop_reason, bad.num_turns, bad.seed) == (StopReason.ERROR, 0, 0)
+    assert good.num_turns == 3
+    bad.check()
+
+
+def test_a_game_without_an_end_is_cut_where_one_says(server):
+    [episode] = play(Endless, server.url, "m", 1, max_turns=4).episodes
+    assert (episode.num_turns, episode.stop_reason) == (4, StopReason.MAX_STEPS)
+    assert len(server.asked) == 4

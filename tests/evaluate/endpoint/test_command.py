@@ -1,0 +1,165 @@
+"""``llm-gym eval --endpoint``, as a person uses it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from llm_gym import cli, read_episodes
+from tests.evaluate.endpoint.stand_in import StandIn, says, solver
+
+ROOT = Path(__file__).parents[2]
+GUESS = "llm_gym/GuessTheNumber-v0"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, path = dict(gym.registry), list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    gym.registry.clear()
+    gym.registry.update(before)
+
+
+def run(server, *arguments):
+    return cli.main(["eval", *arguments, "--endpoint", server.url, "--model", "m"])
+
+
+def test_the_figures_as_json(server, here, capsys):
+    arguments = ["--episodes", "3", "--seed", "4", "--json", "--out", "played"]
+    assert run(server, GUESS, *arguments, "--prices", "1", "2") == 0
+    [result] = json.loads(capsys.readouterr().out)
+    turns = result["requests"]
+    assert (result["env"], result["episodes"]) == (GUESS, 3)
+    assert (result["tokens_in"], result["tokens_out"]) == (10 * turns, 3 * turns)
+    assert result["cost"] == pytest.approx(turns * (10 * 1 + 3 * 2) / 1e6)
+    episodes = list(read_episodes(here / "played/llm_gym_GuessTheNumber-v0.jsonl"))
+    assert [episode.seed for episode in episodes] == [4, 5, 6]
+    assert result["turns"] == turns / 3
+
+
+def test_the_figures_as_a_table(server, here, capsys):
+    assert run(server, "--suite", "GuessTheNumber", "--episodes", "2") == 0
+    header, *rows, scale = capsys.readouterr().out.splitlines()
+    columns = "environment success 95 % scale return turns unusable cut empty tokens/s read written"
+    assert header.split() == columns.split()
+    assert [row.split()[0] for row in rows] == [
+        "llm_gym/GuessTheNumber-v0",
+        "llm_gym/GuessTheNumberEasy-v0",
+        "llm_gym/GuessTheNumberHard-v0",
+    ]
+    assert len({len(line) for line in (header, *rows)}) == 1, "columns stand below each other"
+    assert scale.startswith("scale: 0 is a random player")
+
+
+def test_the_cost_is_a_column_where_prices_are_known(server, here, capsys):
+    assert run(server, GUESS, "--episodes", "1", "--prices", "0", "1e6") == 0
+    header, row, _ = capsys.readouterr().out.splitlines()
+    assert header.split()[-1] == "cost"
+    assert float(row.split()[-1]) == 3 * len(server.asked)
+
+
+def test_every_option_reaches_the_server(server, here, capsys):
+    options = ["--max-tokens", "9", "--temperature", "0.5", "--top-p", "0.75", "--max-turns", "2"]
+    options += ["--context", "observation", "--system-prompt", "Be brief.", "--num-envs", "1"]
+    options += ["--stop", "#", "--template-set", "enable_thinking=false"]
+    options += ["--body", "top_k=3", "--body", "seed=null", "--set", "high=30", "--episodes", "1"]
+    server.model = lambda messages: "31"
+    assert run(server, GUESS, *options) == 0
+    [_, second] = server.asked
+    messages = second.pop("messages")
+    assert second == {
+        "model": "m", "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": 3,
+        "stop": ["#"], "chat_template_kwargs": {"enable_thinking": False},
+    }  # fmt: skip
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert messages[0]["content"] == "Be brief."
+    assert "from 1 to 30" in messages[1]["content"]
+
+
+def test_a_class_and_an_id_of_another_package_are_played(server, here, capsys):
+    (here / "ours_here.py").write_text(
+        "import gymnasium as gym\n"
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
+        "class Ours(GuessTheNumberEnv): pass\n"
+        "gym.register(id='OurGuess-v0', entry_point=GuessTheNumberEnv)\n"
+    )
+    assert run(server, "ours_here:Ours", "--episodes", "2", "--set", "high=5", "--json") == 0
+    assert run(server, "OurGuess-v0", "--import", "ours_here", "--episodes", "1", "--json") == 0
+    assert run(server, "ours_here:OurGuess-v0", "--episodes", "1", "--json") == 0
+    server.model = lambda messages: "left"
+    assert run(server, "CartPole-v1", "--episodes", "1", "--max-turns", "3", "--json") == 0
+    said = capsys.readouterr().out.replace("]\n[", ",")
+    names = ["ours_here:Ours", "OurGuess-v0", "OurGuess-v0", "CartPole-v1"]
+    assert [result["env"] for result in json.loads(said)] == names
+    assert {asked["messages"][0]["role"] for asked in server.asked} == {"system"}
+    assert "from 1 to 5" in server.asked[0]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["llm_gym/Ges-v0"], "llm_gym/Ges-v0"),
+        (["nowhere:Env"], "nowhere"),
+        ([], "--suite"),
+        ([GUESS, "--set", "hihg=3"], "hihg"),
+        ([GUESS, "--body", "x"], "--body"),
+        ([GUESS, "--key-env", "NOT_SET"], "key"),
+        ([GUESS, "--prices", "-1", "0"], "--prices"),
+    ],
+)
+def test_a_mistake_is_one_sentence(server, here, capsys, arguments, told):
+    assert run(server, *arguments) == 2
+    said = capsys.readouterr()
+    assert told in said.err.splitlines()[-1]
+    assert said.out == ""
+    assert server.asked == []
+
+
+def test_a_server_that_fails_is_one_sentence_after_the_figures(server, here, capsys):
+    server.manners += [lambda handler: False] * 12 + [says(400, {"error": "no more"})]
+    assert run(server, GUESS, "--num-envs", "1", "--json") == 2
+    said = capsys.readouterr()
+    assert 1 <= json.loads(said.out)[0]["episodes"] < 100
+    assert said.err.splitlines()[-1].endswith("answered 400: no more")
+
+
+def core_alone(*arguments):
+    """Run ``llm-gym`` where nothing of the trainer can be imported."""
+    command = [sys.executable, "-m", "tests.evaluate.endpoint.run_cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_the_core_alone_is_enough():
+    with StandIn(solver) as server:
+        done = core_alone("eval", GUESS, f"--endpoint={server.url}", "--model", "m", "--json")
+    assert done.returncode == 0, done.stderr
+    [result] = json.loads(done.stdout)
+    assert result["success"] > 0.5
+
+
+def test_without_the_trainer_the_other_way_is_one_sentence():
+    done = core_alone("eval", GUESS, "--model", "m")
+    assert done.returncode == 2
+    assert '[train]"' in done.stderr
+    assert "a served model plays without it: --endpoint URL" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_says_where_the_key_comes_from(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["eval", "--endpoint=", "--help"])
+    assert "LLM_GYM_API_KEY" in capsys.readouterr().out
+
+
+def test_without_httpx_one_sentence_names_the_extra(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    code = cli.main(["eval", GUESS, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m"])
+    error = capsys.readouterr().err
+    assert code == 2
+    assert "endpoint" in error.splitlines()[-1]
+    assert "Traceback" not in error

@@ -1,0 +1,167 @@
+"""The key goes to the server and nowhere else: whatever the server does, nothing shows it."""
+
+import json
+import pickle
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.evaluate.endpoint import Backoff, ChatClient, EndpointError, play
+from llm_gym.evaluate.endpoint.http import Key, find_key
+from tests.evaluate.endpoint.stand_in import StandIn, says
+
+ROOT = Path(__file__).parents[2]
+SECRET = "sk-proj-Ab/0123456789+cdef=="
+FORMS = (
+    SECRET,
+    json.dumps(SECRET).replace("/", r"\/")[1:-1],
+    "sk-proj-Ab%2F0123456789%2Bcdef%3D%3D",
+)
+GUESS = "llm_gym/GuessTheNumber-v0"
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def key(monkeypatch):
+    monkeypatch.setenv("LLM_GYM_API_KEY", SECRET)
+    return SECRET
+
+
+def shows_the_key(text):
+    return any(form in text for form in (*FORMS, "01234567"))
+
+
+def test_the_key_is_sent(key):
+    with StandIn(lambda messages: "3") as server:
+        play(GUESS, server.url, "m", 1)
+    assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {SECRET}"}
+
+
+def test_without_a_key_none_is_sent():
+    with StandIn(lambda messages: "3") as server:
+        play(GUESS, server.url, "m", 1)
+    assert not any("Authorization" in headers for headers in server.headers)
+
+
+def test_another_variable_can_be_named(monkeypatch, key):
+    monkeypatch.setenv("MY_KEY", " mine-is-long-enough\n")
+    with StandIn(lambda messages: "3") as server:
+        play(GUESS, server.url, "m", 1, key_env="MY_KEY")
+    assert server.headers[0]["Authorization"] == "Bearer mine-is-long-enough"
+
+
+def test_the_key_for_openai_goes_to_openai_alone(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert find_key("https://api.openai.com/v1").headers()["Authorization"].endswith(SECRET)
+    for other in ("https://openai.com.evil.org/v1", "https://notopenai.com", "http://127.0.0.1"):
+        assert find_key(other) is None
+    assert find_key("http://127.0.0.1", "OPENAI_API_KEY") is not None, "where one says so"
+    monkeypatch.setenv("LLM_GYM_API_KEY", "own-key-0000")
+    assert find_key("https://api.openai.com/v1").origin == "LLM_GYM_API_KEY"
+
+
+@pytest.mark.parametrize("name", [SECRET, "sk0123456789", "NOT_SET_ANYWHERE", "A B", ""])
+def test_a_key_in_the_place_of_its_name_is_not_repeated(name):
+    with pytest.raises(ConfigError) as found:
+        find_key("http://127.0.0.1", name)
+    assert "environment variable" in str(found.value)
+    assert not name or name not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "bad", ["sk-0123456789\r\nX-Evil: 1", "sk-0123456789 é", "sk-0123456789\0"]
+)
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(bad):
+    with pytest.raises(ConfigError, match="MY_KEY") as found:
+        Key(bad, "MY_KEY")
+    assert not shows_the_key("".join(traceback.format_exception(found.value)))
+
+
+def test_a_key_shows_in_no_print_and_no_pickle(key):
+    client = ChatClient("http://127.0.0.1", "m")
+    held = find_key("http://127.0.0.1")
+    assert repr(held) == "<key from LLM_GYM_API_KEY>"
+    for thing in (held, client, client.http):
+        assert not shows_the_key(f"{thing!r} {thing} {vars(thing)}")
+    with pytest.raises(TypeError, match="pickled"):
+        pickle.dumps(held)
+
+
+def test_a_word_that_serves_as_a_key_does_not_eat_into_replies(monkeypatch):
+    monkeypatch.setenv("LLM_GYM_API_KEY", "EMPTY")
+    with StandIn(lambda messages: "the box is EMPTY") as server:
+        client = ChatClient(server.url, "m")
+        assert client.reply(HELLO).text == "the box is EMPTY"
+        client.stop()
+
+
+ECHOES = {
+    "400": says(400, {"error": {"message": "bad key {key}"}}),
+    "400 cut in the middle": says(400, {"error": {"message": "x" * 270 + " {key} {key}"}}),
+    "400 plain": says(400, "no: {key}", {"Content-Type": "text/plain"}),
+    "400 escaped": says(400, '{"error": "' + "".join(f"\\u{ord(c):04x}" for c in SECRET) + '"}'),
+    "400 slashes": says(400, json.dumps({"error": SECRET}).replace("/", r"\/")),
+    "401": says(401, {"error": {"message": "Incorrect API key: {key}, or sk-proj-Ab/01234567..."}}),
+    "404": says(404, {"error": {"message": "no model for {key}"}}),
+    "429": says(429, {"error": {"message": "slow down, {key}", "code": "insufficient_quota"}}),
+    "500": says(500, {"error": "{key}"}),
+    "200 without a reply": says(200, {"echo": "{key}"}),
+    "200 broken": says(200, '{"choices": "{key}'),
+}
+
+
+@pytest.mark.parametrize("manner", ECHOES.values(), ids=ECHOES)
+def test_an_error_that_echoes_the_key_shows_it_nowhere(key, manner, caplog, capsys, tmp_path):
+    caplog.set_level("DEBUG")
+    with StandIn(lambda messages: "3") as server:
+        server.always = manner
+        settings = {"backoff": Backoff(tries=2, first_s=0.0), "records": tmp_path / "x.jsonl"}
+        with pytest.raises(EndpointError) as found:
+            play(GUESS, server.url, "m", 2, **settings)
+    said = "".join(traceback.format_exception(found.value)) + caplog.text + str(capsys.readouterr())
+    assert not shows_the_key(said + repr(pickle.dumps(found.value)))
+    assert not any(shows_the_key(path.read_text()) for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("reply", [SECRET, f"It is {FORMS[1]}, or {FORMS[2]}."])
+def test_a_model_that_says_the_key_is_not_recorded_with_it(key, reply, tmp_path):
+    with StandIn(lambda messages: reply) as server:
+        [episode] = play(GUESS, server.url, "m", 1, records=tmp_path / "x.jsonl").episodes
+    assert "[key]" in episode.actions[0]
+    assert not shows_the_key((tmp_path / "x.jsonl").read_text())
+
+
+def test_the_command_shows_the_key_in_no_output_and_no_file(tmp_path):
+    with StandIn(lambda messages: f"My key is {SECRET}") as server:
+        server.manners += [says(500, {"error": "{key}"}), says(429, {"error": "{key}"})]
+        server.manners += [lambda handler: False] * 12 + [says(400, {"error": "bad: {key}"})]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.evaluate.endpoint.run_cli",
+            "eval",
+            GUESS,
+            "--endpoint",
+        ]
+        command += [server.url, "--model", "m", "--episodes", "9", "--num-envs", "2", "--json"]
+        done = subprocess.run(
+            [*command, "--out", str(tmp_path)],
+            cwd=ROOT,
+            env={"LLM_GYM_API_KEY": SECRET, "PATH": ""},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {SECRET}"}
+    assert done.returncode == 2, done.stderr
+    assert "answered 400: bad: [key]" in done.stderr
+    assert json.loads(done.stdout)[0]["episodes"] >= 1
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 1
+    for text in (done.stdout, done.stderr, *(path.read_text() for path in files)):
+        assert text
+        assert not shows_the_key(text)

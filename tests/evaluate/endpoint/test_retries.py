@@ -1,0 +1,234 @@
+"""Bad manners of servers: what passes is asked again after a while, what does not is told."""
+
+import pickle
+import socket
+import threading
+
+import pytest
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.evaluate.endpoint import Backoff, ChatClient, ContextFullError, EndpointError
+from llm_gym.evaluate.endpoint.http import jitter
+from llm_gym.evaluate.endpoint.result import StoppedError
+from tests.evaluate.endpoint.stand_in import StandIn, breaks_off, is_slow, resets, says
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def server():
+    with StandIn(lambda messages: "fine") as server:
+        yield server
+
+
+class Patient:
+    """A client whose waits are noted instead of waited."""
+
+    def __init__(self, url, **settings):
+        self.waits = []
+        self.client = ChatClient(url, "m", pause=self._note, **settings)
+
+    def _note(self, seconds):
+        self.waits.append(seconds)
+        return False
+
+    def ask(self, seed=0):
+        try:
+            return self.client.reply(HELLO, seed)
+        finally:
+            self.client.http.close()
+
+
+@pytest.mark.parametrize(
+    "manner",
+    [
+        says(408),
+        says(429),
+        says(500),
+        says(502, "<html>bad gateway</html>", {"Content-Type": "text/html"}),
+        says(503),
+        says(529),
+        breaks_off,
+        resets,
+        says(200, '{"choices": [{"mess'),
+        says(200, "<html>", {"Content-Type": "text/html"}),
+        says(200, {"error": {"message": "overloaded"}}),
+        says(200, {"choices": []}),
+        says(200, [1]),
+        says(200, {"choices": [{"message": None}]}),
+    ],
+)
+def test_what_may_pass_is_asked_again(server, manner):
+    server.manners += [manner, manner]
+    patient = Patient(server.url)
+    assert patient.ask().text == "fine"
+    assert patient.client.usage.retries == 2
+    assert patient.client.usage.requests == 1
+    assert len(patient.waits) == 2
+
+
+def test_waits_double_with_jitter_that_depends_on_the_place_alone(server):
+    server.always = says(503)
+    patient = Patient(server.url, backoff=Backoff(tries=6, first_s=1.0, longest_s=6.0))
+    with pytest.raises(EndpointError, match=r"no answer in 6 tries.*answered 503"):
+        patient.ask(seed=11)
+    whole = [1.0, 2.0, 4.0, 6.0, 6.0]
+    expected = [s * (1 + jitter(11, at)) / 2 for at, s in enumerate(whole, 1)]
+    assert patient.waits == expected
+    assert all(s / 2 <= wait <= s for wait, s in zip(patient.waits, whole, strict=True))
+    assert len(server.asked) == 6
+    assert len({jitter(seed, 1) for seed in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("headers", "least"),
+    [
+        ({"Retry-After": "17"}, 17.0),
+        ({"Retry-After": "99999"}, 600.0),
+        ({"Retry-After": "inf"}, 600.0),
+        ({"Retry-After": "nan"}, 0.25),
+        ({"Retry-After": "-5"}, 0.25),
+        ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, 0.25),
+    ],
+)
+def test_a_server_that_says_when_to_come_back_is_obeyed_within_reason(server, headers, least):
+    server.manners.append(says(429, headers=headers))
+    patient = Patient(server.url)
+    patient.ask()
+    [wait] = patient.waits
+    assert wait == least if least > 1 else least <= wait <= 0.5
+
+
+def test_a_reply_that_does_not_come_is_asked_for_again(server):
+    server.manners.append(is_slow(3.0))
+    patient = Patient(server.url, timeout=1.5)
+    assert patient.ask().text == "fine"
+    assert patient.client.usage.retries == 1
+
+
+def test_a_server_that_is_not_there_is_one_sentence():
+    with socket.socket() as taken:  # held without listening, so that nobody else answers there
+        taken.bind(("127.0.0.1", 0))
+        patient = Patient(f"http://127.0.0.1:{taken.getsockname()[1]}", backoff=Backoff(tries=3))
+        with pytest.raises(EndpointError, match=r"^no answer in 3 tries.*[Rr]efused") as found:
+            patient.ask()
+    assert len(patient.waits) == 2
+    assert "\n" not in str(found.value)
+    assert str(pickle.loads(pickle.dumps(found.value))) == str(found.value)
+    assert isinstance(found.value, ConnectionError)
+
+
+def test_only_the_first_wait_is_told(server, caplog):
+    server.manners += [says(503)] * 4
+    patient = Patient(server.url)
+    patient.ask()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "answered 503" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("manner", "told"),
+    [
+        (says(400, {"error": {"message": "bad\ntemperature"}}), "answered 400: bad temperature"),
+        (says(400, {"message": "no such field"}), "answered 400: no such field"),
+        (says(400, {"detail": [{"loc": 1}]}), "answered 400: .*loc"),
+        (says(422, "[" * 100_000), r"answered 422: \[\["),
+        (says(400, ""), "answered 400: and nothing else"),
+        (says(401), "answered 401: it wants a key; set LLM_GYM_API_KEY"),
+        (says(403), "answered 403: it wants a key"),
+        (says(404, {"error": {"message": "no m"}}), "404: it has no model 'm', or no API.*no m"),
+        (says(307, headers={"Location": "http://elsewhere"}), "answered 307: it has moved"),
+        (says(429, {"error": {"code": "insufficient_quota"}}), "answered 429.*insufficient_quota"),
+    ],
+)
+def test_what_will_not_pass_is_one_sentence_at_once(server, manner, told):
+    server.manners.append(manner)
+    patient = Patient(server.url)
+    with pytest.raises(EndpointError, match=told) as found:
+        patient.ask()
+    assert "\n" not in str(found.value)
+    assert len(str(found.value)) < 500
+    assert patient.waits == []
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This model's maximum context length is 1024 tokens. However, your prompt contains 1025.",
+        "The input (1200 tokens) is longer than the model's context length (1024 tokens).",
+        "the request exceeds the available context size, try increasing it",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "Input validation error: `inputs` must have less than 1024 tokens. Given: 1200",
+        "The input token count (1200) exceeds the maximum number of tokens allowed (1024).",
+        {"message": "Please reduce the messages.", "code": "context_length_exceeded"},
+    ],
+)
+def test_a_full_context_is_known_by_the_words_of_many_servers(server, said):
+    server.manners.append(says(400, {"error": said}))
+    with pytest.raises(ContextFullError):
+        Patient(server.url).ask()
+
+
+def test_too_many_tokens_asked_for_is_a_mistake_and_no_full_context(server):
+    said = "max_tokens=8000 cannot be greater than max_model_len=1024."
+    server.manners.append(says(400, {"error": {"message": said}}))
+    with pytest.raises(EndpointError, match="max_tokens=8000"):
+        Patient(server.url).ask()
+
+
+def test_https_is_spoken_where_the_url_says_so(server):
+    patient = Patient(server.url.replace("http:", "https:"), backoff=Backoff(tries=1))
+    with pytest.raises(EndpointError, match=r"no answer in one try.*(SSL|ssl)"):
+        patient.ask()
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
+def test_the_url_may_be_written_as_people_write_it(server, path):
+    assert Patient(server.url.removesuffix("/v1") + path).ask().text == "fine"
+
+
+def test_stopping_ends_a_request_that_is_under_way(server):
+    arrived, release = threading.Event(), threading.Event()
+
+    def manner(handler):
+        arrived.set()
+        release.wait(120)
+        return False
+
+    server.manners += [lambda handler: False, manner]
+    client = ChatClient(server.url, "m")
+    found = []
+
+    def ask():
+        client.reply(HELLO)  # what is cut below is a connection that would be opened again
+        try:
+            client.reply(HELLO)
+        except StoppedError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert arrived.wait(120)
+    client.stop()
+    thread.join(20)
+    release.set()
+    assert len(found) == 1
+    with pytest.raises(StoppedError):
+        client.reply(HELLO)
+    assert len(server.asked) == 2
+
+
+def test_stopping_ends_a_wait(server):
+    server.always = says(429, headers={"Retry-After": "500"})
+    client = ChatClient(server.url, "m")
+    threading.Timer(0.2, client.stop).start()
+    with pytest.raises(StoppedError):
+        client.reply(HELLO)
+
+
+def test_tries_and_waits_are_checked():
+    for wrong in ({"tries": 0}, {"first_s": -1.0}, {"first_s": 9.0, "longest_s": 1.0}):
+        with pytest.raises(ConfigError, match="tries"):
+            Backoff(**wrong)

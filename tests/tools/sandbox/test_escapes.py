@@ -1,0 +1,121 @@
+"""Nothing gets out: every known way, under every isolation that this machine has."""
+
+import os
+import threading
+from functools import cache
+
+import pytest
+
+from llm_gym.tools.sandbox import Sandbox, check
+from llm_gym.tools.sandbox.check import attempt, outside
+from llm_gym.tools.sandbox.inside.syscalls import MACHINES
+from tests.tools.sandbox.attempts import CALLS, CONDITIONAL, ENDINGS, ESCAPES, HARMFUL, MACHINE
+from tests.tools.sandbox.sandboxes import ISOLATED, need
+
+
+@pytest.fixture(scope="module", params=ISOLATED)
+def prison(request):
+    need(request.param)
+    with outside() as place, Sandbox(isolation=request.param) as sandbox:
+        yield sandbox, place
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    monkeypatch.setattr(check, "LATE_S", 120.0)  # the machine may be busy
+
+
+@cache
+def counted(name):
+    """Whether the attempt succeeds without isolation here, so that its failure means something."""
+    return name not in HARMFUL and check.succeeds_without_isolation(name, ESCAPES[name])
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_is_contained(prison, name):
+    sandbox, place = prison
+    finding = attempt(sandbox, name, ESCAPES[name], place)
+    assert finding.contained, finding.detail
+    if not counted(name):
+        pytest.skip("contained, and not counted: not shown to succeed without isolation here")
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_the_sandbox_goes_on_after(prison, name):
+    sandbox, place = prison
+    finding = attempt(sandbox, name, ENDINGS[name], place)
+    assert finding.contained, finding.detail
+
+
+@pytest.mark.skipif(MACHINE not in MACHINES, reason="the sandbox knows no other machine")
+@pytest.mark.parametrize("name", [name for name in ESCAPES if name not in HARMFUL | CONDITIONAL])
+def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
+    need("none")
+    assert counted(name)
+
+
+def test_most_attempts_can_fail():
+    assert len(ESCAPES) - len(HARMFUL | CONDITIONAL) >= 30
+    assert CALLS.keys() - HARMFUL - CONDITIONAL >= {
+        "share memory with strangers", "use sockets by number", "handle page faults of its own",
+    }  # fmt: skip
+
+
+def descendants(pid):
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                found.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(name)
+        except OSError:
+            continue
+    waiting, below = [pid], []
+    while waiting:
+        children = [int(child) for child in found.get(waiting.pop(), [])]
+        waiting += children
+        below += children
+    return below
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("isolation", [*ISOLATED, "none"])
+def test_no_process_outlives_a_call_and_none_the_sandbox(isolation):
+    need(isolation)
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"
+    with Sandbox(isolation=isolation) as sandbox:
+        sandbox.run("1")
+        worker = sandbox._worker.process.pid
+        quiet = len(descendants(worker))
+        assert sandbox.run(code, timeout=0.3).timed_out
+        assert len(descendants(worker)) == quiet
+        session = sandbox.session()
+        session.run("import time")
+        assert len(descendants(worker)) == quiet + 1
+        everybody = [worker, *descendants(worker)]
+    session.close()
+    wait = threading.Event()
+    for _ in range(1500):  # bubblewrap's own first process is gone a moment later
+        left = [pid for pid in everybody if is_running(pid)]
+        if not left or wait.wait(0.02):
+            break
+    assert not left
+
+
+def test_children_that_detach_die_with_the_call_where_processes_are_allowed():
+    need("namespaces")
+    code = (
+        "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        os.setsid()\n"
+        "        if os.fork() == 0: time.sleep(60)\n        os._exit(0)\nprint('left them')"
+    )
+    with Sandbox(isolation="namespaces", subprocesses=True) as sandbox:
+        assert sandbox.run(code).stdout == "left them\n"
+        before = len(descendants(sandbox._worker.process.pid))
+        assert sandbox.run(code).ok
+        assert len(descendants(sandbox._worker.process.pid)) == before

@@ -1,0 +1,195 @@
+"""Who the code runs as, what it may hold, and what one call too many costs the others."""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.tools.sandbox import Sandbox
+from tests.robustness.as_whom import possible, run_as
+from tests.tools.sandbox.sandboxes import need
+
+WHO = """
+import json, os
+from llm_gym.tools.sandbox import Sandbox, SandboxError
+for isolation in ("namespaces", "landlock"):
+    try:
+        with Sandbox(isolation=isolation) as sandbox:
+            sandbox.run("1")
+            pid = sandbox._worker.process.pid
+            with open(f"/proc/{pid}/status") as file:
+                users = next(line for line in file if line.startswith("Uid:")).split()[1:]
+            result = sandbox.run("import os; os.chmod('/dev/null', 0o666); print('changed')")
+            print(json.dumps([isolation, sorted(set(users)), result.stdout]))
+    except SandboxError as error:
+        print(json.dumps([isolation, "refused", str(error)]))
+"""
+
+
+def answers(mode):
+    if not possible():
+        pytest.skip("only root can be somebody else")
+    done = run_as(mode, ["-c", WHO], timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("mode", ["root", "root of a container"])
+def test_code_of_root_runs_as_nobody_and_leaves_devices_alone(mode):
+    need("namespaces")
+    found = answers(mode)
+    assert [one[0] for one in found] == ["namespaces", "landlock"]
+    for _, users, printed in found:
+        if users != "refused":  # a kernel without Landlock
+            assert (users, printed) == (["65534"], "")
+    assert found[0][1] != "refused"
+
+
+def test_root_that_cannot_become_somebody_else_is_refused_in_a_sentence():
+    for _, users, why in answers("root without capabilities"):
+        assert users == "refused"
+        assert "nobody" in why
+
+
+def test_landlock_with_processes_is_refused():
+    with pytest.raises(ConfigError, match="subprocesses=False"):
+        Sandbox(isolation="landlock", subprocesses=True)
+
+
+def test_one_session_too_many_is_a_sentence_and_costs_no_other():
+    need("namespaces")
+    code = """
+import resource
+from llm_gym.tools.sandbox import Sandbox, SandboxError
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))
+sandbox, sessions, refused = Sandbox(isolation="namespaces"), [], ""
+for number in range(40):
+    session = sandbox.session()
+    try:
+        session.run(f"x = {number}")
+    except SandboxError as error:
+        refused = str(error)
+        break
+    sessions.append(session)
+assert "descriptor" in refused, refused
+assert len(sessions) > 5
+for number, session in enumerate(sessions):
+    assert session.run("print(x)").stdout == f"{number}\\n", number
+    assert session.restarts == 0
+sessions.pop().close()
+assert sandbox.run("print(1)").stdout == "1\\n"
+print("held", len(sessions))
+sandbox.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("held"), done.stderr
+
+
+def test_an_order_that_lost_its_descriptors_on_the_way_costs_no_session():
+    need("namespaces")
+    with Sandbox(isolation="namespaces") as sandbox, sandbox.session() as session:
+        session.run("x = 7")
+        order = json.dumps({"once": True, "limits": {}}).encode()
+        # So it arrives where the worker has no number left for them.
+        socket.send_fds(sandbox._worker.requests, [order], [0, 1])
+        assert session.run("print(x)").stdout == "7\n"
+        assert sandbox.run("print(1)").stdout == "1\n"
+
+
+def test_children_of_a_session_stop_between_its_runs():
+    need("namespaces")
+    begin = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open('begun', 'w').close()
+        last = time.monotonic()
+        while True:
+            time.sleep(0.005)
+            last, before = time.monotonic(), last
+            if last - before > 0.9: open('stopped', 'w').close()
+    os._exit(0)
+os.wait()
+"""
+    wait = "while not os.path.exists('{}'): time.sleep(0.001)"  # for ever is too long
+    settings = {"isolation": "namespaces", "subprocesses": True, "timeout": 20}
+    with Sandbox(**settings) as sandbox, sandbox.session() as session:
+        assert session.run(begin + wait.format("begun")).ok
+        sandbox.run("import time; time.sleep(1.0)")
+        assert session.run(wait.format("stopped")).ok  # it goes on with the session
+
+
+def test_processes_in_a_cell_are_reaped_and_counted():
+    need("namespaces")
+    code = """
+import os
+for _ in range(200):
+    if os.fork() == 0:
+        if os.fork() == 0: os._exit(0)
+        os._exit(0)
+    os.wait()
+print('all')
+os._exit(3)
+"""
+    with Sandbox(isolation="namespaces", subprocesses=True, timeout=30) as sandbox:
+        result = sandbox.run(code)
+        assert (result.stdout, result.exit_code) == ("all\n", 3), result
+        killed = sandbox.run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+        assert killed.exit_code == -11
+
+
+def test_half_characters_in_an_error_are_replaced():
+    need("none")
+    with Sandbox(isolation="none") as sandbox:
+        result = sandbox.run("raise ValueError('\\ud800 and \\udfff')")
+    result.error.encode()
+    result.text().encode()
+    assert "ValueError" in result.error
+
+
+@pytest.mark.parametrize("isolation", ["namespaces", "none"])
+def test_a_program_that_is_killed_leaves_nothing_in_the_temporary_folder(tmp_path, isolation):
+    need(isolation)
+    code = f"""
+import os, signal
+from llm_gym.tools.sandbox import Sandbox
+sandbox = Sandbox(isolation={isolation!r})
+assert sandbox.run("print(1)").ok
+session = sandbox.session()
+session.run("open('left', 'w').write('x')")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    assert done.returncode == -9
+    for _ in range(200):
+        if not list(tmp_path.iterdir()):
+            break
+        subprocess.run(["sleep", "0.05"], check=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_locks_are_the_cells_own_business(tmp_path):
+    need("namespaces")
+    shared = Path(json.__file__)
+    code = f"""
+import fcntl, sqlite3
+file = open({str(shared)!r})
+fcntl.flock(file, fcntl.LOCK_EX)
+fcntl.lockf(file, fcntl.LOCK_SH)
+base = sqlite3.connect('mine.db')  # which needs locks to work
+base.execute('CREATE TABLE t (n)'); base.execute('INSERT INTO t VALUES (5)'); base.commit()
+print(base.execute('SELECT n FROM t').fetchall())
+"""
+    with Sandbox(isolation="namespaces") as sandbox, sandbox.session() as session:
+        assert session.run(code).stdout == "[(5,)]\n"
+        with shared.open() as file:  # nobody is in our way while the cell is there
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)

@@ -1,0 +1,90 @@
+"""Settings that cannot be honoured, machines that cannot isolate, and the command that says so."""
+
+import signal
+
+import pytest
+
+from llm_gym.cli import main
+from llm_gym.core.errors import ConfigError
+from llm_gym.tools.sandbox import Sandbox, SandboxError, check, shared
+from llm_gym.tools.sandbox.check import PROBES, Finding
+from llm_gym.tools.sandbox.process import describe_exit
+from tests.tools.sandbox.sandboxes import ISOLATED, refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("isolation", "jail"), ("timeout", 0), ("timeout", float("inf")), ("memory_mb", 1),
+        ("disk_mb", 0), ("files", 3), ("tasks", 0), ("output_chars", 0),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_honoured_are_refused(name, value):
+    with pytest.raises(ConfigError, match=name):
+        Sandbox(**{name: value})
+
+
+def test_it_refuses_to_run_where_code_cannot_be_isolated(monkeypatch):
+    monkeypatch.setattr(Sandbox, "_candidates", lambda self: ["bubblewrap"])
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(SandboxError, match=r'bwrap is not there.*isolation="none"'):
+        Sandbox().run("print(1)")
+
+
+def test_auto_runs_isolated_or_not_at_all():
+    if all(refusal(isolation) for isolation in ISOLATED):
+        with pytest.raises(SandboxError, match="cannot be isolated"):
+            Sandbox().run("print(1)")
+        return
+    with Sandbox() as sandbox:
+        assert sandbox.mechanism in ISOLATED
+        assert not sandbox.run("open('/etc/passwd')").ok
+
+
+def test_processes_are_never_left_to_landlock_alone():
+    assert "landlock" not in Sandbox(subprocesses=True)._candidates()
+    assert "landlock" in Sandbox()._candidates()
+
+
+def test_elsewhere_than_on_linux_it_refuses_in_one_sentence(monkeypatch):
+    monkeypatch.setattr("sys.platform", "win32")
+    for isolation in ("auto", "none"):
+        with pytest.raises(SandboxError, match="Linux"):
+            Sandbox(isolation=isolation).run("print(1)")
+
+
+def test_one_sandbox_is_shared_by_a_process():
+    assert shared() is shared()
+
+
+def test_words_for_an_unusual_end():
+    assert describe_exit(0) == ""
+    assert describe_exit(-9) == "the process was killed (SIGKILL)"
+    assert "processor time" in describe_exit(-signal.SIGXCPU)
+    assert describe_exit(-200) == "the process crashed (signal 200)"
+
+
+def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):
+    if refusal("auto"):
+        assert main(["check", "sandbox"]) == 2
+        assert "cannot be isolated" in capsys.readouterr().err
+        return
+    probes = {name: PROBES[name] for name in ("read a file outside", "start a process")}
+    monkeypatch.setattr(check, "PROBES", {**probes, "do nothing": "1"})
+    assert main(["check", "sandbox", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert "isolated by " in out
+    assert "held     read a file outside" in out
+    assert "held     do nothing" in out
+    assert "2 of 2 ways" in out  # what fails without isolation too is not counted
+    assert main(["check", "sandbox", "--isolation", "none"]) == 2
+    assert "--isolation must be one of" in capsys.readouterr().err
+
+
+def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
+    if refusal("auto"):
+        pytest.skip(refusal("auto"))
+    found = [Finding("a way out", False, "it is out"), Finding("another", True)]
+    monkeypatch.setattr(check, "check_isolation", lambda sandbox: found)
+    assert main(["check", "sandbox"]) == 1
+    assert "ESCAPED  a way out: it is out" in capsys.readouterr().out

@@ -1,0 +1,267 @@
+"""What the sandbox gives back, and its limits."""
+
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llm_gym.tools.sandbox import Sandbox, SandboxError, SandboxResult
+from tests.tools.sandbox.sandboxes import need
+
+
+def test_stdout_and_stderr_both_come_back(sandbox):
+    result = sandbox.run("import sys\nprint('out')\nprint('err', file=sys.stderr)")
+    assert (result.stdout, result.stderr, result.ok) == ("out\n", "err\n", True)
+    assert result.text() == "out\nerr"
+
+
+def test_nothing_that_comes_back_steers_a_terminal(sandbox):
+    result = sandbox.run(
+        "import sys\nbad = '\\x1b]0;x\\x07\\u202e\\r'\nprint(bad, 'é\\t\\r\\n')\n"
+        "sys.stderr.write(bad)\n"
+        "raise ValueError(bad)"
+    )
+    assert result.stdout == "\\x1b]0;x\\x07\\u202e\\r é\t\n\n"
+    for text in (result.stdout, result.stderr, result.error, result.text()):
+        assert not set("\x1b\x07\u202e\r") & set(text)
+
+
+def test_a_last_expression_is_shown_like_in_a_notebook(sandbox):
+    assert sandbox.run("x = 6\nx * 7").stdout == "42\n"
+    assert sandbox.run("None").stdout == ""
+    assert sandbox.run("").text() == "(no output)"
+
+
+def test_an_exception_is_a_short_traceback_and_one_line(sandbox):
+    result = sandbox.run("def f():\n    return 1 / 0\n\nprint('before')\nf()")
+    assert not result.ok
+    assert result.exit_code == 1
+    assert result.error == "ZeroDivisionError: division by zero (line 2)"
+    assert result.stdout == "before\n"
+    assert "runner.py" not in result.stderr
+    assert "    return 1 / 0\n" in result.stderr
+    assert result.text().endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_syntax_error_says_where(sandbox):
+    result = sandbox.run("x = 1\nif x\n    print(x)")
+    assert result.error == "SyntaxError: expected ':'"
+    assert "line 2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "code", ["def (", "x = '\0'", "x = '\ud800'", "import json\njson.loads('{')", "return"]
+)
+def test_no_error_tells_where_python_is_on_this_machine(sandbox, code):
+    told = sandbox.run(code).stderr
+    assert "Error" in told
+    assert os.path.dirname(os.__file__) not in told
+    assert "ast.py" not in told
+
+
+def test_deep_recursion_does_not_flood_the_answer(sandbox):
+    result = sandbox.run("def f(): f()\nf()")
+    assert "RecursionError" in result.error
+    assert len(result.stderr) < 2000
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "ok"),
+    [
+        ("import sys; sys.exit()", 0, True),
+        ("import sys; sys.exit(3)", 3, False),
+        ("import sys; sys.exit('why')", 1, False),
+        ("import os; os._exit(0)", 0, True),
+        ("import os; os._exit(4)", 4, False),
+        ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV, False),
+    ],
+)
+def test_exit_status(sandbox, code, exit_code, ok):
+    result = sandbox.run(code)
+    assert (result.exit_code, result.ok) == (exit_code, ok)
+    assert bool(result.error) is not ok
+
+
+def test_a_timeout_ends_a_call_and_keeps_what_it_said(sandbox):
+    code = "import time\nprint('so far', flush=True)\nwhile True: time.sleep(9)"
+    for limit in ("0.3", "2", "20"):  # a busy machine needs longer for a word
+        result = sandbox.run(code, timeout=float(limit))
+        assert result.timed_out
+        assert result.error.endswith(f" {limit} s")
+        if result.stdout:
+            break
+    assert result.stdout == "so far\n"
+
+
+def test_the_setting_is_the_default_timeout():
+    with Sandbox(isolation="none", timeout=0.2) as quick:
+        result = quick.run("while True: pass")
+    assert result.timed_out
+    assert result.error.endswith(" 0.2 s")
+
+
+def test_what_is_printed_without_an_end_of_line_is_not_lost(sandbox):
+    assert sandbox.run("import sys\nsys.stdout.write('abc')").stdout.startswith("abc")
+
+
+def test_threads_and_exit_functions_are_waited_for(sandbox):
+    code = (
+        "import atexit, threading, time\natexit.register(print, 'last')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()"
+    )
+    assert sandbox.run(code).stdout == "thread\nlast\n"
+
+
+def test_output_is_cut_and_says_so():
+    with Sandbox(isolation="none", output_chars=10) as sandbox:
+        result = sandbox.run("print('é' * 50)")
+        assert (result.stdout, result.truncated, result.ok) == ("é" * 10, True, True)
+        assert "left out" in result.text()
+        assert not sandbox.run("print('x' * 9)").truncated
+        assert sandbox.run("while True: print('x' * 1000)").error == "wrote far too much output"
+
+
+def test_bytes_that_are_no_text_become_text(sandbox):
+    result = sandbox.run("import os\nos.write(1, bytes([255, 254, 65]))\nprint('\\ud800')\nNone")
+    assert result.stdout.encode()
+    assert "A" in result.stdout
+
+
+def test_code_that_is_not_code_is_a_result(sandbox):
+    assert sandbox.run(None).error == "code must be text, got NoneType"
+    assert "at most" in sandbox.run("#" * 1_000_001).error
+    for code in ("\x00", "\ud800", "'" * 3, "\\", "é = 1; é", "(" * 10_000):
+        assert isinstance(sandbox.run(code), SandboxResult)
+
+
+def test_nothing_is_left_for_the_next_call(sandbox):
+    sandbox.run("import builtins\nbuiltins.print = None\nx = 1")
+    result = sandbox.run("print('x' in globals())")
+    assert result.stdout == "False\n"
+
+
+def test_a_call_is_a_function_of_its_code(sandbox):
+    code = "import random\nprint(random.random(), hash('a'), {'b', 'c', 'd'})"
+    assert sandbox.run(code).stdout == sandbox.run(code).stdout
+
+
+def test_memory_is_bounded(sandbox):
+    with Sandbox(isolation=sandbox.isolation, memory_mb=128) as small:
+        code = "x = bytearray(200 * 2**20)"
+        assert small.run(code).error == "MemoryError"
+        assert sandbox.run(code).ok
+
+
+def test_processor_time_is_bounded_too(walled):
+    code = "import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU))"
+    assert walled.run(code, timeout=20.5).stdout == "(22, 22)\n"
+
+
+def test_disk_files_and_tasks_are_bounded():
+    need("namespaces")
+    disk = "n = open('f', 'wb').write(b'x' * 3 * 2**20)"
+    many = "import os\nfor i in range(99): os.mkdir(str(i))"
+    threads = (
+        "import threading\nn = 0\ntry:\n    for n in range(40):\n"
+        "        threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "except RuntimeError: pass\nprint(n)"
+    )
+    with Sandbox(isolation="namespaces", disk_mb=1, files=20, tasks=8) as small:
+        assert "OSError" in small.run(disk).error
+        assert "No space left" in small.run(many).error
+        assert small.run(threads).stdout == "7\n"
+    with Sandbox(isolation="namespaces", disk_mb=8, files=200) as larger:
+        assert larger.run(disk).ok
+        assert larger.run(many).ok
+        assert larger.run(threads).stdout == "31\n"
+
+
+def test_processes_only_where_they_were_asked_for(walled):
+    code = (
+        "import subprocess, sys\n"
+        "print(subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True).stdout)"
+    )
+    assert "PermissionError" in walled.run(code).error
+    with Sandbox(isolation="namespaces", subprocesses=True) as allowed:
+        assert allowed.run(code).stdout == "b'5\\n'\n"
+
+
+def test_more_may_be_read_where_it_is_said(sandbox, tmp_path):
+    tmp_path.chmod(0o755)  # the code of a root user runs as nobody
+    (tmp_path / "helper_module.py").write_text("value = 17\n")
+    code = "import helper_module\nhelper_module.value"
+    assert "ModuleNotFoundError" in sandbox.run(code).error
+    with Sandbox(isolation=sandbox.isolation, read=[str(tmp_path)]) as wider:
+        assert wider.run(code).stdout == "17\n"
+
+
+def test_modules_can_be_loaded_beforehand():
+    with Sandbox(isolation="none", preload=["calendar"]) as warm:
+        assert warm.run("import sys\n'calendar' in sys.modules").stdout == "True\n"
+    with Sandbox(isolation="none") as cold:
+        assert cold.run("import sys\n'calendar' in sys.modules").stdout == "False\n"
+    with pytest.raises(SandboxError, match="no_such_module"):
+        Sandbox(isolation="none", preload=["no_such_module"]).run("1")
+
+
+def test_installed_packages_can_be_imported(sandbox):
+    assert sandbox.run("import numpy\nint(numpy.arange(4).sum())").stdout == "6\n"
+
+
+def test_asyncio_works_without_a_network(sandbox):
+    code = "import asyncio\nasync def f(): return 3\nprint(asyncio.run(f()))"
+    assert sandbox.run(code).stdout == "3\n"
+
+
+def test_it_can_write_in_its_own_folder(walled):
+    code = (
+        "import os, tempfile\nopen('mine.py', 'w').write('x = 4')\nimport mine\n"
+        "tempfile.TemporaryFile().write(b'x')\n"
+        "print(mine.x, os.listdir('.'), os.getcwd() == os.path.expanduser('~'))"
+    )
+    assert walled.run(code).stdout == "4 ['mine.py'] True\n"
+
+
+@pytest.mark.skipif(sys.prefix.startswith("/tmp/"), reason="the interpreter lies in /tmp")
+def test_what_it_writes_to_tmp_lands_in_its_own_folder(walled):
+    code = "import os\nopen('/tmp/f', 'w').write('x')\nprint(os.listdir('.'))"
+    assert walled.run(code).stdout == "['f']\n"
+    assert not os.path.exists("/tmp/f")
+
+
+def test_calls_from_many_threads_do_not_mix(sandbox):
+    with ThreadPoolExecutor(8) as threads:
+        code = "import time\ntime.sleep(0.01 * {0})\nprint({0})"
+        results = threads.map(lambda n: sandbox.run(code.format(n % 5)).stdout, range(24))
+        assert list(results) == [f"{n % 5}\n" for n in range(24)]
+
+
+def test_a_worker_that_was_killed_is_replaced(sandbox):
+    sandbox.run("1")
+    process = sandbox._worker.process
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    deadline = threading.Event()
+    for _ in range(1000):
+        try:
+            assert sandbox.run("print(2)").stdout == "2\n"
+            break
+        except SandboxError:  # its socket closes a moment after it is gone
+            deadline.wait(0.02)
+    else:
+        pytest.fail("the sandbox did not recover")
+    assert sandbox._worker.process.pid != process.pid
+
+
+def test_it_closes_and_opens_again():
+    sandbox = Sandbox(isolation="none")
+    sandbox.run("1")
+    folder = sandbox._worker.folder
+    sandbox.close()
+    sandbox.close()
+    assert not os.path.exists(folder)
+    assert sandbox.run("print(3)").stdout == "3\n"
+    sandbox.close()

@@ -1,0 +1,116 @@
+"""Which phrasebook is used, and what the one for all finds in a docstring."""
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.wrappers import AsText
+from llm_gym.wrappers.as_text.phrasebooks import (
+    Phrasebook,
+    book,
+    find_phrasebook,
+    register_phrasebook,
+)
+from llm_gym.wrappers.as_text.phrasebooks.discover import numbered, prose, sections
+from tests.wrappers.as_text.plain_envs import Corridor
+
+
+class Words(Phrasebook):
+    pass
+
+
+class MoreWords(Phrasebook):
+    pass
+
+
+class LongCorridor(Corridor):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch):
+    monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))
+
+
+def test_a_class_of_environments_has_a_phrasebook_with_all_that_derive_from_it():
+    assert find_phrasebook(LongCorridor()) is Phrasebook
+    register_phrasebook(Corridor, Words)
+    assert find_phrasebook(LongCorridor()) is Words
+    register_phrasebook(LongCorridor, MoreWords)
+    assert find_phrasebook(LongCorridor()) is MoreWords
+    assert find_phrasebook(Corridor()) is Words
+    assert isinstance(AsText(Corridor()).book, Words)
+
+
+def test_an_id_comes_before_its_class_and_without_a_version_stands_for_all():
+    env = gym.make("CartPole-v1")
+    register_phrasebook("CartPole", Words)
+    assert find_phrasebook(env) is Words
+    register_phrasebook("CartPole-v1", "tests.wrappers.as_text.phrasebooks.test_book:MoreWords")
+    assert find_phrasebook(env).__name__ == "MoreWords"
+    assert find_phrasebook(gym.make("CartPole-v1", max_episode_steps=3)).__name__ == "MoreWords"
+
+
+@pytest.mark.parametrize(("env", "book"), [(Corridor, Corridor), ("", Words), (3, Words)])
+def test_what_is_no_phrasebook_or_for_nothing_is_refused(env, book):
+    with pytest.raises(ConfigError, match="a phrasebook is"):
+        register_phrasebook(env, book)
+
+
+def test_a_phrasebook_by_a_name_that_leads_nowhere_is_told_when_it_is_needed():
+    register_phrasebook(Corridor, "words")
+    with pytest.raises(ConfigError, match="'module:Class', got 'words'"):
+        find_phrasebook(Corridor())
+
+
+def test_every_registered_phrasebook_can_be_imported():
+    for found in book._BOOKS.values():
+        assert issubclass(book.load_phrasebook(found), Phrasebook)
+
+
+def test_names_that_are_not_all_there_or_not_different_are_not_used():
+    assert numbered("- 0: left\n- 2: right", 2) is None
+    assert numbered("- 0: left\n- 1: left", 2) is None
+    assert numbered("", 3) is None
+    assert numbered("- 0: left\n- 1: right\n\n- 0: other\n- 1: list", 2) == ["left", "right"]
+
+
+def test_headings_of_other_styles_are_found():
+    assert sections("Story.\n\nAction Space\n------------\n- 0: up") == {
+        "": "Story.", "action space": "- 0: up",
+    }  # fmt: skip
+
+
+def test_prose_is_plain_and_ends_with_a_sentence():
+    text = "One <b>two</b> three. " * 40 + "\n\n```python\ncode\n```"
+    told = prose(text, 100)
+    assert told.startswith("One two three. One")
+    assert told.endswith("three.")
+    assert len(told) <= 100
+    assert prose("", 50) == ""
+
+
+def test_names_may_come_from_the_environment_as_atari_has_them():
+    class Pong(Corridor):
+        def get_action_meanings(self):
+            return ["NOOP", "FIRE", "UP"]
+
+    env = AsText(Pong())
+    env.reset()
+    assert env.legal_actions() == ["noop", "fire", "up"]
+
+
+def test_an_environment_without_a_docstring_has_numbers():
+    class Bare(gym.Env):
+        observation_space = action_space = gym.spaces.Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+    text, _ = AsText(Bare()).reset()
+    assert text.startswith("You are playing Bare. Your move is a whole number from 0 to 2.")
+
+
+def test_the_docstring_of_a_base_class_will_do():
+    Longer = type("Longer", (Corridor,), {})
+    assert "A corridor with five rooms." in AsText(Longer()).reset()[0]

@@ -1,0 +1,252 @@
+"""Players that read nothing but the text. Each is made anew for every episode."""
+
+import re
+import statistics
+from collections import deque
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.envs.navigation.frozen_lake import best_move
+from llm_gym.wrappers.as_text import make_text
+
+NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)"
+
+
+def value(text, name):
+    """Return the number that stands after ``name``, in the last place where it does."""
+    return float(re.findall(rf"{name} {NUMBER}", text, re.IGNORECASE)[-1])
+
+
+def search(start, goal, steps):
+    """Return the first step of a shortest way from ``start`` to ``goal``, or None."""
+    queue, first = deque([start]), {start: None}
+    while queue:
+        at = queue.popleft()
+        if at == goal:
+            return first[at]
+        for name, there in steps(at):
+            if there not in first:
+                first[there] = first[at] or name
+                queue.append(there)
+    return None
+
+
+def frozen_lake():
+    """Plan on the map, with the chance to slip that the rules tell."""
+    slip = turns = left = None
+
+    def play(text):
+        nonlocal slip, turns, left
+        if slip is None:
+            told = re.search(r"With probability ([\d.]+) you slip", text)
+            slip = float(told[1]) if told else 0.0
+            turns = left = int(re.search(r"cut after (\d+) moves", text)[1])
+        shown = "".join(re.findall(r"^(?:[P.HG] )+[P.HG]$", text, re.M)).replace(" ", "")
+        move = best_move(shown.replace("P", "."), shown.index("P"), slip, left, turns)
+        left -= 1
+        return move
+
+    return play
+
+
+def cliff_walking():
+    """Walk around the cliff."""
+
+    def play(text):
+        rows = [line.split() for line in re.findall(r"^(?:[P.CG] )+[P.CG]$", text, re.M)]
+        cells = {(r, c): cell for r, row in enumerate(rows) for c, cell in enumerate(row)}
+        start = next(at for at, cell in cells.items() if cell == "P")
+        goal = next(at for at, cell in cells.items() if cell == "G")
+        ways = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+
+        def steps(at):
+            for name, (dr, dc) in ways.items():
+                there = (at[0] + dr, at[1] + dc)
+                if cells.get(there, "C") != "C":
+                    yield name, there
+
+        return search(start, goal, steps)
+
+    return play
+
+
+def taxi():
+    """Drive to the passenger, then to the destination, around the walls of the map."""
+
+    def play(text):
+        town = re.findall(r"^\|.*\|$", text, re.M)
+        row, column = map(int, re.search(r"Taxi: row (\d), column (\d)", text).groups())
+        inside = "Passenger: in the taxi" in text
+        wanted = "Destination" if inside else "Passenger"
+        goal = re.search(rf"{wanted}: \w \(row (\d), column (\d)\)", text).groups()
+        goal = tuple(map(int, goal))
+
+        def steps(at):
+            r, c = at
+            if r > 0:
+                yield "north", (r - 1, c)
+            if r < len(town) - 1:
+                yield "south", (r + 1, c)
+            if town[r][2 * c + 2] == ":":
+                yield "east", (r, c + 1)
+            if town[r][2 * c] == ":":
+                yield "west", (r, c - 1)
+
+        if (row, column) == goal:
+            return "drop off" if inside else "pick up"
+        return search((row, column), goal, steps)
+
+    return play
+
+
+def blackjack():
+    """Basic strategy for a player who may only hit or stick."""
+
+    def play(text):
+        points, ace = re.search(r"You have (\d+) points (with|without) a usable", text).groups()
+        shown = re.search(r"dealer shows (?:an ace|a (\d+))", text)[1]
+        card, points = int(shown) if shown else 1, int(points)
+        if ace == "with":
+            return "hit" if points <= 17 or (points == 18 and card in (9, 10, 1)) else "stick"
+        if points <= 11 or (points == 12 and card not in (4, 5, 6)):
+            return "hit"
+        return "hit" if points <= 16 and card in (7, 8, 9, 10, 1) else "stick"
+
+    return play
+
+
+def cart_pole():
+    """Push to the side that the pole falls to."""
+
+    def play(text):
+        lean = (
+            value(text, "pole angle")
+            + 0.3 * value(text, "pole speed")
+            + 0.05 * value(text, "cart position")
+            + 0.1 * value(text, "cart speed")
+        )
+        return "push right" if lean > 0 else "push left"
+
+    return play
+
+
+def mountain_car():
+    """Push to where the car is rolling."""
+
+    def play(text):
+        return "push left" if re.findall(rf"speed {NUMBER}", text)[-1][0] == "-" else "push right"
+
+    return play
+
+
+def acrobot():
+    """Swing the legs against the body, as on a bar: it puts energy in at every swing."""
+
+    def play(text):
+        return "torque 1" if value(text, "second speed") > 0 else "torque -1"
+
+    return play
+
+
+def lunar_lander():
+    """Lean towards the pad, brake the fall, and leave it alone once the legs stand."""
+
+    def play(text):
+        x, height = value(text, "Sideways"), value(text, "height")
+        vx, vy = value(text, "sideways speed"), value(text, "vertical speed")
+        tilt, spin = value(text, "tilt"), value(text, "tilt speed")
+        if "left leg down" in text or "right leg down" in text:
+            return "fire main engine" if vy < -0.1 else "do nothing"
+        lean = max(-0.4, min(0.4, 0.5 * x + 1.0 * vx))
+        turn = 0.5 * (lean - tilt) - spin
+        hover = 0.5 * (0.55 * abs(x) - height) - 0.5 * vy
+        if hover > abs(turn) and hover > 0.05:
+            return "fire main engine"
+        if abs(turn) > 0.05:
+            return "fire left engine" if turn > 0 else "fire right engine"
+        return "do nothing"
+
+    return play
+
+
+TAXI = max(env_id for env_id in gym.registry if env_id.startswith("Taxi-v"))
+CLIFF = max(env_id for env_id in gym.registry if env_id.startswith("CliffWalking-v"))
+
+
+def play(env_id, player, episodes, **settings):
+    """Return the mean return and the share of successes over the seeds 0, 1, ..."""
+    env = make_text(env_id, **settings)
+    returns, wins = [], 0
+    for seed in range(episodes):
+        observation, info = env.reset(seed=seed)
+        act = player() if player else lambda _: env.get_wrapper_attr("random_action")()
+        total, done = 0.0, False
+        while not done:
+            observation, reward, terminated, truncated, info = env.step(act(observation))
+            assert info["valid_action"], observation
+            total += float(reward)
+            done = terminated or truncated
+        returns.append(total)
+        wins += info.get("success", False)
+    return statistics.mean(returns), wins / episodes
+
+
+def test_the_lake_is_crossed_whenever_the_ice_holds():
+    assert play("FrozenLake-v1", frozen_lake, 3, is_slippery=False) == (1.0, 1.0)
+    assert play("FrozenLake8x8-v1", frozen_lake, 1, is_slippery=False) == (1.0, 1.0)
+
+
+def test_slippery_ice_is_crossed_about_as_often_as_can_be():
+    # The best player of the 4x4 lake reaches the goal within 100 moves in 74 of 100 episodes.
+    _, success = play("FrozenLake-v1", frozen_lake, 100)
+    assert success == pytest.approx(0.74, abs=4 * (0.74 * 0.26 / 100) ** 0.5)
+    assert play("FrozenLake-v1", None, 100)[1] < 0.1
+
+
+def test_the_cliff_is_passed_on_the_shortest_safe_way():
+    assert play(CLIFF, cliff_walking, 2) == (-13.0, 1.0)
+    total, success = play(CLIFF, None, 2, max_episode_steps=100)
+    assert total < -100
+    assert success == 0.0
+
+
+def test_every_passenger_arrives():
+    total, success = play(TAXI, taxi, 40)
+    assert success == 1.0
+    assert total > 7.0  # shortest ways give 7.9 on average
+    assert play(TAXI, None, 10)[0] < -50
+
+
+def test_basic_strategy_nearly_breaks_even():
+    total, success = play("Blackjack-v1", blackjack, 1000)
+    assert total == pytest.approx(-0.05, abs=0.12)  # four standard deviations
+    assert success > 0.38
+    assert play("Blackjack-v1", None, 1000)[0] < -0.25
+
+
+def test_the_pole_is_balanced_to_the_end():
+    assert play("CartPole-v1", cart_pole, 3) == (500.0, 1.0)
+    assert play("CartPole-v1", None, 10)[0] < 100
+
+
+def test_the_car_climbs_the_mountain():
+    total, success = play("MountainCar-v0", mountain_car, 10)
+    assert success == 1.0
+    assert total > -140
+    assert play("MountainCar-v0", None, 3) == (-200.0, 0.0)
+
+
+def test_the_acrobot_swings_up():
+    total, success = play("Acrobot-v1", acrobot, 4)
+    assert success == 1.0
+    assert total > -120
+    assert play("Acrobot-v1", None, 2)[0] < -300
+
+
+def test_the_lander_lands():
+    pytest.importorskip("Box2D")
+    total, success = play("LunarLander-v3", lunar_lander, 10)
+    assert success >= 0.7
+    assert total > 200
+    assert play("LunarLander-v3", None, 5)[0] < 0

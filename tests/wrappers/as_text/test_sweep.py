@@ -1,0 +1,166 @@
+"""Every Gymnasium environment that can be built here, in text."""
+
+import contextlib
+import pickle
+import re
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+
+from llm_gym.reading.formats import FORMATS
+from llm_gym.wrappers import AsText
+from llm_gym.wrappers.as_text import speaks_text
+from tests.wrappers.hostile_texts import TEXTS
+
+with contextlib.suppress(ImportError):
+    import minigrid  # noqa: F401 - registers its environments
+pytestmark = pytest.mark.filterwarnings("ignore")  # other people's
+
+
+def built_here():
+    """Return the ids of what can be built without anything more; of MiniGrid's 178 every 8th."""
+    found, grids = [], 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for env_id, spec in sorted(gym.registry.items()):
+            if env_id.startswith("llm_gym/"):
+                continue
+            if "minigrid" in str(spec.entry_point):
+                grids += 1
+                if grids % 8:
+                    continue
+            try:
+                env = gym.make(env_id)
+                env.reset(seed=0)
+            except Exception:  # noqa: BLE001 - it needs what is not installed
+                continue
+            if not speaks_text(env):
+                found.append(env_id)
+    return found
+
+
+IDS = built_here()
+HEAVY = "CarRacing"
+"""It draws itself at every step: as long as all the others together."""
+SWEPT = [
+    pytest.param(each, marks=pytest.mark.slow if each.startswith(HEAVY) else ()) for each in IDS
+]
+
+
+class Witness(gym.Wrapper):
+    """Writes down what reaches the environment."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.calls = []
+
+    def reset(self, **kwargs):
+        self.calls.append(("reset", kwargs))
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.calls.append(("step", action))
+        return super().step(action)
+
+
+def same(first, second):
+    return repr(first) == repr(second)
+
+
+def test_there_is_something_to_sweep():
+    assert {"CartPole-v1", "Blackjack-v1", "Pendulum-v1", "FrozenLake-v1"} <= set(IDS)
+
+
+@pytest.mark.parametrize("env_id", SWEPT)
+def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
+    witness = Witness(gym.make(env_id))
+    env = AsText(witness, invalid="feedback", max_invalid=10_000)  # giving up plays on
+    raw = gym.make(env_id)
+    answers, seed = [], 0
+    env.reset(seed=seed)
+    for turn in range(2 * len(TEXTS)):
+        action = TEXTS[turn // 2] if turn % 2 else env.random_action()
+        before = len(witness.calls)
+        observation, reward, terminated, truncated, info = env.step(action)
+        assert observation in env.observation_space
+        if len(witness.calls) > before:
+            answers.append((reward, terminated, truncated, info))
+            assert info["valid_action"]
+        else:
+            assert not info["valid_action"]
+            assert reward <= 0.0
+            assert not terminated
+        if terminated or truncated:
+            seed += 1
+            env.reset(seed=seed)
+    assert len(answers) >= 150
+    for kind, value in witness.calls:
+        if kind == "reset":
+            raw.reset(seed=value["seed"])
+            continue
+        _, *told, own = raw.step(value)
+        *passed_on, info = answers.pop(0)
+        assert same(told, passed_on)
+        assert all(same(own[key], info[key]) for key in own)
+
+
+@pytest.mark.parametrize("env_id", SWEPT)
+@pytest.mark.parametrize("action_format", FORMATS)
+def test_random_actions_are_usable_and_match_the_pattern(env_id, action_format):
+    env = AsText(gym.make(env_id), action_format=action_format)
+    env.reset(seed=1)
+    for _ in range(5):
+        action = env.random_action()
+        assert re.fullmatch(env.action_pattern(), action)
+        _, _, terminated, truncated, info = env.step(action)
+        assert info["valid_action"]
+        if terminated or truncated:
+            env.reset()
+
+
+@pytest.mark.parametrize("env_id", SWEPT)
+def test_the_spec_rebuilds_the_same_game_also_through_json(env_id):
+    env = AsText(gym.make(env_id), rules="system", penalty=0.5, invalid="feedback")
+    twin = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert twin.reset(seed=3)[0] == env.reset(seed=3)[0]
+    action = env.random_action()
+    for text in ("what?", action):
+        mine, theirs = env.step(text), twin.step(text)
+        assert mine[0] == theirs[0]
+        assert same(mine[1:4], theirs[1:4])
+
+
+@pytest.mark.parametrize("env_id", SWEPT)
+def test_an_episode_goes_on_after_pickling_where_the_environment_can_be_pickled(env_id):
+    env = AsText(gym.make(env_id))
+    env.reset(seed=4)
+    try:
+        pickle.loads(pickle.dumps(env.env))
+    except Exception as error:  # noqa: BLE001 - Box2D's world, for one
+        pytest.skip(f"the environment itself cannot be pickled: {error}")
+    if hasattr(env.unwrapped, "_ezpickle_args"):
+        pytest.skip("EzPickle builds a new environment and forgets the episode")
+    twin = pickle.loads(pickle.dumps(env))
+    action = env.random_action()
+    assert twin.step(action)[0] == env.step(action)[0]
+
+
+@pytest.mark.parametrize("env_id", SWEPT)
+def test_the_same_seed_and_actions_give_the_same_text(env_id):
+    def told(env):
+        texts = [env.reset(seed=7)[0]]
+        for _ in range(10):
+            text, _, terminated, truncated, _ = env.step(env.random_action())
+            texts.append(text)
+            if terminated or truncated:
+                break
+        return texts
+
+    env = AsText(gym.make(env_id))
+    first = told(env)
+    np.random.seed(0)  # noqa: NPY002 - nobody looks at it
+    assert told(env) == first
+    assert told(AsText(gym.make(env_id))) == first

@@ -1,0 +1,199 @@
+"""AsText: a text that cannot be used is answered, and cannot be made to pay."""
+
+import gymnasium as gym
+import pytest
+from gymnasium.error import ResetNeeded
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.outcome import StopReason
+from llm_gym.wrappers import AsText, MaxInvalid
+from tests.wrappers.as_text.plain_envs import NONSENSE, Corridor, started
+
+
+def test_an_unusable_text_is_answered_and_the_fallback_is_played():
+    env = started(rules="system")
+    text, reward, terminated, truncated, info = env.step(NONSENSE)
+    assert text == "Your move must be one of: go left, stay, go right. I play stay for you.\n0"
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert env.unwrapped.steps == [1]
+    assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
+    assert (info["move"], info["fallback"]) == (NONSENSE, "stay")
+    assert "For an unusable reply I play stay" in env.system_prompt
+
+
+def test_what_the_fallback_earns_is_not_paid_and_its_win_is_none():
+    env = started(Corridor({"is_success": True}), fallback="go right")
+    *_, last = [env.step(NONSENSE) for _ in range(4)]
+    _, reward, terminated, _, info = last
+    assert (reward, terminated, info["reward_terms"]) == (0.0, True, {"reward": 0.0})
+    assert (info["success"], info["stop_reason"]) == (False, StopReason.LOST)
+    assert "is_success" not in info
+
+
+@pytest.mark.parametrize(
+    ("env_id", "turns", "total"),
+    [("MountainCar-v0", 200, -200.0), ("Acrobot-v1", 500, -500.0), ("Taxi-v4", 200, -200.0)],
+)
+def test_nonsense_costs_as_much_as_playing(env_id, turns, total):
+    env = started(gym.make(env_id))
+    rewards, done = [], False
+    while not done:
+        _, reward, terminated, truncated, info = env.step(NONSENSE)
+        rewards.append(reward)
+        done = terminated or truncated
+    assert (len(rewards), sum(rewards), info["success"]) == (turns, total, False)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1", "FrozenLake-v1"])
+def test_nonsense_earns_nothing_where_time_is_paid(env_id):
+    for seed in range(5):
+        env = AsText(gym.make(env_id))
+        env.reset(seed=seed)
+        done = False
+        while not done:
+            _, reward, terminated, truncated, _ = env.step(NONSENSE)
+            assert reward <= 0.0
+            done = terminated or truncated
+
+
+def test_without_a_fallback_nonsense_costs_what_the_worst_step_did():
+    env = started(gym.make("MountainCar-v0"), invalid="feedback")
+    assert env.step(NONSENSE)[1] == 0.0, "no step has been seen yet"
+    env.step("push left")
+    assert env.step(NONSENSE)[1] == -1.0
+    assert env.step(NONSENSE)[4]["reward_terms"] == {"invalid": -1.0}
+
+
+def test_the_fallback_is_legal():
+    env = started(Corridor(mask=True, raises=True))
+    assert env.step(NONSENSE)[4]["fallback"] == "go right", "to stay is masked"
+
+
+@pytest.mark.parametrize("masked", ["play", "refuse"])
+def test_a_fallback_of_ones_own_gives_way_where_it_is_not_legal(masked):
+    env = started(Corridor(mask=True, raises=True), fallback="stay", masked=masked)
+    assert env.step(NONSENSE)[4]["fallback"] == "go right"
+    env = started(fallback="go left")
+    assert env.step(NONSENSE)[4]["fallback"] == "go left"
+
+
+@pytest.mark.parametrize("fallback", ["dance", "", "\ud800"])
+def test_a_fallback_that_is_no_move_is_refused_before_it_is_needed(fallback):
+    with pytest.raises(ConfigError, match="fallback"):
+        started(fallback=fallback)
+
+
+def test_an_unusable_text_never_reaches_the_environment_where_that_is_asked_for():
+    env = started(invalid="feedback")
+    text, reward, terminated, truncated, info = env.step(NONSENSE)
+    assert text == "Your move must be one of: go left, stay, go right.\n0"
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert env.unwrapped.steps == []
+    assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
+    assert info["reward_terms"] == {}
+
+
+def test_a_penalty_is_taken_and_listed():
+    info = started(penalty=0.25, invalid="feedback").step(NONSENSE)
+    assert info[1] == -0.25
+    assert info[4]["reward_terms"] == {"invalid": -0.25}
+    assert "costs 0.25 points" in AsText(Corridor(), penalty=0.25).reset()[0]
+
+
+def test_nonsense_without_end_is_cut_and_not_rewarded_with_an_end():
+    env = started(max_invalid=3, invalid="feedback")
+    flags = [env.step(NONSENSE)[2:4] for _ in range(2)]
+    assert flags == [(False, False)] * 2
+    env.step("stay")
+    text, _, terminated, truncated, info = env.step(NONSENSE)
+    assert (terminated, truncated) == (False, True)
+    assert info["stop_reason"] is StopReason.MAX_STEPS
+    assert info["success"] is False
+    assert text.endswith("\n0"), "a cut shows the state, for the value of what would have come"
+    with pytest.raises(ResetNeeded):
+        env.step("stay")
+
+
+def test_an_unusable_text_can_end_the_episode():
+    env = started(invalid="terminate", retries=1)
+    assert env.step(NONSENSE)[2:4] == (False, False)
+    _, _, terminated, truncated, info = env.step(NONSENSE)
+    assert (terminated, truncated) == (True, False)
+    assert info["stop_reason"] is StopReason.INVALID
+
+
+def test_retries_are_given_anew_every_turn_and_do_not_count():
+    env = started(retries=1, max_invalid=1)
+    assert "1 unusable replies per turn are forgiven" in AsText(Corridor(), retries=1).reset()[0]
+    for _ in range(3):
+        assert env.step(NONSENSE)[4]["turn"] == len(env.unwrapped.steps)
+        assert not env.step("stay")[3]
+    env.step(NONSENSE)
+    assert env.step(NONSENSE)[3]
+
+
+def test_no_success_is_claimed_for_an_episode_that_nonsense_ended():
+    env = started(gym.make("MountainCar-v0"), max_invalid=1)
+    assert env.step(NONSENSE)[4]["success"] is False  # a return of 0 is above its threshold
+
+
+class Pit(gym.Env):
+    """Idle costs 1 a step and a jump costs 50; nothing ever ends it."""
+
+    observation_space, action_space = gym.spaces.Discrete(1), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 0, -50.0 if action else -1.0, False, False, {}
+
+
+def total(env, act, turns=1000):
+    """Play to the end, or so many turns; return the sum of rewards and the last info."""
+    rewards, done = [], False
+    while not done and len(rewards) < turns:
+        _, reward, terminated, truncated, info = env.step(act())
+        rewards.append(reward)
+        assert reward == pytest.approx(sum(info["reward_terms"].values()))
+        done = terminated or truncated
+    return sum(rewards), info
+
+
+@pytest.mark.parametrize("invalid", ["fallback", "feedback", "terminate"])
+@pytest.mark.parametrize(
+    "make", [lambda: gym.make("CliffWalking-v1"), Pit], ids=["CliffWalking", "Pit"]
+)
+def test_giving_up_is_worse_than_a_thousand_random_moves_would_be(make, invalid):
+    for seed in range(3):
+        env = AsText(make(), invalid=invalid)
+        env.reset(seed=seed)
+        given_up, info = total(env, lambda: "?!")
+        env.reset(seed=seed)
+        played = total(env, env.random_action, turns=500)[0]
+        assert given_up < played < -500.0
+        assert info["success"] is False
+
+
+def test_giving_up_costs_the_same_whatever_was_played_before():
+    first, second = AsText(Pit()), AsText(Pit())
+    second.reset(seed=1)
+    total(second, second.random_action, turns=50)
+    paid = []
+    for env in (first, second):
+        env.reset(seed=0)
+        paid.append(total(env, lambda: "?!")[0])
+    assert paid[0] == paid[1]
+
+
+def test_giving_up_under_a_limit_of_unusable_replies_costs_the_rest():
+    env = MaxInvalid(AsText(gym.make("MountainCar-v0"), invalid="feedback"), 2)
+    env.reset(seed=0)
+    assert total(env, lambda: "?!")[0] == -198.0  # 200 turns of which two were used up
+
+
+def test_an_author_function_does_not_keep_the_price_from_being_known():
+    env = AsText(Pit(), parse=lambda move: None)
+    env.reset(seed=0)
+    assert total(env, lambda: "?!")[0] < -10_000.0
